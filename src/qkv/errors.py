@@ -1,0 +1,22 @@
+"""Bad input is part of the product: one clear message, no traceback.
+
+`InputError` is raised for anything a user can mend: a missing file, a wrong value, a damaged folder. The command
+line prints its message and exits with code 2. Everything else is our own fault and keeps its traceback.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used; the message names it and says what to do."""
+
+
+def did_you_mean(name: str, options: Iterable[str]) -> str:
+    """A hint to append to a message, with its leading space; empty when nothing is near.
+
+    >>> did_you_mean("bsae", ["tiny", "base", "large"])
+    " Did you mean 'base'?"
+    """
+    near = get_close_matches(name, list(options), n=1, cutoff=0.6)
+    return f" Did you mean '{near[0]}'?" if near else ""

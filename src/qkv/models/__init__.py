@@ -1,0 +1,1 @@
+"""Networks: one paper, one file. A config in, tensors out."""

@@ -1,0 +1,258 @@
+"""BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
+
+The encoder half of the Transformer, post-norm with GELU, on token + segment + position embeddings; a pooler that
+reads [CLS]; and the heads that sit on top: masked language model and next sentence for pre-training (§3.1), and one
+linear layer each for the tasks of fine-tuning (§4). What is masked, what is predicted and the loss are not here: they
+belong to objectives and tasks.
+
+One network runs on two layouts of the same rows. Padded: ids (B, T) with a mask, which exports. Packed: ids (N,) with
+a packing and no padding at all, which is faster. Tests hold them equal.
+
+Shapes: B rows, T tokens, N tokens of all rows together, D width, H heads, V vocabulary; "…" is (B, T) or (N,).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.batch import Packing, pad, unpad
+from qkv.errors import InputError, did_you_mean
+from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.embedding import InputEmbedding
+from qkv.nn.fused import Attend, explicit, fused, packed
+from qkv.nn.multihead import MultiHeadSelfAttention
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    vocabulary_size: int = 30_522
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    inner_width: int = 3_072
+    max_length: int = 512
+    segments: int = 2
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    head_dropout: float | None = None  # of the task heads; None: as `dropout`
+    activation: str = "gelu"
+    norm_epsilon: float = 1e-12
+    initial_std: float = 0.02
+    tied: bool = True  # the masked head predicts with the input embedding
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
+        if self.activation not in ACTIVATIONS:
+            hint = did_you_mean(self.activation, ACTIVATIONS)
+            raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATIONS)}.")
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """A published size by name: BERT base and large, and Google's small ones (Turc et al. 2019)."""
+        if name not in PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 2, "width": 128, "heads": 2, "inner_width": 512},
+    "mini": {"layers": 4, "width": 256, "heads": 4, "inner_width": 1_024},
+    "small": {"layers": 4, "width": 512, "heads": 8, "inner_width": 2_048},
+    "medium": {"layers": 8, "width": 512, "heads": 8, "inner_width": 2_048},
+    "base": {"layers": 12, "width": 768, "heads": 12, "inner_width": 3_072},
+    "large": {"layers": 24, "width": 1_024, "heads": 16, "inner_width": 4_096},
+}
+
+
+class Encoding(NamedTuple):
+    hidden: Tensor  # (…, D)
+    pooled: Tensor | None  # (B, D), None without a pooler
+    states: tuple[Tensor, ...] | None  # the embedding and every layer's output, (…, D) each, when asked for
+    attention: dict[int, Tensor]  # by layer, as asked for: (B, H, T, T), rows padded
+
+
+class Pooler(nn.Module):
+    """What [CLS] has gathered, made ready for a classifier: tanh(W x + b)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, first: Tensor) -> Tensor:
+        """(B, D) → (B, D)"""
+        return torch.tanh(self.dense(first))
+
+
+class Bert(nn.Module):
+    def __init__(self, config: BertConfig, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = InputEmbedding(
+            config.vocabulary_size,
+            config.width,
+            config.max_length,
+            config.segments,
+            config.dropout,
+            config.norm_epsilon,
+        )
+        self.blocks = nn.ModuleList(
+            PostNormBlock(
+                MultiHeadSelfAttention(config.width, config.heads, dropout=config.attention_dropout),
+                FeedForward(config.width, config.inner_width, config.activation),
+                config.width,
+                config.dropout,
+                config.norm_epsilon,
+            )
+            for _ in range(config.layers)
+        )
+        self.pooler = Pooler(config.width) if pooler else None
+        self.apply(partial(initialise, std=config.initial_std))
+
+    def forward(
+        self,
+        ids: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        packing: Packing | None = None,
+        attention: Collection[int] = (),
+        states: bool = False,
+    ) -> Encoding:
+        """Padded ids (B, T) with a mask (B, T), True where a token is real; or packed ids (N,) with a packing.
+
+        `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
+        """
+        if segments is None:
+            segments = torch.zeros_like(ids)
+        if positions is None:
+            assert packing is None, "packed rows carry their positions"
+            positions = torch.arange(ids.size(-1), device=ids.device).expand_as(ids)
+        fast, readable = ways_to_attend(mask, packing)
+
+        x = self.embedding(ids, segments, positions)  # (…, D)
+        all_states, all_weights = [x], {}
+        for number, block in enumerate(self.blocks):
+            x, weights = block(x, readable if number in attention else fast)
+            if weights is not None:
+                all_weights[number] = weights
+            if states:
+                all_states.append(x)
+        pooled = None
+        if self.pooler is not None:
+            first = x[:, 0] if packing is None else x[packing.offsets[:-1].long()]  # (B, D)
+            pooled = self.pooler(first)
+        return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
+
+
+def ways_to_attend(mask: Tensor | None, packing: Packing | None) -> tuple[Attend, Attend]:
+    """The fused way through the rows as they are laid out, and the explicit one that returns its weights."""
+    if packing is None:
+        seen = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, T): every query sees the real keys
+        return partial(fused, mask=seen), partial(explicit, mask=seen)
+
+    def padded_explicit(
+        query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        real = pad(torch.ones(query.size(0), dtype=torch.bool, device=query.device), packing, False)  # (B, T)
+        query, key, value = (pad(x, packing) for x in (query, key, value))  # (B, T, H, K)
+        answer, weights = explicit(query, key, value, mask=real[:, None, None, :], scale=scale, dropout=dropout)
+        return unpad(answer, packing), weights
+
+    offsets, longest, lengths = packing
+    return partial(packed, offsets=offsets, longest=longest, lengths=lengths), padded_explicit
+
+
+def initialise(module: nn.Module, std: float) -> None:
+    """Normal weights cut at two deviations, zero biases, as the original code draws them."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+class MaskedHead(nn.Module):
+    """The word behind each hidden vector: a dense layer, then a score against every word of the vocabulary.
+
+    The scores use the input embedding as their matrix (tied), handed in by the caller so that it is one parameter in
+    one place. Give it only the vectors that are to be predicted: the scores are the largest tensor of pre-training.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+        self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.width))
+        if self.table is not None:
+            nn.init.trunc_normal_(self.table, std=config.initial_std)
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        """(…, D) and the token embedding (V, D) → logits (…, V)"""
+        x = self.norm(self.activation(self.dense(hidden)))
+        return functional.linear(x, embedding if self.table is None else self.table, self.bias)
+
+
+class LinearHead(nn.Module):
+    """Dropout and one linear layer: all that fine-tuning adds (§4)."""
+
+    def __init__(self, width: int, outputs: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, outputs)"""
+        return self.linear(self.dropout(x))
+
+
+def _task_dropout(config: BertConfig) -> float:
+    return config.dropout if config.head_dropout is None else config.head_dropout
+
+
+HEADS: dict[str, Callable[[BertConfig, int], nn.Module]] = {
+    "masked": lambda config, labels: MaskedHead(config),
+    "next_sentence": lambda config, labels: LinearHead(config.width, 2),  # 0 is IsNext, 1 is NotNext
+    "sequence": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
+    "token": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
+    "span": lambda config, labels: LinearHead(config.width, 2),  # is it the start, is it the end
+    "choice": lambda config, labels: LinearHead(config.width, 1, _task_dropout(config)),
+}
+READS_POOLED = frozenset({"next_sentence", "sequence", "choice"})
+
+
+class BertWithHeads(nn.Module):
+    """An encoder and the heads by name; a pooler when a head reads it, or when asked for."""
+
+    def __init__(
+        self, config: BertConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
+    ) -> None:
+        super().__init__()
+        for name in heads:
+            if name not in HEADS:
+                raise InputError(f"Unknown head '{name}'.{did_you_mean(name, HEADS)} Known: {', '.join(HEADS)}.")
+        self.config = config
+        self.encoder = Bert(config, pooler=bool(READS_POOLED & set(heads)) if pooler is None else pooler)
+        self.heads = nn.ModuleDict({name: HEADS[name](config, labels) for name in heads})
+        self.heads.apply(partial(initialise, std=config.initial_std))
+
+    def predict(self, head: str, x: Tensor) -> Tensor:
+        """One head on the vectors it should read: hidden ones (…, D), or pooled ones (B, D)."""
+        module = self.heads[head]
+        return module(x, self.encoder.embedding.token.weight) if head == "masked" else module(x)
+
+    def forward(self, ids: Tensor, *rest: Tensor | None, **options: Any) -> tuple[Encoding, dict[str, Tensor]]:
+        """The arguments of `Bert.forward` → its encoding and every head's logits."""
+        encoding = self.encoder(ids, *rest, **options)
+        logits = {}
+        for name in self.heads:
+            logits[name] = self.predict(name, encoding.pooled if name in READS_POOLED else encoding.hidden)
+        return encoding, logits

@@ -1,0 +1,88 @@
+"""One layer of a Transformer: attention, then feed-forward, each with a residual connection and layer norm.
+
+Post-norm is the paper's and BERT's order, norm(x + f(x)). Pre-norm, x + f(norm(x)), keeps the residual path free of
+norms, so that deep stacks train without warm-up (Xiong et al. 2020); it wants one more norm after the last block.
+
+Shapes: … (B, T) of padded or (N,) of packed rows, D width.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.nn.fused import Attend
+from qkv.nn.multihead import MultiHeadSelfAttention
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    # OpenAI's and Google's first code approximated the Gaussian's integral by a tanh
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
+    "tanh": functional.tanh,
+}
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with a bend between them, applied to every position alike (Vaswani et al. 2017, §3.3).
+
+    All positions share the weights; each position is computed by itself. (The notes say the opposite of the first
+    half; docs/errata.md shows the test.)
+    """
+
+    def __init__(self, width: int, inner_width: int, activation: str = "relu") -> None:
+        super().__init__()
+        self.up = nn.Linear(width, inner_width)
+        self.down = nn.Linear(inner_width, width)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class PostNormBlock(nn.Module):
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor | None]:
+        answer, weights = self.attention(x, attend)
+        x = self.attention_norm(x + self.dropout(answer))
+        x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return x, weights
+
+
+class PreNormBlock(nn.Module):
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.attention = attention
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor | None]:
+        answer, weights = self.attention(self.attention_norm(x), attend)
+        x = x + self.dropout(answer)
+        x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return x, weights

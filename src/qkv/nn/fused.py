@@ -1,0 +1,137 @@
+"""The attention of attention.py on fused kernels, for rows padded to a rectangle and for rows packed end to end.
+
+Each function here is one way to answer "who sees whom"; the layers above call whichever they are handed and do not
+know which it is (see `Attend`). `explicit` is the readable maths and the only one that returns its weights.
+
+On a GPU packed rows go through variable-length flash attention, which has no dropout and wants bf16 or fp16. It has
+no CPU kernel, so a CPU takes neighbours of equal length together through SDPA, with no mask and no padding: sort
+rows by length and the groups are large.
+
+Shapes: tokens come before heads, because that is how a linear layer leaves them and how packed rows lie in memory:
+(B, T, H, K) padded, (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
+"""
+
+import math
+from functools import lru_cache
+from itertools import groupby
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from qkv.nn.attention import causal_mask, dot_scores, masked_softmax
+
+
+class Attend(Protocol):
+    """Queries, keys and values of all heads → the answers, and the weights (B, H, Q, T) if this way knows them."""
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]: ...
+
+
+def explicit(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """The equation itself, (B, T, H, K); the weights come before dropout, as they would be looked at."""
+    query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, T, K)
+    if causal:
+        past = causal_mask(query.size(-2), key.size(-2), query.device)
+        mask = past if mask is None else mask & past
+    scale = 1 / math.sqrt(query.size(-1)) if scale is None else scale
+    weights = masked_softmax(dot_scores(query, key, scale), mask)
+    answer = functional.dropout(weights, dropout) @ value
+    return answer.transpose(-3, -2), weights
+
+
+def fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    """Scaled dot-product attention in one kernel, (B, T, H, K); `mask` broadcasts against (B, H, Q, T)."""
+    query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
+    if causal and (mask is not None or query.size(-2) != key.size(-2)):
+        # SDPA's own causal flag excludes a mask, and counts from the first key when there are more keys than queries
+        past = causal_mask(query.size(-2), key.size(-2), query.device)
+        mask, causal = (past if mask is None else mask & past), False
+    answer = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+    )
+    return answer.transpose(-3, -2), None
+
+
+def packed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    offsets: Tensor,
+    longest: int,
+    lengths: tuple[int, ...],
+    key_offsets: Tensor | None = None,
+    key_longest: int | None = None,
+    key_lengths: tuple[int, ...] | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    """Every row attends to itself, or, in cross attention, to the row of the same number on the key side.
+
+    `offsets` (R + 1,) int32 and `longest` serve the GPU kernel, `lengths` the CPU's groups; the `key_…` arguments
+    describe the other side of cross attention.
+    """
+    if query.is_cuda and dropout == 0.0 and query.dtype in (torch.bfloat16, torch.float16):
+        from torch.nn.attention.varlen import varlen_attn  # torch ≥ 2.10, and only there
+
+        answer = varlen_attn(
+            query,
+            key,
+            value,
+            offsets,
+            offsets if key_offsets is None else key_offsets,
+            longest,
+            longest if key_longest is None else key_longest,
+            scale=scale,
+            window_size=(-1, 0) if causal else (-1, -1),
+        )
+        assert isinstance(answer, Tensor)
+        return answer, None
+
+    answers, start, key_start = [], 0, 0
+    for rows, length, key_length in _runs(lengths, lengths if key_lengths is None else key_lengths):
+        stop, key_stop = start + rows * length, key_start + rows * key_length
+        answer, _ = fused(
+            query[start:stop].view(rows, length, *query.shape[1:]),
+            key[key_start:key_stop].view(rows, key_length, *key.shape[1:]),
+            value[key_start:key_stop].view(rows, key_length, *value.shape[1:]),
+            causal=causal,
+            scale=scale,
+            dropout=dropout,
+        )
+        answers.append(answer.flatten(0, 1))  # (rows · length, H, K)
+        start, key_start = stop, key_stop
+    return torch.cat(answers), None
+
+
+@lru_cache(maxsize=64)
+def _runs(lengths: tuple[int, ...], key_lengths: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Neighbouring rows of equal shape, as (rows, tokens of a query row, tokens of a key row).
+
+    >>> _runs((3, 3, 5), (3, 3, 5))
+    ((2, 3, 3), (1, 5, 5))
+    """
+    return tuple((len(list(same)), *shape) for shape, same in groupby(zip(lengths, key_lengths, strict=True)))

@@ -1,0 +1,170 @@
+"""Attention as plain data: which token looks at which, one byte a weight, the same format for every kind.
+
+An `AttentionMap` is what `Model.attention` returns and what every picture and page reads. On the wire (`to_dict`,
+JSON) it is
+
+    {
+      "format": "qkv.attention.1",
+      "name":   "self",                     # "self" one text, "pair" two texts in one row, "cross" decoder to encoder
+      "attn":   "AAECAw…",                  # base64 of the raw bytes, C order; weight = byte / 255
+      "shape":  [layers, heads, left, right],
+      "layers": [0, 1, …],  "heads": [0, 1, …],       # the model's own numbers, counted from 0
+      "left":   [{"token": "[CLS]", "text": "", "start": 0, "end": 0, "segment": 0, "special": true}, …],
+      "right":  [… the same …],
+      "texts":  ["The animal …"],           # what start and end count in: the text, or text and pair
+      "model":  "all-MiniLM-L6-v2",
+      "n_tokens": 14, "n_windows": 1
+    }
+
+`left` asks (the queries), `right` is looked at (the keys): attn[layer, head, i, j] is how much left token i takes from
+right token j, and a row adds up to 255 but for rounding. `token` is the vocabulary's spelling (##ing, [UNK]); `text` is
+`texts[segment][start:end]`, characters of what the user wrote, empty for the special tokens that were added. For cross
+attention, segment 0 is the left side's text and segment 1 the right side's.
+
+A weight is stored as round(255 · w), so it is off by at most 1/510. That is finer than a screen can show and a
+twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
+"""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.errors import InputError
+
+FORMAT = "qkv.attention.1"
+NAMES = ("self", "pair", "cross")
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token and the characters it came from."""
+
+    token: str
+    text: str
+    start: int
+    end: int
+    segment: int = 0
+    special: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a picture prints: the user's characters, ## kept where a token continues a word."""
+        if not self.text or self.special:
+            return self.token
+        return f"##{self.text}" if self.token.startswith("##") else self.text
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    name: str
+    attn: NDArray[np.uint8]  # (layers, heads, T left, T right)
+    layers: tuple[int, ...]
+    heads: tuple[int, ...]
+    left: tuple[Token, ...]
+    right: tuple[Token, ...]
+    texts: tuple[str, ...]
+    model: str = ""
+    n_windows: int = 1
+
+    def __post_init__(self) -> None:
+        expected = (len(self.layers), len(self.heads), len(self.left), len(self.right))
+        if self.attn.shape != expected or self.attn.dtype != np.uint8:
+            raise InputError(f"Attention of shape {self.attn.shape} {self.attn.dtype} where {expected} uint8 is due.")
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.left)
+
+    def weights(self, layer: int, head: int) -> NDArray[np.float32]:
+        """(T left, T right) of one head, as fractions; layer and head by the model's numbers, from 0."""
+        return self.bytes_of(layer, head).astype(np.float32) / 255
+
+    def bytes_of(self, layer: int, head: int) -> NDArray[np.uint8]:
+        """(T left, T right) of one head, as stored."""
+        return self.attn[_place("layer", layer, self.layers), _place("head", head, self.heads)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire format above: JSON types alone."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "attn": base64.b64encode(np.ascontiguousarray(self.attn).tobytes()).decode("ascii"),
+            "shape": list(self.attn.shape),
+            "layers": list(self.layers),
+            "heads": list(self.heads),
+            "left": [asdict(token) for token in self.left],
+            "right": [asdict(token) for token in self.right],
+            "texts": list(self.texts),
+            "model": self.model,
+            "n_tokens": self.n_tokens,
+            "n_windows": self.n_windows,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read the wire format back; what does not fit is an InputError."""
+        if data.get("format") != FORMAT:
+            raise InputError(f"This is not an attention map: its format is {data.get('format')!r}, not {FORMAT!r}.")
+        try:
+            raw = base64.b64decode(data["attn"], validate=True)
+            shape = tuple(int(size) for size in data["shape"])
+            if len(raw) != int(np.prod(shape)):
+                raise InputError(f"The attention map holds {len(raw)} bytes where shape {shape} needs another number.")
+            return cls(
+                name=str(data["name"]),
+                attn=np.frombuffer(raw, dtype=np.uint8).reshape(shape),
+                layers=tuple(data["layers"]),
+                heads=tuple(data["heads"]),
+                left=tuple(Token(**token) for token in data["left"]),
+                right=tuple(Token(**token) for token in data["right"]),
+                texts=tuple(data["texts"]),
+                model=str(data.get("model", "")),
+                n_windows=int(data.get("n_windows", 1)),
+            )
+        except (KeyError, TypeError, binascii.Error) as error:
+            raise InputError(f"The attention map is damaged: {error!r}.") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the wire format as one JSON file, whole or not at all."""
+        write_whole(path, json.dumps(self.to_dict(), ensure_ascii=False))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file that `save` wrote."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise InputError(f"No such file: {path}.") from error
+        except ValueError as error:
+            raise InputError(f"{path} is not a JSON file: {error}.") from error
+        if not isinstance(data, dict):
+            raise InputError(f"{path} holds no attention map.")
+        return cls.from_dict(data)
+
+
+def _place(what: str, number: int, available: Sequence[int]) -> int:
+    if number not in available:
+        some = f"{available[0]} … {available[-1]}" if len(available) > 1 else f"{available[0]}"
+        raise InputError(f"There is no {what} {number} in this attention map; it holds {what} {some} (counted from 0).")
+    return available.index(number)
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file so that it is there complete or not at all."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"Cannot write {target}: {error.strerror or error}.") from error
