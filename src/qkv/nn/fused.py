@@ -95,7 +95,8 @@ def packed(
     describe the other side of cross attention.
     """
     if query.is_cuda and dropout == 0.0 and query.dtype in (torch.bfloat16, torch.float16):
-        from torch.nn.attention.varlen import varlen_attn  # torch ≥ 2.10, and only there
+        # imported here because it takes longer than torch itself, and a CPU has no use for it
+        from torch.nn.attention.varlen import varlen_attn
 
         answer = varlen_attn(
             query,
