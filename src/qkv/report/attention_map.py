@@ -30,6 +30,7 @@ import binascii
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -85,7 +86,7 @@ class AttentionMap:
 
     def weights(self, layer: int, head: int) -> NDArray[np.float32]:
         """(T left, T right) of one head, as fractions; layer and head by the model's numbers, from 0."""
-        return self.bytes_of(layer, head).astype(np.float32) / 255
+        return self.bytes_of(layer, head).astype(np.float32) / np.float32(255)
 
     def bytes_of(self, layer: int, head: int) -> NDArray[np.uint8]:
         """(T left, T right) of one head, as stored."""
@@ -166,5 +167,6 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         part.write_text(text, encoding="utf-8")
         part.replace(target)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise InputError(f"Cannot write {target}: {error.strerror or error}.") from error

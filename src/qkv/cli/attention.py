@@ -1,0 +1,105 @@
+"""qkv attention: who looks at whom, as a picture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qkv.cli.options import JsonOption, LanguageOption, ModelOption, required_model, suffix_of, text_or_stdin
+from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.report.attention_map import AttentionMap
+
+ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
+
+
+def attention(
+    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    model: ModelOption = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
+    layer: Annotated[
+        int | None, typer.Option("--layer", metavar="N", help="Layer, counted from 0; else the last.")
+    ] = None,
+    head: Annotated[int | None, typer.Option("--head", metavar="N", help="Head, counted from 0; else 0.")] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="WORD", help="The word whose attention stands out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .svg, .html or .json.")] = None,
+    lang: LanguageOption = "en",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the attention of one head, or of all heads on a page that opens offline.
+
+    Layers and heads are counted from 0, as in the weights' own names.
+
+    \b
+    qkv attention "The animal didn't cross the street because it was too tired" \\
+        --token it --layer 3 --head 1 --out it.svg --model FOLDER
+    qkv attention "他欠我100万" --pair "我欠他100万" --out pair.html --lang zh --model FOLDER
+
+    .svg is a picture of one head, .html a page with every head, .json (also --json) all weights asked for,
+    one byte each: {name, attn, shape, layers, heads, left, right, texts}.
+    """
+    from qkv.report.attention_picture import caption_texts
+
+    suffix = suffix_of(out, ENDINGS) if out is not None else None
+    caption_texts(lang)
+    folder = required_model(model)
+    text = text_or_stdin(text)
+    from qkv.run.load import load
+
+    loaded = load(folder)
+    one = not as_json and suffix in (None, ".svg")
+    wanted_layer = loaded.config.layers - 1 if layer is None and one else layer
+    wanted_head = 0 if head is None and one else head
+    # the page shows every head and begins with the one asked for; everything else holds what was asked for alone
+    page = suffix == ".html"
+    found = loaded.attention(text, pair, None if page else wanted_layer, None if page else wanted_head)
+    if out is not None:
+        write_attention(found, out, wanted_layer, wanted_head, token, lang)
+    if as_json:
+        from qkv.cli.terminal import print_json
+
+        print_json(found.to_dict())
+    elif out is not None:
+        from qkv.cli.terminal import say
+
+        say(f"{out}: {ENDINGS[out.suffix.lower()]}, {found.n_tokens} tokens")
+    else:
+        assert wanted_layer is not None and wanted_head is not None
+        print_attention(found, wanted_layer, wanted_head, token)
+
+
+def write_attention(
+    found: "AttentionMap", out: Path, layer: int | None, head: int | None, token: str | None, lang: str
+) -> None:
+    """Write one file; its ending says what."""
+    from qkv.report.attention_map import write_whole
+
+    suffix = suffix_of(out, ENDINGS)
+    if suffix == ".json":
+        found.save(out)
+    elif suffix == ".html":
+        from qkv.report.attention_page import html
+
+        write_whole(out, html(found, layer, head, token, lang))
+    else:
+        from qkv.report.attention_picture import svg
+
+        if layer is None or head is None:
+            raise InputError("A picture shows one head: give --layer and --head.")
+        write_whole(out, svg(found, layer, head, token, lang))
+
+
+def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:
+    """What one word looks at, as bars on the terminal."""
+    from qkv.cli.terminal import bar, table
+    from qkv.report.attention_picture import choose
+
+    weights = found.weights(layer, head)
+    chosen = choose(found, weights, token)
+    looks = weights[list(chosen)].mean(axis=0)
+    name = "".join(found.left[place].label.removeprefix("##") for place in chosen)
+    rows = [[one.label, f"{weight:.0%}", bar(float(weight))] for one, weight in zip(found.right, looks, strict=True)]
+    table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))

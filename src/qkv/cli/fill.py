@@ -1,0 +1,51 @@
+"""qkv fill: what stands behind each [MASK]."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from qkv.cli.options import JsonOption, ModelOption, required_model, text_or_stdin
+
+
+def fill(
+    text: Annotated[str, typer.Argument(help="A text with one or more [MASK]; - reads standard input.")],
+    model: ModelOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates for every blank.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill the blanks of a text: the likeliest words for every [MASK], with their probabilities.
+
+    \b
+    qkv fill "Paris is the [MASK] of France." --model FOLDER
+    qkv fill "巴黎是[MASK]国的首都。" --model FOLDER -k 3 --json
+
+    --json prints one document: text, n_tokens, n_windows, and blanks with start, end (character positions) and
+    candidates (token, text, probability).
+    """
+    folder = required_model(model)
+    text = text_or_stdin(text)
+    from qkv.run.load import load
+
+    blanks = load(folder).fill(text, k)
+    from qkv.cli.terminal import bar, print_json, table
+
+    if as_json:
+        found = [{key: value for key, value in asdict(blank).items() if not key.startswith("n_")} for blank in blanks]
+        sizes = {"n_tokens": blanks[0].n_tokens, "n_windows": blanks[0].n_windows}
+        print_json({"text": text, "blanks": found, **sizes})
+        return
+    for blank in blanks:
+        before, after = text[max(0, blank.start - 24) : blank.start], text[blank.end : blank.end + 24]
+        rows = [
+            [
+                f"{candidate.probability:.1%}",
+                bar(candidate.probability, 16),
+                candidate.token,
+                f"{before}{candidate.text}{after}",
+            ]
+            for candidate in blank.candidates
+        ]
+        if blank is not blanks[0]:
+            typer.echo()
+        table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))

@@ -1,0 +1,130 @@
+"""The `qkv` command: a literal table of verbs, and errors as one line.
+
+Help is plain text and imports neither rich nor torch, so it answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from qkv.cli.attention import attention
+from qkv.cli.convert import convert
+from qkv.cli.demo import demo
+from qkv.cli.embed import embed
+from qkv.cli.fill import fill
+from qkv.cli.info import info
+from qkv.cli.tokenize import tokenize
+from qkv.cli.tokenizer import tokenizer
+from qkv.errors import InputError, did_you_mean
+
+VERBS: dict[str, tuple[Callable[..., None], str]] = {
+    "demo": (demo, "Real weights, offline: similarities and an attention picture."),
+    "fill": (fill, "Fill every [MASK] of a text."),
+    "embed": (embed, "Turn texts into vectors, a few or millions."),
+    "attention": (attention, "Draw who looks at whom, as a picture or a page."),
+    "tokenize": (tokenize, "Cut a text into tokens."),
+    "info": (info, "Say what a model folder holds."),
+    "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
+}
+NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer}
+
+HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention.
+
+Start here (real weights, no network):
+
+\b
+    qkv demo
+
+Then, with that model or your own folder:
+
+\b
+    export QKV_MODEL=$(qkv demo --weights)
+    qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
+    qkv attention "It was too tired" --token it --out it.svg
+    qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
+    qkv fill "巴黎是[MASK]国的首都。" --model hf:google-bert/bert-base-chinese
+
+A model is a Hugging Face folder. Only hf:owner/name reaches for the network. `qkv VERB --help` has examples.
+"""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"qkv {version('qkv')}")
+        except PackageNotFoundError:
+            typer.echo("qkv, from a source tree that is not installed")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(
+        name="qkv",
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"max_content_width": 100},
+    )
+
+    @app.callback(help=HELP)
+    def start(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        ] = False,
+    ) -> None: ...
+
+    for name, (verb, summary) in VERBS.items():
+        app.command(name, short_help=summary)(verb)
+    for name, noun in NOUNS.items():
+        app.add_typer(noun, name=name)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 done, 2 bad input, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="replace")  # a terminal that cannot show 汉字 is no reason to stop
+    try:
+        answer = build()(words or ["--help"], prog_name="qkv", standalone_mode=False)
+        sys.stdout.flush()
+        return answer if isinstance(answer, int) else 0
+    except InputError as error:
+        return _fail(str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone; what is still buffered must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        message = _usage(error)
+        if message is None:
+            raise
+        return _fail(message)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
+
+
+def _usage(error: Any) -> str | None:
+    """The message of an error in the words of the command line; None for any other error."""
+    if not hasattr(error, "format_message"):
+        return None
+    possibilities = getattr(error, "possibilities", None)
+    if hasattr(error, "option_name") and hasattr(error, "possibilities"):
+        message = f"There is no option {error.option_name}.{did_you_mean(error.option_name, possibilities or ())}"
+    else:
+        message = str(error.format_message()).rstrip(".")
+        message += "" if message.endswith("?") else "."
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "qkv"
+    return f"{message} See: {path} --help"

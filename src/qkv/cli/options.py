@@ -1,0 +1,51 @@
+"""What several verbs share on their command line: the model, the language, `--json`, and text from standard input."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from qkv.errors import InputError
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A model folder, or hf:owner/name."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="CPU threads to use.")]
+
+
+def required_model(model: str | None) -> str:
+    """The model that was named, or an error that says how to name one."""
+    if not model:
+        raise InputError(
+            "No model was given. Add --model FOLDER, or set QKV_MODEL to a folder for all commands. "
+            "To try with real weights: --model $(qkv demo --weights)"
+        )
+    return model
+
+
+def text_or_stdin(text: str) -> str:
+    """The argument itself, or all of standard input for "-"."""
+    if text != "-":
+        return text
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"Standard input is not UTF-8: byte {error.start} cannot be read.") from error
+
+
+def suffix_of(path: Path, known: dict[str, Any]) -> str:
+    """The file's ending, which says what is to be written."""
+    from qkv.errors import did_you_mean
+
+    suffix = path.suffix.lower()
+    if suffix not in known:
+        hint = did_you_mean(suffix, known)
+        raise InputError(
+            f"Cannot tell what to write into '{path.name}'.{hint} Use a name that ends in {' or '.join(known)}."
+        )
+    return suffix

@@ -1,0 +1,95 @@
+"""qkv tokenize: how a text is cut into tokens."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qkv.cli.options import JsonOption, required_model, text_or_stdin
+
+if TYPE_CHECKING:
+    from qkv.tokenizer import Tokenizer
+
+
+def tokenize(
+    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            "--tokenizer",
+            envvar="QKV_MODEL",
+            metavar="FOLDER",
+            help="A model or tokenizer folder, a tokenizer.json, a vocab.txt, or hf:owner/name.",
+        ),
+    ] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text, as segment 1.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Show how WordPiece gets there, step by step.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Cut a text into tokens: pieces, ids, segments, and the characters each one came from.
+
+    \b
+    qkv tokenize "unaffable 他欠我100万" --model FOLDER
+    qkv tokenize "How are you?" --pair "Fine." --model FOLDER --json
+    qkv tokenize "unaffable" --steps --model FOLDER
+
+    --json prints one document: text, pair, n_tokens, and tokens with token, id, segment, start, end, text.
+    """
+    tokenizer = load_tokenizer(required_model(model))
+    text = text_or_stdin(text)
+    if steps:
+        _show_steps(tokenizer, text, as_json)
+        return
+    encoded = tokenizer.encode(text, pair)
+    from qkv.cli.terminal import print_json, table
+
+    texts = (text, pair or "")
+    tokens = [
+        {
+            "token": token,
+            "id": number,
+            "segment": segment,
+            "start": start,
+            "end": end,
+            "text": texts[segment][start:end],
+        }
+        for token, number, segment, (start, end) in zip(
+            encoded.tokens, encoded.ids, encoded.segments, encoded.offsets, strict=True
+        )
+    ]
+    if as_json:
+        print_json({"text": text, "pair": pair, "n_tokens": len(tokens), "tokens": tokens})
+        return
+    rows = [
+        [
+            str(token["token"]),
+            str(token["id"]),
+            str(token["segment"]),
+            f"{token['start']}–{token['end']}" if token["text"] else "",
+            repr(token["text"])[1:-1],
+        ]
+        for token in tokens
+    ]
+    table(["token", "id", "segment", "characters", "text"], rows, right=(1, 2))
+    typer.echo(f"\n{len(tokens)} tokens")
+
+
+def load_tokenizer(name: str) -> "Tokenizer":
+    from qkv.tokenizer import Tokenizer
+
+    if name.startswith("hf:"):
+        from qkv.interop.hub import locate
+
+        return Tokenizer.load(locate(name))
+    return Tokenizer.load(name)
+
+
+def _show_steps(tokenizer: "Tokenizer", text: str, as_json: bool) -> None:
+    from qkv.cli.terminal import print_json, table
+
+    found = tokenizer.plain().steps(text)
+    if as_json:
+        print_json({"text": text, "steps": [{"step": step, "parts": parts} for step, parts in found]})
+        return
+    table(["step", "gives"], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in found])

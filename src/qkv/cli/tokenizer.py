@@ -1,0 +1,74 @@
+"""qkv tokenizer train: a vocabulary from your own files."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from qkv.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from qkv.vocabulary import Kind
+
+tokenizer = typer.Typer(help="Make tokenizers.", rich_markup_mode=None)
+
+
+@tokenizer.callback()
+def _noun() -> None:
+    """Make tokenizers."""
+
+
+@tokenizer.command("train")
+def train(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Texts by the line: .txt .jsonl, also .gz .xz.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder to write.")],
+    vocabulary_size: Annotated[
+        int, typer.Option("--vocab-size", metavar="N", help="Tokens, special ones included.")
+    ] = 8000,
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="wordpiece, word or character.")] = "wordpiece",
+    min_frequency: Annotated[
+        int, typer.Option("--min-frequency", metavar="N", help="How often a word, or a pair to join, must occur.")
+    ] = 2,
+    cased: Annotated[bool, typer.Option("--cased", help="Keep capital letters and accents.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Learn a vocabulary from files of any size and write it as a tokenizer folder.
+
+    汉字 are always one token each; transformers and qkv both load the folder.
+
+    \b
+    qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
+    qkv tokenizer train 语料.txt --kind character --out zi
+    qkv tokenize "试一试 a test" --model my-tokenizer
+
+    --json prints one document: path, kind, size, n_texts, seconds.
+    """
+    from qkv.cli.terminal import print_json, progress
+    from qkv.data.readers import texts
+    from qkv.tokenizer import Tokenizer
+    from qkv.vocabulary import check_kind
+
+    check_kind(kind)
+    began, read = time.perf_counter(), 0
+    with progress("read", None) as advance:
+
+        def seen(number: int) -> None:
+            nonlocal read
+            advance(number - read)
+            read = number
+
+        learned = Tokenizer.train(
+            texts(files),
+            kind=cast("Kind", kind),
+            vocabulary_size=vocabulary_size,
+            lowercase=not cased,
+            min_frequency=min_frequency,
+            progress=seen,
+        )
+    learned.save(out)
+    facts = {"path": str(out), "kind": kind, "size": learned.size, "n_texts": read}
+    if as_json:
+        print_json({**facts, "seconds": round(time.perf_counter() - began, 3)})
+        return
+    typer.echo(f"{out}: {learned.size:,} tokens ({kind}), learned from {read:,} texts")

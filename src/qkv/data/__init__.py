@@ -1,0 +1,1 @@
+"""Files to batches: knows text and token ids, not models."""

@@ -1,0 +1,159 @@
+"""Lines out of text files of any size: .txt and .jsonl, plain or compressed with gzip or xz.
+
+One line is held at a time. A line that cannot be read is an error that names file, line, byte and a way out; nothing is
+skipped or replaced in silence.
+"""
+
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from qkv.errors import InputError, did_you_mean
+
+AnyPath = str | os.PathLike[str]
+COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # and the program that unpacks it
+KINDS = (".txt", ".jsonl")
+SUPPORTED = ", ".join(kind + packing for kind in KINDS for packing in ("", *COMPRESSED))
+BOM = "\ufeff"
+# Nearly every Chinese line, in simplified or traditional writing, holds some of these: they tell encodings apart.
+COMMON = set("的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。这個們為說時來國與")
+
+
+def texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[str]:
+    """Every line of every file, in the order given: a .txt line as it stands, `field` of a .jsonl line.
+
+    Empty lines of a .txt file are texts too (they may part documents); empty lines of a .jsonl file are not. All paths
+    are looked at before the first line is read, so that a wrong name does not show after an hour.
+    """
+    files = [_checked(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    return (text for file, kind in files for text in (_plain(file) if kind == ".txt" else _objects(file, field)))
+
+
+def lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+    """Line number (from 1) and line of a UTF-8 file, without its end (\\n or \\r\\n) and without a byte order mark.
+
+    Only these end a line: U+2028 and its like are characters of the text. A name in .gz or .xz is unpacked.
+    """
+    path = Path(path)
+    _check_file(path)
+    return _lines(path)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, raw in enumerate(stream, 1):
+                try:
+                    line = raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise _not_utf8(path, number, raw, error) from None
+                yield number, (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise InputError(
+            f"{path} is damaged or cut short: unpacking stops after line {number} ({error}). "
+            f"Copy it again; `{COMPRESSED[path.suffix.lower()]} -t` tells whether a copy is whole."
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")), 1 << 20)
+    if path.suffix.lower() == ".xz":
+        return io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")), 1 << 20)
+    return open(path, "rb")
+
+
+def _plain(path: Path) -> Iterator[str]:
+    return (line for _, line in _lines(path))
+
+
+def _objects(path: Path, field: str) -> Iterator[str]:
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            where = f", column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+            hint = " The file looks like one JSON document; write one object a line." if line.strip() in "[{" else ""
+            raise InputError(f"{place} is not JSON{where}.{hint}") from error
+        if not isinstance(row, dict):
+            raise InputError(f'{place} holds a {_name(row)}; each line must be an object such as {{"{field}": "…"}}.')
+        if field not in row:
+            held = ", ".join(map(repr, row)) or "no field at all"
+            raise InputError(f"{place} has no field {field!r}, only {held}.{did_you_mean(field, row)}")
+        text = row[field]
+        if not isinstance(text, str):
+            raise InputError(f"{place}: field {field!r} holds a {_name(text)}, not a string.")
+        if "\\ud" in line.lower():  # an escape may name half of a pair; no UTF-8 file could hold the result
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                half = f"\\u{ord(text[error.start]):04x}"
+                raise InputError(f"{place}: field {field!r} has {half} without its other half: it was cut.") from error
+        yield text
+
+
+def _name(value: object) -> str:
+    """What JSON calls it."""
+    names = {dict: "object", list: "list", str: "string", bool: "boolean", int: "number", float: "number"}
+    return names.get(type(value), "null")
+
+
+def _checked(path: AnyPath) -> tuple[Path, str]:
+    """The path and what its lines are, .txt or .jsonl."""
+    path = Path(path)
+    _check_file(path)
+    kind = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
+    if kind.lower() not in KINDS:
+        raise InputError(f"{path}: {kind or 'a name without an ending'} is not a kind of file read here: {SUPPORTED}.")
+    return path, kind.lower()
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the files in it, as in {path / '*.txt'}.")
+    if not path.exists():
+        siblings = (one.name for one in path.parent.iterdir()) if path.parent.is_dir() else ()
+        raise InputError(f"there is no file {path}.{did_you_mean(path.name, siblings)}")
+
+
+def _not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
+    where = f"{path}, line {number}, byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8."
+    if error.end == len(raw) and error.reason == "unexpected end of data":
+        return InputError(f"{where} The file ends inside a character: it was cut short. Copy it again.")
+    encoding = _guess(raw, first=number == 1)
+    if encoding is None:
+        return InputError(f"{where} No usual encoding fits the line; the file may be damaged, or not be text at all.")
+    packed = path.suffix.lower() in COMPRESSED
+    name = Path(path.stem if packed else path.name)
+    unpack = f"{COMPRESSED[path.suffix.lower()]} -dc {path} | " if packed else ""
+    convert = f"{unpack}iconv -f {encoding} -t utf-8{'' if packed else f' {path}'} > {name.stem}.utf8{name.suffix}"
+    return InputError(f"{where} The line looks like {encoding.upper()}; convert the file with: {convert}")
+
+
+def _guess(raw: bytes, first: bool) -> str | None:
+    """The encoding a line is probably in, found by decoding it."""
+    if first and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    # In Chinese and Japanese encodings a letter is two bytes; a high byte between plain letters is an é or an ü.
+    if not re.search(rb"[\x80-\xff]{2}", raw) and re.search(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]", raw):
+        return "windows-1252"
+    fits: dict[str, int] = {}
+    for encoding in ("gb18030", "big5"):
+        try:
+            fits[encoding] = sum(character in COMMON for character in raw.decode(encoding))
+        except UnicodeDecodeError:
+            continue
+    return max(fits, key=fits.__getitem__, default=None)

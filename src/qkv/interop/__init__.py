@@ -1,0 +1,1 @@
+"""Other people's files: Hugging Face folders in and out."""

@@ -1,0 +1,76 @@
+"""A folder that is written whole or not at all.
+
+It is filled under a hidden name beside its target, flushed to disk, and renamed. Whoever looks sees the old folder or
+the new one; an error or Ctrl-C on the way leaves the old one, and nothing else.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qkv.errors import InputError
+
+
+@contextmanager
+def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> Iterator[Path]:
+    """Yield a new empty folder that takes the place of `path` when the block ends without an error.
+
+    `may_replace` is asked about a folder that is already there and not empty; it answers with the reason against.
+    """
+    target = path.expanduser().resolve()  # through a link, the folder that it points to
+    _check(target, may_replace)
+    token = secrets.token_hex(4)
+    fresh = target.with_name(f".{target.name}.{token}.part")
+    aside = target.with_name(f".{target.name}.{token}.old")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh.mkdir()
+        yield fresh
+        _flush(fresh)
+        _check(target, may_replace)  # it may have changed while we wrote
+        try:
+            if target.exists():
+                target.rename(aside)
+            fresh.rename(target)
+        except BaseException:
+            if aside.exists() and not target.exists():
+                aside.rename(target)
+            raise
+        _flush_entry(target.parent)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}. The folder is as it was.") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _check(target: Path, may_replace: Callable[[Path], str | None]) -> None:
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file. Give the name of a folder, new or to be replaced.")
+    if target.is_dir():
+        if target == Path.cwd():
+            raise InputError(f"{target} is the current folder, which cannot be replaced. Give the name of another one.")
+        if any(target.iterdir()) and (reason := may_replace(target)):
+            raise InputError(f"{target} is not replaced: {reason}. Give another folder, or empty this one first.")
+
+
+def _flush(folder: Path) -> None:
+    """Ask the disk to have every byte before the rename makes them count."""
+    for here, _, names in os.walk(folder):
+        for name in names:
+            _flush_entry(Path(here) / name)
+        _flush_entry(Path(here))
+
+
+def _flush_entry(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folder
+    number = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,99 @@
+"""From the name that a user typed to a folder on this machine.
+
+A name is a path. Only one that begins with `hf:` is looked up on the Hugging Face hub, and only then is the hub's
+library imported: nothing else in qkv reaches for the network.
+"""
+
+import re
+from pathlib import Path
+
+from qkv.errors import InputError, did_you_mean
+
+HUB = "hf:"
+HUB_NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+SETTINGS = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "[0-9]_*/config.json",
+    "qkv.json",
+    "README.md",
+    "LICENSE*",
+)
+SAFE = ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors")
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin")
+
+
+def locate(name: str | Path) -> Path:
+    """The folder of a model: a path, or `hf:owner/name` (`hf:owner/name@revision`) from the hub and its cache."""
+    text = str(name)
+    if text.startswith(HUB):
+        return _download(text)
+    if not text.strip():
+        raise InputError("The name of the model is empty. Give a folder, or hf:owner/name for one of the hub.")
+    path = Path(text).expanduser()
+    try:
+        if path.is_dir():
+            return path
+        if path.exists():
+            raise InputError(f"{path} is a file. Give the folder with config.json, the weights and the tokenizer.")
+        hint = _nearest(path)
+    except OSError as error:  # a name too long for any file: a text, perhaps, where a folder belongs
+        raise InputError(f"'{text[:40]}…' is not a folder: {error.strerror}.") from None
+    if HUB_NAME.fullmatch(text):
+        hint += f" For a model of the Hugging Face hub write {HUB}{text}."
+    raise InputError(f"There is no folder {path}.{hint}")
+
+
+def _nearest(path: Path) -> str:
+    """A hint about the first part of a path that is not there."""
+    while not path.parent.exists():
+        path = path.parent
+    if not path.parent.is_dir():
+        return ""
+    return did_you_mean(path.name, (entry.name for entry in path.parent.iterdir() if entry.is_dir()))
+
+
+def _download(text: str) -> Path:
+    match = HUB_NAME.fullmatch(text.removeprefix(HUB))
+    if match is None:
+        raise InputError(
+            f"'{text}' is not the name of a model on the hub. Write {HUB}owner/name or {HUB}owner/name@revision."
+        )
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    except ImportError:
+        raise InputError(f"'{text}' needs the hub's library: pip install huggingface_hub.") from None
+    repository, revision = match["name"], match["revision"]
+
+    def fetch(*patterns: str) -> Path:
+        return Path(huggingface_hub.snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
+
+    try:
+        folder = fetch(*SETTINGS, *SAFE)
+        if not any((folder / weights).is_file() for weights in SAFE[:2]):
+            folder = fetch(*SETTINGS, *PICKLED)
+    except GatedRepoError:
+        raise InputError(
+            f"{repository} asks its users to accept its terms. Accept them on its page at huggingface.co, "
+            "run `hf auth login`, and try again."
+        ) from None
+    except RepositoryNotFoundError:
+        raise InputError(f"The hub has no model {repository}, or it is private. Check the spelling.") from None
+    except RevisionNotFoundError:
+        raise InputError(f"{repository} has no revision '{revision}' on the hub.") from None
+    except (OSError, ValueError) as error:  # no network, a full disk, the hub is down
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"{repository} is not in the local cache and could not be fetched from the hub: {reason} "
+            "On a machine without network, copy the model's folder there and give its path."
+        ) from None
+    return folder

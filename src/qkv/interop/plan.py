@@ -1,0 +1,204 @@
+"""What is in a BERT folder, found out and checked by names and shapes before a weight is read.
+
+Everything that can be wrong with a folder is said here, in one message that names the file: a part that is missing, a
+key that nobody knows, a shape that config.json contradicts, a tokenizer of another model.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from qkv.errors import InputError
+from qkv.interop.config_json import FolderConfig, default_labels, read_config
+from qkv.interop.json_file import read_object
+from qkv.interop.keys import (
+    DECODER_BIAS,
+    DECODER_TABLE,
+    TOKEN_TABLE,
+    TOLERATED,
+    architecture_of,
+    canonical,
+    listed,
+    parts_held,
+    tensors_of,
+)
+from qkv.interop.sentence import POOLINGS, SentenceFiles, read_sentence
+from qkv.interop.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.bert import BertWithHeads
+from qkv.tokenizer import Tokenizer
+
+FORMAT = 1
+"""Of qkv.json."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    stated: FolderConfig
+    weights: Weights
+    names: dict[str, StoredTensor]  # by canonical name
+    skeleton: BertWithHeads  # on the meta device
+    tensors: dict[str, tuple[str, ...]]  # the part of the key table that is used
+    labels: tuple[str, ...]
+    architecture: str
+    tokenizer: Tokenizer
+    sentence: SentenceFiles
+    record: dict[str, Any]
+
+
+class Undrawn(TorchFunctionMode):
+    """A network built inside is not initialised: every weight is about to come from a file.
+
+    On the meta device there is nothing to draw into, but torch imports its compiler to find that out, which takes
+    seconds and tens of megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
+    """
+
+    DRAWS = frozenset(
+        {
+            nn.init.normal_,
+            nn.init.uniform_,
+            nn.init.kaiming_uniform_,
+            nn.init.trunc_normal_,
+            Tensor.normal_,
+            Tensor.uniform_,
+        }
+    )
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func in self.DRAWS:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
+def make_plan(folder: Path, compare: bool) -> Plan:
+    """Read everything but the weights. `compare`: look into the file whether a stored decoder is the token table."""
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
+    stated = read_config(folder / "config.json")
+    weights = open_weights(folder, shapes_only=not compare)
+    where = str(weights.source)
+    names: dict[str, StoredTensor] = {}
+    for stored, tensor in weights.tensors.items():
+        name = canonical(stored)
+        if name in names:
+            raise InputError(f"{where} holds {name} twice, with and without a prefix or under an older name.")
+        if name not in TOLERATED:
+            names[name] = tensor
+    heads, pooler = parts_held(names, stated.architecture, where)
+    config = replace(stated.config, tied=_settle_decoder(names, stated.config.tied, compare))
+    outputs = [names["classifier.weight"].shape[0]] if "classifier.weight" in names else []
+    with torch.device("meta"), Undrawn():
+        skeleton = BertWithHeads(config, heads, labels=(outputs or [2])[0], pooler=pooler)
+    tensors = tensors_of(heads, pooler, config.layers, config.tied)
+    _check_names(stated, weights, names, tensors, heads)
+    _check_shapes(stated, weights, names, tensors, skeleton)
+
+    labels = stated.labels if set(heads) & {"sequence", "token"} else ()
+    if labels is None:
+        labels = default_labels(outputs[0])
+    elif labels and len(labels) != outputs[0]:
+        raise InputError(
+            f"{folder / 'config.json'} names {len(labels)} labels, but the classifier in {weights.source.name} has "
+            f"{outputs[0]} outputs. One of the two files belongs to another model."
+        )
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.size > config.vocabulary_size:
+        raise InputError(
+            f"{folder}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has "
+            f"{config.vocabulary_size:,} rows (vocab_size). The tokenizer belongs to another model."
+        )
+    ours = _read_ours(folder)
+    sentence = read_sentence(folder)
+    if not sentence.files:
+        sentence = replace(sentence, pooling=ours.get("pooling"), normalize=bool(ours.get("normalize")))
+    architecture = architecture_of(heads, stated.architecture)
+    return Plan(
+        stated, weights, names, skeleton, tensors, labels, architecture, tokenizer, sentence, ours.get("record") or {}
+    )
+
+
+def _settle_decoder(names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
+    """Reduce the names that may repeat a tensor to those of the table; whether the decoder is the token table.
+
+    As transformers 5 does it: a decoder stored beside the token table counts when it differs from it, whatever
+    config.json says, and of two biases the decoder's is the one that is added.
+    """
+    if DECODER_BIAS in names:
+        names["cls.predictions.bias"] = names.pop(DECODER_BIAS)
+    decoder, table = names.get(DECODER_TABLE), names.get(TOKEN_TABLE)
+    if not tied or decoder is None or table is None:
+        return tied
+    if compare and not same(decoder, table):
+        return False
+    del names[DECODER_TABLE]
+    return True
+
+
+def _check_names(
+    stated: FolderConfig,
+    weights: Weights,
+    names: Mapping[str, StoredTensor],
+    tensors: Mapping[str, tuple[str, ...]],
+    heads: Sequence[str],
+) -> None:
+    wanted = {name for theirs in tensors.values() for name in theirs}
+    if missing := wanted - set(names):
+        raise InputError(
+            f"{weights.source} lacks {len(missing)} of the tensors that "
+            f"{stated.architecture or architecture_of(heads)} with {stated.config.layers} layers needs: "
+            f"{listed(missing)}. The file is incomplete, or config.json belongs to another model."
+        )
+    if unexpected := set(names) - wanted:
+        raise InputError(
+            f"{weights.source} holds {len(unexpected)} tensors that a BERT of {stated.config.layers} layers does not "
+            f"have: {listed(unexpected)}. The folder is of another architecture, or config.json of another model."
+        )
+
+
+def _check_shapes(
+    stated: FolderConfig,
+    weights: Weights,
+    names: Mapping[str, StoredTensor],
+    tensors: Mapping[str, tuple[str, ...]],
+    skeleton: BertWithHeads,
+) -> None:
+    rows, vocabulary = names[TOKEN_TABLE].shape[0], stated.config.vocabulary_size
+    if rows != vocabulary:
+        raise InputError(
+            f"{weights.source.parent / 'config.json'} says vocab_size {vocabulary:,}, but the token table in "
+            f"{weights.source.name} has {rows:,} rows. One of the two files belongs to another model."
+        )
+    for ours, parameter in skeleton.state_dict().items():
+        theirs = tensors[ours]
+        shape = (parameter.shape[0] // len(theirs), *parameter.shape[1:])
+        for name in theirs:
+            stored = names[name]
+            if stored.shape != shape:
+                raise InputError(
+                    f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for "
+                    f"{list(shape)}. One of the two files belongs to another model."
+                )
+            if not stored.dtype.is_floating_point:
+                raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")
+
+
+def _read_ours(folder: Path) -> dict[str, Any]:
+    file = folder / "qkv.json"
+    if not file.is_file():
+        return {}
+    ours = read_object(file)
+    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
+        raise InputError(
+            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a newer "
+            "qkv: upgrade, or delete the file to load the model without it."
+        )
+    if ours.get("pooling") not in (None, *POOLINGS):
+        raise InputError(f"{file}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs.")
+    return ours

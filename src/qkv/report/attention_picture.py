@@ -1,0 +1,325 @@
+"""One attention head as a picture for a paper: lines from word to word, and beside them the whole map.
+
+`svg(map, layer, head)` returns one self-contained SVG: no script, no font file, nothing from the network; it follows
+the reader's light or dark setting. On the left every token that asks is joined to the tokens it looks at, the thicker
+the more; one chosen token stands out. On the right the same weights as a heat map, row by row. Tokens that carry no
+text ([CLS], [SEP]) are grey, so that the eye finds the words; their weights are drawn to the same scale.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.errors import InputError, did_you_mean
+from qkv.report.attention_map import AttentionMap, Token
+from qkv.report.labels import percent, printable, shorten, text_width
+
+LONGEST = 160
+"""Tokens a side that still make a legible picture; more belong on the page, which scrolls."""
+FAINTEST = 0.02
+"""Weights below this are left out of the lines (never out of the heat map)."""
+NUMBERED = 24
+"""Up to this many tokens, the stronger cells of the heat map carry their number."""
+
+TEXTS = {
+    "en": {
+        "title": "Layer {layer} · Head {head}",
+        "kind": {"self": "Attention", "pair": "Attention in a pair", "cross": "Attention across"},
+        "looks": "“{token}” looks at",
+        "left": "looks",
+        "right": "is looked at",
+        "note": "Every row adds up to 100 %. Lines below {faintest:.0%} are not drawn. Layers and heads count from 0.",
+        "comma": ", ",
+    },
+    "zh": {
+        "title": "第 {layer} 层 · 第 {head} 头",
+        "kind": {"self": "注意力", "pair": "句对的注意力", "cross": "交叉注意力"},
+        "looks": "“{token}”关注",
+        "left": "关注者",
+        "right": "被关注",
+        "note": "每一行之和为 100%。低于 {faintest:.0%} 的连线不画。层与头都从 0 数起。",
+        "comma": "、",
+    },
+}
+
+STYLE = """
+text { font-family: "Inter", "Helvetica Neue", "Segoe UI", Roboto, Arial, "PingFang SC", "Hiragino Sans GB",
+  "Microsoft YaHei", "Noto Sans CJK SC", "Noto Sans SC", sans-serif; }
+.paper { fill: #ffffff } .ink { fill: #1c2330 } .soft { fill: #667085 } .faint { fill: #98a2b3 }
+.line { stroke: #7d89a1 } .hot { stroke: #d6451b } .hotfill { fill: #d6451b } .hottext { fill: #b83611 }
+.cell { fill: #27408b } .dull { fill: #667085 } .onhot, .oncell { fill: #ffffff }
+.rule { stroke: #e4e7ec } .frame { stroke: #d6451b } .track { fill: #f5f7fa }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #12151c } .ink { fill: #e8ebf2 } .soft { fill: #9aa4b8 } .faint { fill: #717c92 }
+.line { stroke: #8f9bb3 } .hot { stroke: #ff8a5c } .hotfill { fill: #ff7a47 } .hottext { fill: #ff9b73 }
+.cell { fill: #8fb0ff } .dull { fill: #9aa4b8 } .onhot, .oncell { fill: #12151c }
+.rule { stroke: #2a303c } .frame { stroke: #ff8a5c } .track { fill: #1a1e27 }
+}
+"""
+
+
+def svg(attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en") -> str:
+    """One layer and head (the model's numbers, from 0), with the lines of one token on top.
+
+    `token` is a word of the text or the number of a token; None chooses the word that looks hardest at another word.
+    """
+    words = caption_texts(lang)
+    most = max(len(attention.left), len(attention.right))
+    if most > LONGEST:
+        raise InputError(
+            f"A picture holds up to {LONGEST} tokens and this text has {most}. "
+            "Shorten it, or write an .html page, which scrolls."
+        )
+    weights = attention.weights(layer, head)
+    chosen = choose(attention, weights, token)
+    return _Picture(attention, weights, chosen, words).draw(layer, head)
+
+
+def caption_texts(lang: str) -> dict[str, object]:
+    if lang not in TEXTS:
+        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
+    return dict(TEXTS[lang])
+
+
+def choose(attention: AttentionMap, weights: NDArray[np.float32], token: str | int | None) -> tuple[int, ...]:
+    """Which left tokens stand out: a word may have been split into several."""
+    if isinstance(token, int):
+        if not 0 <= token < len(attention.left):
+            raise InputError(f"There is no token {token}: the text has tokens 0 … {len(attention.left) - 1}.")
+        return (token,)
+    if token is None:
+        meaning_left = np.array([not one.special for one in attention.left])
+        meaning_right = np.array([not one.special for one in attention.right])
+        score = weights * meaning_left[:, None] * meaning_right[None, :]
+        if attention.name != "cross":
+            np.fill_diagonal(score, 0)  # a word that looks at itself tells little
+        return (int(score.max(axis=1).argmax()),)
+    wanted = token.casefold()
+    for spellings in ([one.label for one in attention.left], [one.token for one in attention.left]):
+        for number, spelling in enumerate(spellings):
+            if spelling.casefold() == wanted:
+                return (number,)
+    for segment, text in enumerate(attention.texts):
+        start = text.casefold().find(wanted) if wanted else -1
+        if start >= 0:
+            end = start + len(token)
+            pieces = tuple(
+                number
+                for number, one in enumerate(attention.left)
+                if one.segment == segment and one.start < end and one.end > start
+            )
+            if pieces:
+                return pieces
+    hint = did_you_mean(token, [one.label for one in attention.left])
+    raise InputError(
+        f"There is no token '{token}' in the text.{hint} Tokens: {' '.join(t.label for t in attention.left)}"
+    )
+
+
+def shade(weight: float) -> float:
+    """Opacity of a cell: weak weights are lifted a little, so that they can be told from nothing."""
+    return float(weight**0.7)
+
+
+class _Picture:
+    """Measures and parts of one drawing; every part returns SVG text."""
+
+    def __init__(
+        self,
+        attention: AttentionMap,
+        weights: NDArray[np.float32],
+        chosen: Sequence[int],
+        words: dict[str, object],
+    ) -> None:
+        self.map, self.weights, self.chosen, self.words = attention, weights, chosen, words
+        self.looks = weights[list(chosen)].mean(axis=0)  # (T right,) what the chosen word takes from each
+        most = max(len(attention.left), len(attention.right))
+        self.row = max(13.0, min(28.0, 900 / most))
+        self.size = min(14.0, 3.2 + 0.42 * self.row)
+        room = 9.0 * self.size
+        self.left = [shorten(printable(one.label), self.size, room) for one in attention.left]
+        self.right = [shorten(printable(one.label), self.size, room) for one in attention.right]
+        self.left_width = max(text_width(label, self.size) for label in self.left)
+        self.right_width = max(text_width(label, self.size) for label in self.right)
+        self.pad = self.size * 0.55
+        self.left_y = self._places(attention.left)
+        self.right_y = self._places(attention.right)
+        # from left to right: margin, tokens that look, lines, tokens looked at, percentages, labels, heat map
+        self.x0 = 32 + self.left_width + 2 * self.pad
+        self.x1 = self.x0 + max(150.0, min(260.0, 9 * self.row))
+        numbers = 2.6 * self.size
+        self.x2 = self.x1 + 2 * self.pad + self.right_width + numbers + 44 + self.left_width
+        self.columns = self._places(attention.right)
+        slant = 0.72 * self.right_width + self.size
+        self.top = 92 + max(slant, 30.0)
+        self.width = (
+            self.x2 + self.columns[-1] + self.row / 2 + max(0.72 * text_width(self.right[-1], self.size), 0) + 36
+        )
+        self.height = self.top + max(self.left_y[-1], self.right_y[-1]) + self.row / 2 + 74
+
+    def _places(self, tokens: Sequence[Token]) -> list[float]:
+        """The middle of each token's row (or column); a second segment stands a little apart."""
+        places, at = [], 0.0
+        for before, token in zip([None, *tokens], tokens, strict=False):
+            if before is not None and token.segment != before.segment:
+                at += self.row * 0.5
+            places.append(at + self.row / 2)
+            at += self.row
+        return places
+
+    def draw(self, layer: int, head: int) -> str:
+        words, size = self.words, self.size
+        kind = words["kind"]
+        assert isinstance(kind, dict)
+        title = str(words["title"]).format(layer=layer, head=head)
+        subtitle = " · ".join(part for part in (kind.get(self.map.name, self.map.name), self.map.model) if part)
+        name = printable("".join(self.map.left[i].label.removeprefix("##") for i in self.chosen))
+        looks = str(words["looks"]).format(token=name)
+        best = [int(j) for j in np.argsort(-self.looks, kind="stable")[:3] if self.looks[j] >= FAINTEST]
+        found = str(words["comma"]).join(f"{printable(self.map.right[j].label)} {percent(self.looks[j])}" for j in best)
+        width, height = round(max(self.width, 600)), round(self.height)
+        note = str(words["note"]).format(faintest=FAINTEST)
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+                f'viewBox="0 0 {width} {height}" role="img">',
+                f"<title>{escape(f'{title}: {looks} {found}')}</title>",
+                f"<style>{STYLE}</style>",
+                f'<rect class="paper" width="{width}" height="{height}"/>',
+                f'<text x="32" y="46"><tspan class="ink" font-size="22" font-weight="650">{escape(title)}</tspan>'
+                f'<tspan dx="14" class="soft" font-size="14">{escape(subtitle)}</tspan></text>',
+                f'<text x="32" y="70" class="soft" font-size="14"><tspan class="hottext" font-weight="600">'
+                f"{escape(looks)}</tspan> {escape(found)}</text>",
+                f'<g transform="translate(0 {self.top:.1f})" font-size="{size:.1f}">',
+                self._headings(),
+                self._lines(),
+                self._tokens(),
+                f'<g transform="translate({self.x2:.1f} 0)">',
+                self._heat_map(),
+                "</g>",
+                "</g>",
+                self._scale(height),
+                f'<text x="32" y="{height - 24}" class="faint" font-size="11.5">{escape(note)}</text>',
+                "</svg>",
+                "",
+            ]
+        )
+
+    def _headings(self) -> str:
+        y = -12
+        return (
+            f'<text x="{self.x0 - self.pad:.1f}" y="{y}" text-anchor="end" class="faint" font-size="11.5">'
+            f"{escape(str(self.words['left']))}</text>"
+            f'<text x="{self.x1 + self.pad:.1f}" y="{y}" class="faint" font-size="11.5">'
+            f"{escape(str(self.words['right']))}</text>"
+        )
+
+    def _lines(self) -> str:
+        """Curves from who looks to what is looked at; the chosen token's lie on top."""
+        quiet, hot = [], []
+        bend = (self.x1 - self.x0) * 0.45
+        for i in range(len(self.left)):
+            for j in np.flatnonzero(self.weights[i] >= FAINTEST):
+                weight = float(self.weights[i, j])
+                y0, y1 = self.left_y[i], self.right_y[j]
+                curve = (
+                    f"M{self.x0:.1f} {y0:.1f}C{self.x0 + bend:.1f} {y0:.1f} "
+                    f"{self.x1 - bend:.1f} {y1:.1f} {self.x1:.1f} {y1:.1f}"
+                )
+                if i in self.chosen:
+                    thick = (0.8 + 5.2 * weight) * self.row / 28
+                    hot.append(
+                        (weight, f'<path d="{curve}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>')
+                    )
+                else:
+                    dull = 0.5 if self.map.right[j].special else 1.0
+                    quiet.append(f'<path d="{curve}" opacity="{0.62 * weight**0.75 * dull:.3f}"/>')
+        hot.sort()
+        return (
+            f'<g fill="none" class="line" stroke-width="{1.3 * self.row / 28:.2f}">' + "".join(quiet) + "</g>"
+            '<g fill="none" class="hot">' + "".join(path for _, path in hot) + "</g>"
+        )
+
+    def _tokens(self) -> str:
+        parts, tall = [], self.row * 0.84
+        for i, (token, label) in enumerate(zip(self.map.left, self.left, strict=True)):
+            y, on = self.left_y[i], i in self.chosen
+            if on:
+                wide = text_width(label, self.size) + 2 * self.pad
+                parts.append(_pill(self.x0 - wide, y - tall / 2, wide, tall, 'class="hotfill"'))
+            look = "onhot" if on else "faint" if token.special else "ink"
+            bold = ' font-weight="650"' if on else ""
+            parts.append(self._label(self.x0 - self.pad, y, label, f'text-anchor="end" class="{look}"{bold}'))
+        for j, (token, label) in enumerate(zip(self.map.right, self.right, strict=True)):
+            y, weight = self.right_y[j], float(self.looks[j])
+            wide = text_width(label, self.size) + 2 * self.pad
+            if weight >= FAINTEST:
+                strength = f'class="hotfill" opacity="{0.08 + 0.55 * weight:.2f}"'
+                parts.append(_pill(self.x1, y - tall / 2, wide, tall, strength))
+            look = "faint" if token.special else "ink"
+            parts.append(self._label(self.x1 + self.pad, y, label, f'class="{look}"'))
+            if weight >= FAINTEST:
+                number = f'class="hottext" font-size="{self.size * 0.82:.1f}" opacity="{min(1.0, 0.55 + weight):.2f}"'
+                parts.append(self._label(self.x1 + wide + 6, y, percent(weight), number))
+        return "".join(parts)
+
+    def _label(self, x: float, y: float, label: str, look: str) -> str:
+        return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {look}>{escape(label)}</text>'
+
+    def _heat_map(self) -> str:
+        """The whole map: rows look, columns are looked at. Cells of one weight share a path: a small file."""
+        row, size = self.row, self.size
+        parts = []
+        wide = self.columns[-1] + row / 2
+        high = self.left_y[-1] + row / 2
+        parts.append(f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>')
+        side = row - 1.0 if row >= 16 else row
+        for special, look in ((False, "cell"), (True, "dull")):
+            columns = [j for j, token in enumerate(self.map.right) if token.special == special]
+            levels = np.round(self.weights[:, columns] * 255).astype(int)
+            for level in np.unique(levels[levels > 0]):
+                square = f"h{side:g}v{side:g}h-{side:g}z"
+                cells = "".join(
+                    f"M{self.columns[columns[j]] - side / 2:.1f} {self.left_y[i] - side / 2:.1f}{square}"
+                    for i, j in np.argwhere(levels == level)
+                )
+                parts.append(f'<path class="{look}" opacity="{shade(level / 255):.3f}" d="{cells}"/>')
+        if max(self.weights.shape) <= NUMBERED:
+            for i, j in np.argwhere(self.weights >= 0.1):
+                look = "oncell" if self.weights[i, j] >= 0.4 else "ink"
+                number = f'text-anchor="middle" class="{look}" font-size="{row * 0.34:.1f}"'
+                parts.append(self._label(self.columns[j], self.left_y[i], f"{100 * self.weights[i, j]:.0f}", number))
+        for i in self.chosen:
+            y = self.left_y[i] - row / 2
+            parts.append(
+                f'<rect class="frame" fill="none" stroke-width="1.6" x="-.5" y="{y:.1f}" '
+                f'width="{wide + 1:.1f}" height="{row:.1f}" rx="2"/>'
+            )
+        for i, (token, label) in enumerate(zip(self.map.left, self.left, strict=True)):
+            on = i in self.chosen
+            look = "hottext" if on else "faint" if token.special else "ink"
+            bold = ' font-weight="650"' if on else ""
+            parts.append(self._label(-8, self.left_y[i], label, f'text-anchor="end" class="{look}"{bold}'))
+        for token, label, x in zip(self.map.right, self.right, self.columns, strict=True):
+            look = "faint" if token.special else "ink"
+            slanted = f"translate({x + size * 0.3:.1f} -8) rotate(-45)"
+            parts.append(f'<text transform="{slanted}" class="{look}">{escape(label)}</text>')
+        return "".join(parts)
+
+    def _scale(self, height: int) -> str:
+        """The legend of the heat map: what a shade stands for."""
+        steps, x, y = 40, self.x2, height - 58
+        boxes = "".join(
+            f'<rect class="cell" x="{x + 3 * n:.1f}" y="{y}" width="3.2" height="9" opacity="{shade(n / steps):.3f}"/>'
+            for n in range(1, steps + 1)
+        )
+        return (
+            f'{boxes}<text x="{x - 8:.1f}" y="{y + 8.5}" text-anchor="end" class="faint" font-size="11">0%</text>'
+            f'<text x="{x + 128:.1f}" y="{y + 8.5}" class="faint" font-size="11">100%</text>'
+        )
+
+
+def _pill(x: float, y: float, width: float, height: float, look: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{height * 0.32:.1f}" {look}/>'

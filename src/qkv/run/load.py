@@ -1,0 +1,43 @@
+"""`qkv.load`: a folder or a hub id in, a model that answers out."""
+
+from pathlib import Path
+
+import torch
+
+from qkv.errors import InputError
+from qkv.interop import hf
+from qkv.interop.hub import locate
+from qkv.run.predict import Model
+
+
+def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = None) -> Model:
+    """Load a Hugging Face folder, or `hf:owner/name` from the hub, and say what it can do.
+
+    Nothing reaches for the network unless a hub id is given. `threads` is how many CPU threads torch may use; torch
+    keeps one such number for the whole process, so the model called last sets it.
+
+    >>> model = load("path/to/folder")                                            # doctest: +SKIP
+    >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
+    '法'
+    >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
+    """
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be 1 or more, not {threads}.")
+    place = _device(device)
+    folder = hf.load(locate(path_or_hub_id))
+    return Model(folder, place, threads)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"Unknown device '{name}'. Use cpu, cuda or cuda:0.") from error
+    if device.type == "cuda":
+        number = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= number:
+            found = f"torch finds {number} CUDA devices here" if number else "torch finds no CUDA device here"
+            raise InputError(f"Cannot use device '{name}': {found}. Use device 'cpu'.")
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"Cannot use device '{name}' on this machine. Use device 'cpu'.")
+    return device

