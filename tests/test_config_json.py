@@ -109,6 +109,7 @@ def test_every_activation_of_ours_can_be_written() -> None:
         ({"hidden_size": 770}, "hidden_size 770 is not divisible by num_attention_heads 12"),
         ({"hidden_size": "768"}, "hidden_size is '768', where a whole number"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers is 10+, where a whole number from 1 to 10,000,000"),
         ({"num_hidden_layers": 2.5}, "num_hidden_layers is 2.5"),
         ({"num_attention_heads": True}, "num_attention_heads is True"),
         ({"hidden_dropout_prob": 1.5}, r"hidden_dropout_prob is 1.5, where a number in \[0, 1\)"),

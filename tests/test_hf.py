@@ -133,7 +133,7 @@ def test_training_does_not_touch_the_file(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             assert parameter.grad is not None
-            parameter -= parameter.grad
+            parameter.sub_(parameter.grad)
     assert file.read_bytes() == before
     assert not torch.equal(
         model.encoder.embedding.token.weight, load(tmp_path / "m").model.encoder.embedding.token.weight
@@ -293,7 +293,7 @@ MEASURE = textwrap.dedent(
 
 def growth(folder: Path) -> tuple[float, float]:
     """Resident memory over a bare `import torch`, in weights: after loading, and after one forward pass."""
-    answer = subprocess.run([sys.executable, "-c", MEASURE, str(folder)], check=True, capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-c", MEASURE, str(folder)], stdout=subprocess.PIPE, text=True, check=True)
     loaded, used, size = (float(number) for number in answer.stdout.split())
     print(f"{folder.name}: {size:.0f} MiB of weights; resident {loaded:.2f} × after loading, {used:.2f} × after use")
     return loaded, used
@@ -304,7 +304,7 @@ def test_a_copy_of_a_mapped_model_stands_alone(tmp_path: Path) -> None:
     copy = deepcopy(model)
     with torch.no_grad():
         copy.encoder.embedding.token.weight.zero_()
-    assert float(model.encoder.embedding.token.weight.abs().sum()) > 0
+        assert float(model.encoder.embedding.token.weight.abs().sum()) > 0
 
 
 def test_loading_in_threads(tmp_path: Path) -> None:

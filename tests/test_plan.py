@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.interop.plan import Plan, make_plan
+from qkv.interop.plan import Plan, Undrawn, make_plan
 from tests.folders import TOKENS, make_folder
 
 Change = Callable[[dict[str, Tensor]], Any]
@@ -76,6 +76,15 @@ def test_missing_and_unexpected_tensors_are_named(tmp_path: Path) -> None:
         plan(folder)
     change_config(folder, num_hidden_layers=3)
     with pytest.raises(InputError, match=r"lacks 16 .* 3 layers .*encoder\.layer\.2\."):
+        plan(folder)
+
+
+@pytest.mark.parametrize("size", [10**7, 10**18])
+@pytest.mark.parametrize("name", ["num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings"])
+def test_absurd_sizes_end_at_once(tmp_path: Path, name: str, size: int) -> None:
+    folder = make_folder(tmp_path / "m")
+    change_config(folder, **{name: size})
+    with pytest.raises(InputError):
         plan(folder)
 
 
@@ -200,3 +209,11 @@ def test_our_own_file(tmp_path: Path) -> None:
     assert (made.sentence.pooling, made.sentence.normalize, made.record) == ("cls", True, {"steps": 3})
     (folder / "qkv.json").unlink()
     assert plan(folder).sentence.pooling is None
+
+
+def test_an_undrawn_network_costs_nothing_and_leaves_others_alone() -> None:
+    with torch.device("meta"), Undrawn():
+        hollow = torch.nn.Linear(4, 4)
+    assert hollow.weight.device.type == "meta"
+    assert hollow.weight.requires_grad
+    assert float(torch.nn.Linear(4, 4).weight.detach().abs().sum()) > 0

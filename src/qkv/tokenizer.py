@@ -372,8 +372,8 @@ def _write(file: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-# The library warns when a process forks after it has used several threads, and works on with one thread. One thread is
-# right in the child, where the others do not exist; so that is said beforehand, and there is nothing to warn of.
+# Up to 0.22.1 the library warns when a process forks after it has used several threads, and works on with one. One is
+# right in the child, where the other threads do not exist; so that is said beforehand, and nothing is left to warn of.
 _SETTING = "TOKENIZERS_PARALLELISM"
 _said = threading.local()
 

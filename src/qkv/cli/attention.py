@@ -15,7 +15,7 @@ ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", "
 
 
 def attention(
-    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: ModelOption = None,
     pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
     layer: Annotated[

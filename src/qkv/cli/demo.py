@@ -12,16 +12,16 @@ from qkv.errors import InputError
 
 NAME = "all-MiniLM-L6-v2"
 SENTENCES = (
-    "A man is eating a slice of pizza.",
-    "Someone is having Italian food for lunch.",
-    "The cat sleeps on the warm windowsill.",
-    "A kitten is napping in the sun.",
-    "The central bank raised interest rates again.",
-    "Borrowing money has become more expensive.",
+    "A man is eating pizza.",
+    "He has pasta for lunch.",
+    "The cat sleeps in the sun.",
+    "A kitten naps on the sofa.",
+    "The bank raised its rates.",
+    "Loans cost more than before.",
 )
 TIRED = "The animal didn't cross the street because it was too tired"
 LAYER, HEAD = 3, 1
-"""Of the 72 heads, the one where "it" looks at "animal" (64 %) while the other words do not: found by measuring all."""
+"""Of all heads the one where "it" looks at "animal" most beyond what the other words do; a test measures it."""
 
 
 def demo(

@@ -9,7 +9,9 @@ from qkv.cli.options import JsonOption, ModelOption, required_model, text_or_std
 
 
 def fill(
-    text: Annotated[str, typer.Argument(help="A text with one or more [MASK]; - reads standard input.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A text with one or more [MASK]; - reads standard input.")
+    ],
     model: ModelOption = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates for every blank.")] = 5,
     as_json: JsonOption = False,

@@ -49,7 +49,8 @@ def table(
         show_header=any(headings),
     )
     for number, heading in enumerate(headings):
-        grid.add_column(Text(heading), justify="right" if number in right else "left", overflow="fold")
+        numbers = number in right
+        grid.add_column(Text(heading), justify="right" if numbers else "left", overflow="fold", no_wrap=numbers)
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     out = console()
@@ -69,7 +70,8 @@ def shaded(value: float, digits: int = 2) -> Text:
     share = max(0.0, min(1.0, value))
     ground = [round(low + (high - low) * share) for low, high in zip((28, 35, 48), (214, 69, 27), strict=True)]
     return Text(
-        f" {round(value, digits) + 0.0:.{digits}f} ", style=f"white on rgb({ground[0]},{ground[1]},{ground[2]})"
+        f" {round(value, digits) + 0.0:.{digits}f} ",
+        style=f"rgb(255,255,255) on rgb({ground[0]},{ground[1]},{ground[2]})",
     )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def tokenize(
-    text: Annotated[str, typer.Argument(help="The text; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: Annotated[
         str | None,
         typer.Option(

@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 from qkv.errors import InputError, did_you_mean
 
 AnyPath = str | os.PathLike[str]
+UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, OSError)  # BadGzipFile is an OSError
 COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # and the program that unpacks it
 KINDS = (".txt", ".jsonl")
 SUPPORTED = ", ".join(kind + packing for kind in KINDS for packing in ("", *COMPRESSED))
@@ -32,7 +33,7 @@ def texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[s
     Empty lines of a .txt file are texts too (they may part documents); empty lines of a .jsonl file are not. All paths
     are looked at before the first line is read, so that a wrong name does not show after an hour.
     """
-    files = [_checked(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    files = [checked(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     return (text for file, kind in files for text in (_plain(file) if kind == ".txt" else _objects(file, field)))
 
 
@@ -49,28 +50,35 @@ def lines(path: AnyPath) -> Iterator[tuple[int, str]]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
-        with _open(path) as stream:
+        with open_bytes(path) as stream:
             for number, raw in enumerate(stream, 1):
                 try:
                     line = raw.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise _not_utf8(path, number, raw, error) from None
+                    raise not_utf8(path, number, raw, error) from None
                 yield number, (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-        raise InputError(
-            f"{path} is damaged or cut short: unpacking stops after line {number} ({error}). "
-            f"Copy it again; `{COMPRESSED[path.suffix.lower()]} -t` tells whether a copy is whole."
-        ) from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    except UNREADABLE as error:
+        raise unreadable(path, number, error) from error
 
 
-def _open(path: Path) -> BinaryIO:
+def unreadable(path: Path, number: int, error: Exception) -> InputError:
+    """What to say when a file could be read no further than line `number`."""
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return InputError(f"cannot read {path}: {error.strerror}.")
+    return InputError(
+        f"{path} is damaged or cut short: unpacking stops after line {number} ({error}). "
+        f"Copy it again; `{COMPRESSED[path.suffix.lower()]} -t` tells whether a copy is whole."
+    )
+
+
+def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
+    """What the file holds, unpacked. `packed` is the file itself, opened by someone who wants to ask it how far it is."""
+    source = path if packed is None else packed
     if path.suffix.lower() == ".gz":
-        return io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")), 1 << 20)
+        return io.BufferedReader(cast(io.RawIOBase, gzip.open(source, "rb")), 1 << 17)
     if path.suffix.lower() == ".xz":
-        return io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")), 1 << 20)
-    return open(path, "rb")
+        return io.BufferedReader(cast(io.RawIOBase, lzma.open(source, "rb")), 1 << 17)
+    return open(path, "rb") if packed is None else packed
 
 
 def _plain(path: Path) -> Iterator[str]:
@@ -78,31 +86,32 @@ def _plain(path: Path) -> Iterator[str]:
 
 
 def _objects(path: Path, field: str) -> Iterator[str]:
-    for number, line in _lines(path):
-        if not line.strip():
-            continue
-        place = f"{path}, line {number}"
+    return (field_of(line, f"{path}, line {number}", field) for number, line in _lines(path) if line.strip())
+
+
+def field_of(line: str, place: str, field: str) -> str:
+    """The text of one line of a .jsonl file; `place` names the line in messages."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        where = f", column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
+        hint = " The file looks like one JSON document; write one object a line." if line.strip() in "[{" else ""
+        raise InputError(f"{place} is not JSON{where}.{hint}") from error
+    if not isinstance(row, dict):
+        raise InputError(f'{place} holds a {_name(row)}; each line must be an object such as {{"{field}": "…"}}.')
+    if field not in row:
+        held = ", ".join(map(repr, row)) or "no field at all"
+        raise InputError(f"{place} has no field {field!r}, only {held}.{did_you_mean(field, row)}")
+    text = row[field]
+    if not isinstance(text, str):
+        raise InputError(f"{place}: field {field!r} holds a {_name(text)}, not a string.")
+    if "\\ud" in line.lower():  # an escape may name half of a pair; no UTF-8 file could hold the result
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            where = f", column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-            hint = " The file looks like one JSON document; write one object a line." if line.strip() in "[{" else ""
-            raise InputError(f"{place} is not JSON{where}.{hint}") from error
-        if not isinstance(row, dict):
-            raise InputError(f'{place} holds a {_name(row)}; each line must be an object such as {{"{field}": "…"}}.')
-        if field not in row:
-            held = ", ".join(map(repr, row)) or "no field at all"
-            raise InputError(f"{place} has no field {field!r}, only {held}.{did_you_mean(field, row)}")
-        text = row[field]
-        if not isinstance(text, str):
-            raise InputError(f"{place}: field {field!r} holds a {_name(text)}, not a string.")
-        if "\\ud" in line.lower():  # an escape may name half of a pair; no UTF-8 file could hold the result
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                half = f"\\u{ord(text[error.start]):04x}"
-                raise InputError(f"{place}: field {field!r} has {half} without its other half: it was cut.") from error
-        yield text
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(text[error.start]):04x}"
+            raise InputError(f"{place}: field {field!r} has {half} without its other half: it was cut.") from error
+    return text
 
 
 def _name(value: object) -> str:
@@ -111,7 +120,7 @@ def _name(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def _checked(path: AnyPath) -> tuple[Path, str]:
+def checked(path: AnyPath) -> tuple[Path, str]:
     """The path and what its lines are, .txt or .jsonl."""
     path = Path(path)
     _check_file(path)
@@ -129,7 +138,7 @@ def _check_file(path: Path) -> None:
         raise InputError(f"there is no file {path}.{did_you_mean(path.name, siblings)}")
 
 
-def _not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
+def not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
     where = f"{path}, line {number}, byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8."
     if error.end == len(raw) and error.reason == "unexpected end of data":
         return InputError(f"{where} The file ends inside a character: it was cut short. Copy it again.")

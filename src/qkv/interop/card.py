@@ -10,17 +10,17 @@ MARK = "<!-- written by qkv: a new save writes it anew -->"
 ABOUT: dict[str, tuple[str, str]] = {
     "BertForPreTraining": (
         "an encoder with its two pre-training heads: masked words and next sentence",
-        "编码器,带两个预训练头:被遮盖的词、下一句",
+        "编码器，带两个预训练头：被遮盖的词、下一句",
     ),
-    "BertForMaskedLM": ("an encoder that fills in masked words", "编码器,可填出被遮盖的词"),
+    "BertForMaskedLM": ("an encoder that fills in masked words", "编码器，可填出被遮盖的词"),
     "BertForNextSentencePrediction": (
         "an encoder that says whether one sentence follows another",
-        "编码器,可判断两句是否相连",
+        "编码器，可判断两句是否相连",
     ),
-    "BertForSequenceClassification": ("an encoder that classifies a text", "编码器,可给文本分类"),
-    "BertForTokenClassification": ("an encoder that labels every token of a text", "编码器,可给每个词元打标签"),
-    "BertForQuestionAnswering": ("an encoder that finds an answer in a text", "编码器,可在文本中找出答案"),
-    "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器,可从几个选项中选一个"),
+    "BertForSequenceClassification": ("an encoder that classifies a text", "编码器，可给文本分类"),
+    "BertForTokenClassification": ("an encoder that labels every token of a text", "编码器，可给每个词元打标签"),
+    "BertForQuestionAnswering": ("an encoder that finds an answer in a text", "编码器，可在文本中找出答案"),
+    "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器，可从几个选项中选一个"),
     "BertModel": ("an encoder", "编码器"),
 }
 
@@ -46,8 +46,8 @@ def write_card(
     ]
     lines += ["", f"BERT ({architecture}): {english}. {config.layers} layers, width {config.width}, {config.heads} "]
     lines[-1] += f"attention heads, up to {config.max_length:,} tokens, {parameters:,} parameters."
-    lines += ["", f"BERT({architecture}):{chinese}。层数 × 宽度 × 注意力头数 = {size},"]
-    lines[-1] += f"最长 {config.max_length} 个词元,{parameters:,} 个参数。"
+    lines += ["", f"BERT（{architecture}）：{chinese}。层数 × 宽度 × 注意力头数 = {size}，"]
+    lines[-1] += f"最长 {config.max_length} 个词元，{parameters:,} 个参数。"
     if labels:
         lines += ["", f"Labels / 标签: {', '.join(f'`{label}`' for label in labels)}"]
     if pooling:

@@ -33,6 +33,7 @@ FIELDS: dict[str, str] = {
     "pad_token_id": "pad_id",
 }
 COUNTS = frozenset({"vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "segments"})
+MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
 SHARES = frozenset({"dropout", "attention_dropout", "head_dropout"})
 
 ACTIVATIONS: dict[str, str] = {
@@ -149,7 +150,7 @@ def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
     whole = isinstance(value, int) and not isinstance(value, bool)
     number = whole or (isinstance(value, float) and math.isfinite(value))
     if ours in COUNTS:
-        good, wanted = whole and value >= 1, "a whole number of at least 1"
+        good, wanted = whole and 1 <= value <= MOST, f"a whole number from 1 to {MOST:,}"
     elif ours in SHARES:
         good, wanted = (number and 0 <= value < 1) or (value is None and ours == "head_dropout"), "a number in [0, 1)"
     elif ours == "pad_id":

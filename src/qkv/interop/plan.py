@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from qkv.errors import InputError
@@ -51,20 +50,16 @@ class Plan:
 
 
 class Undrawn(TorchFunctionMode):
-    """A network built inside is not initialised: every weight is about to come from a file.
+    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
 
-    On the meta device there is nothing to draw into, but torch imports its compiler to find that out, which takes
-    seconds and tens of megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
+    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
+    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
     """
 
-    DRAWS = frozenset(
+    WRITES = frozenset(
         {
-            nn.init.normal_,
-            nn.init.uniform_,
-            nn.init.kaiming_uniform_,
-            nn.init.trunc_normal_,
-            Tensor.normal_,
-            Tensor.uniform_,
+            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
+            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
         }
     )
 
@@ -72,7 +67,7 @@ class Undrawn(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
-        if func in self.DRAWS:
+        if getattr(func, "__name__", "") in self.WRITES:
             return args[0] if args else given["tensor"]
         return func(*args, **given)
 
@@ -94,10 +89,11 @@ def make_plan(folder: Path, compare: bool) -> Plan:
     heads, pooler = parts_held(names, stated.architecture, where)
     config = replace(stated.config, tied=_settle_decoder(names, stated.config.tied, compare))
     outputs = [names["classifier.weight"].shape[0]] if "classifier.weight" in names else []
+    # more layers than tensors are missing in any case, and need not be counted one by one
+    tensors = tensors_of(heads, pooler, min(config.layers, len(names) + 1), config.tied)
+    _check_names(stated, weights, names, tensors, heads)
     with torch.device("meta"), Undrawn():
         skeleton = BertWithHeads(config, heads, labels=(outputs or [2])[0], pooler=pooler)
-    tensors = tensors_of(heads, pooler, config.layers, config.tied)
-    _check_names(stated, weights, names, tensors, heads)
     _check_shapes(stated, weights, names, tensors, skeleton)
 
     labels = stated.labels if set(heads) & {"sequence", "token"} else ()

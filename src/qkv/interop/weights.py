@@ -42,7 +42,9 @@ PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 FOREIGN = ("tf_model.h5", "flax_model.msgpack", "bert_model.ckpt.index", "model.onnx")
 
 DAMAGED = "The file is damaged or was not copied completely: copy or download it again."
-SCRATCH_BYTES = 1 << 22  # of a conversion; a small buffer stays in the processor's cache
+SCRATCH_BYTES = 1 << 16
+"""Of a conversion. Small on purpose: a large buffer that comes and goes between the weights leaves holes in the heap
+(measured: a quarter of the weights), because the C library moves its limit for separate mappings when one is freed."""
 
 
 class StoredTensor(Protocol):

@@ -193,7 +193,8 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.width))
         if self.table is not None:
-            nn.init.trunc_normal_(self.table, std=config.initial_std)
+            std = config.initial_std
+            nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
         """(…, D) and the token embedding (V, D) → logits (…, V)"""

@@ -44,20 +44,33 @@ TEXTS = {
     },
 }
 
-STYLE = """
-text { font-family: "Inter", "Helvetica Neue", "Segoe UI", Roboto, Arial, "PingFang SC", "Hiragino Sans GB",
-  "Microsoft YaHei", "Noto Sans CJK SC", "Noto Sans SC", sans-serif; }
-.paper { fill: #ffffff } .ink { fill: #1c2330 } .soft { fill: #667085 } .faint { fill: #98a2b3 }
-.line { stroke: #7d89a1 } .hot { stroke: #d6451b } .hotfill { fill: #d6451b } .hottext { fill: #b83611 }
-.cell { fill: #27408b } .dull { fill: #667085 } .onhot, .oncell { fill: #ffffff }
-.rule { stroke: #e4e7ec } .frame { stroke: #d6451b } .track { fill: #f5f7fa }
-@media (prefers-color-scheme: dark) {
-.paper { fill: #12151c } .ink { fill: #e8ebf2 } .soft { fill: #9aa4b8 } .faint { fill: #717c92 }
-.line { stroke: #8f9bb3 } .hot { stroke: #ff8a5c } .hotfill { fill: #ff7a47 } .hottext { fill: #ff9b73 }
-.cell { fill: #8fb0ff } .dull { fill: #9aa4b8 } .onhot, .oncell { fill: #12151c }
-.rule { stroke: #2a303c } .frame { stroke: #ff8a5c } .track { fill: #1a1e27 }
+FONTS = (
+    '"Inter", "Helvetica Neue", "Segoe UI", Roboto, Arial, "PingFang SC", "Hiragino Sans GB", '
+    '"Microsoft YaHei", "Noto Sans CJK SC", "Noto Sans SC", sans-serif'
+)
+COLOURS = {  # by class: what is coloured, on a light ground, on a dark one
+    "paper": ("fill", "#ffffff", "#12151c"),
+    "ink": ("fill", "#1c2330", "#e8ebf2"),
+    "soft": ("fill", "#667085", "#9aa4b8"),
+    "faint": ("fill", "#98a2b3", "#717c92"),
+    "line": ("stroke", "#7d89a1", "#8f9bb3"),
+    "hot": ("stroke", "#d6451b", "#ff8a5c"),
+    "hotfill": ("fill", "#d6451b", "#ff7a47"),
+    "hottext": ("fill", "#b83611", "#ff9b73"),
+    "onhot": ("fill", "#ffffff", "#12151c"),
+    "track": ("fill", "#f5f7fa", "#1a1e27"),
+    "cell": ("fill", "#27408b", "#8fb0ff"),
+    "dull": ("fill", "#667085", "#9aa4b8"),
+    "oncell": ("fill", "#ffffff", "#12151c"),
 }
-"""
+
+
+def style() -> str:
+    """The picture's own style sheet; every rule is bound to it, since a page may hold the picture inline."""
+    light = [f".qkv-attention .{name} {{ {what}: {day} }}" for name, (what, day, _) in COLOURS.items()]
+    dark = [f".qkv-attention .{name} {{ {what}: {night} }}" for name, (what, _, night) in COLOURS.items()]
+    fonts = f".qkv-attention text {{ font-family: {FONTS} }}"
+    return "\n".join([fonts, *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
 
 def svg(attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en") -> str:
@@ -184,9 +197,9 @@ class _Picture:
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                f'viewBox="0 0 {width} {height}" role="img">',
+                f'viewBox="0 0 {width} {height}" class="qkv-attention" role="img">',
                 f"<title>{escape(f'{title}: {looks} {found}')}</title>",
-                f"<style>{STYLE}</style>",
+                f"<style>{style()}</style>",
                 f'<rect class="paper" width="{width}" height="{height}"/>',
                 f'<text x="32" y="46"><tspan class="ink" font-size="22" font-weight="650">{escape(title)}</tspan>'
                 f'<tspan dx="14" class="soft" font-size="14">{escape(subtitle)}</tspan></text>',
@@ -294,7 +307,7 @@ class _Picture:
         for i in self.chosen:
             y = self.left_y[i] - row / 2
             parts.append(
-                f'<rect class="frame" fill="none" stroke-width="1.6" x="-.5" y="{y:.1f}" '
+                f'<rect class="hot" fill="none" stroke-width="1.6" x="-.5" y="{y:.1f}" '
                 f'width="{wide + 1:.1f}" height="{row:.1f}" rx="2"/>'
             )
         for i, (token, label) in enumerate(zip(self.map.left, self.left, strict=True)):
@@ -310,10 +323,10 @@ class _Picture:
 
     def _scale(self, height: int) -> str:
         """The legend of the heat map: what a shade stands for."""
-        steps, x, y = 40, self.x2, height - 58
+        steps, x, y = 40, round(self.x2), height - 58
         boxes = "".join(
-            f'<rect class="cell" x="{x + 3 * n:.1f}" y="{y}" width="3.2" height="9" opacity="{shade(n / steps):.3f}"/>'
-            for n in range(1, steps + 1)
+            f'<rect class="cell" x="{x + 3 * n}" y="{y}" width="3" height="9" opacity="{shade((n + 1) / steps):.3f}"/>'
+            for n in range(steps)
         )
         return (
             f'{boxes}<text x="{x - 8:.1f}" y="{y + 8.5}" text-anchor="end" class="faint" font-size="11">0%</text>'

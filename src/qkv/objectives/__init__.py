@@ -1,0 +1,1 @@
+"""What is hidden, what is predicted, how it is scored: where text and networks first meet."""

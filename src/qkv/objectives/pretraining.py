@@ -1,0 +1,185 @@
+"""BERT's two tasks on one batch: masked words and the next sentence, as rows of [CLS] A [SEP] B [SEP].
+
+`PretrainingBatches` is a pure function of (seed, step): a run seeks to any step at once. `Pretraining` is the loss;
+only the chosen tokens go through the masked head, whose scores over the vocabulary are the largest tensor there is.
+
+Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from qkv.batch import Batch
+from qkv.errors import InputError
+from qkv.models.bert import BertWithHeads
+from qkv.objectives.masked import Masked, MaskingConfig, Vocabulary, mask_tokens
+from qkv.objectives.pairs import Boundaries, Instances, PairConfig, instances
+from qkv.train.loop import Term
+
+
+class Corpus(Boundaries, Protocol):
+    """Token ids that can be gathered by range: starts and lengths in, all of them end to end out."""
+
+    def tokens(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def word_starts(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]: ...
+
+
+class SpecialIds(Protocol):
+    """What batches need of a tokenizer."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def cls_id(self) -> int: ...
+    @property
+    def sep_id(self) -> int: ...
+    @property
+    def mask_id(self) -> int: ...
+    @property
+    def special_ids(self) -> frozenset[int]: ...
+
+
+class PretrainingBatches:
+    """Step → the batches of that step."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: SpecialIds,
+        pairs: PairConfig,
+        masking: MaskingConfig,
+        *,
+        rows: int,
+        accumulate: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.corpus, self.tokenizer, self.pairs, self.masking = corpus, tokenizer, pairs, masking
+        self.rows, self.accumulate, self.seed = rows, accumulate, seed
+        self.vocabulary = Vocabulary(tokenizer.size, tokenizer.mask_id, tokenizer.special_ids)
+        self._epoch = lru_cache(maxsize=2)(self._drawn_epoch)
+        # the number of rows moves a little from epoch to epoch; the first one's sets the length of all, so that a
+        # step's epoch is a division and not a sum over the epochs before
+        self.steps_per_epoch = len(self._epoch(0)[0]) // (rows * accumulate)
+        if not self.steps_per_epoch:
+            raise InputError(
+                f"The corpus gives {len(self._epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
+                f"{rows * accumulate}. Give more text, or a smaller batch."
+            )
+
+    def __call__(self, step: int) -> list[Batch]:
+        epoch, within = divmod(step, self.steps_per_epoch)
+        drawn, order = self._epoch(epoch)
+        begin = within * self.rows * self.accumulate
+        draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, within, 1)))
+        return [
+            self.batch(drawn.take(order[(begin + part * self.rows + np.arange(self.rows)) % len(order)]), draw)
+            for part in range(self.accumulate)
+        ]
+
+    def _drawn_epoch(self, epoch: int) -> tuple[Instances, NDArray[np.int64]]:
+        drawn = instances(self.corpus, self.pairs, self.seed, epoch)
+        shuffle = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, 2)))
+        return drawn, shuffle.permutation(len(drawn))
+
+    def batch(self, rows: Instances, draw: np.random.Generator) -> Batch:
+        """Rows sorted by length, so that a CPU finds neighbours of equal length."""
+        return self.packed(rows.take(np.argsort(rows.a_length + rows.b_length, kind="stable")), draw)[0]
+
+    def packed(self, rows: Instances, draw: np.random.Generator) -> tuple[Batch, Masked]:
+        """[CLS] A [SEP] B [SEP] end to end, masked; also how every chosen token was treated, to be shown."""
+        paired = self.pairs.negatives != "none"
+        lengths = rows.a_length + rows.b_length + (3 if paired else 2)
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        total = int(ends[-1])
+
+        ids = np.empty(total, np.int64)
+        segments = np.zeros(total, np.int64)
+        starts = np.ones(total, bool)
+        separator = begins + 1 + rows.a_length
+        ids[begins] = self.tokenizer.cls_id
+        ids[separator] = self.tokenizer.sep_id
+        ids[ends - 1] = self.tokenizer.sep_id
+        places = _ranges(begins + 1, rows.a_length)
+        ids[places] = self.corpus.tokens(rows.a_start, rows.a_length)
+        if self.masking.whole_words:
+            starts[places] = self.corpus.word_starts(rows.a_start, rows.a_length)
+        if paired:
+            places = _ranges(separator + 1, rows.b_length)
+            ids[places] = self.corpus.tokens(rows.b_start, rows.b_length)
+            segments[places] = 1
+            segments[ends - 1] = 1
+            if self.masking.whole_words:
+                starts[places] = self.corpus.word_starts(rows.b_start, rows.b_length)
+
+        row_of_token = np.repeat(np.arange(len(lengths)), lengths)
+        masked = mask_tokens(
+            ids, row_of_token, starts if self.masking.whole_words else None, self.vocabulary, self.masking, draw
+        )
+        labels = {"masked_at": torch.from_numpy(masked.chosen), "masked": torch.from_numpy(masked.targets)}
+        if paired:
+            labels["next_sentence"] = torch.from_numpy(rows.label)
+        batch = Batch.packed(
+            torch.from_numpy(masked.ids), lengths.tolist(), segments=torch.from_numpy(segments), labels=labels
+        )
+        return batch, masked
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """starts[0], starts[0] + 1, …: the indices of many ranges, end to end.
+
+    >>> _ranges(np.array([10, 20]), np.array([2, 3])).tolist()
+    [10, 11, 20, 21, 22]
+    """
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+class Pretraining:
+    """The masked and the next-sentence loss, added as in the paper."""
+
+    def __init__(self, next_sentence: bool = True) -> None:
+        self.weights: Mapping[str, float] = {"masked": 1.0} | ({"next_sentence": 1.0} if next_sentence else {})
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {name: batch.labels[name].numel() for name in self.weights}
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
+        assert isinstance(model, BertWithHeads)
+        encoding = model.encoder(**batch.inputs())
+        inputs = {"masked": encoding.hidden[batch.labels["masked_at"]], "next_sentence": encoding.pooled}
+        terms = {}
+        for name in self.weights:
+            logits, targets = model.predict(name, inputs[name]).float(), batch.labels[name]  # (M, V) or (R, 2)
+            loss = functional.cross_entropy(logits, targets, reduction="sum")
+            terms[name] = Term(loss, (logits.detach().argmax(-1) == targets).sum())
+        return terms
+
+
+def training_flops(model: BertWithHeads, batch: Batch) -> float:
+    """Multiplications and additions of forward and backward that the batch really needs (6 a weight and token)."""
+    config = model.config
+    block = 4 * config.width**2 + 2 * config.width * config.inner_width
+    attention = 12 * config.layers * config.width * sum(length**2 for length in batch.lengths)
+    head = config.width**2 + config.width * config.vocabulary_size
+    return 6.0 * (config.layers * block * batch.n_tokens + head * batch.labels["masked_at"].numel()) + attention
+
+
+def evaluated(model: nn.Module, objective: Pretraining, batches: Sequence[Batch]) -> dict[str, tuple[float, int, int]]:
+    """By term: the mean loss, how many were right, of how many."""
+    device = next(model.parameters()).device
+    sums = {name: [0.0, 0, 0] for name in objective.weights}
+    for batch in batches:
+        counts = objective.counts(batch)
+        for name, term in objective.terms(model, batch.to(device)).items():
+            sums[name][0] += term.loss.item()
+            sums[name][1] += int(term.correct)
+            sums[name][2] += counts[name]
+    return {name: (loss / max(1, count), int(right), int(count)) for name, (loss, right, count) in sums.items()}

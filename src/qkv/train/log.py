@@ -1,0 +1,141 @@
+"""What a run writes down: `log.jsonl`, the same for every run of the same config, and `timing.jsonl`, by the clock."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from qkv.train.ahead import Built
+
+
+class Window:
+    """Sums since the last logged step, on the device so that no step waits for them, and in every checkpoint."""
+
+    def __init__(self, device: torch.device, state: Mapping[str, Any] | None = None) -> None:
+        self.device = device
+        state = state or {"sums": {}, "counts": {}, "tokens": 0, "steepest": 0.0}
+        self.sums = {name: self._tensor(value) for name, value in state["sums"].items()}
+        self.counts: dict[str, int] = dict(state["counts"])
+        self.tokens: int = state["tokens"]
+        self.steepest = self._tensor(state["steepest"])  # the largest gradient norm
+        self.lost_at = torch.full((), -1, dtype=torch.int64, device=device)  # the first step whose loss is no number
+
+    def add(self, name: str, loss: Tensor, correct: Tensor, count: int) -> None:
+        for key, value in ((f"{name}_loss", loss), (f"{name}_accuracy", correct)):
+            self.sums[key] = self.sums.get(key, self._tensor(0.0)) + value.detach().double()
+            self.counts[key] = self.counts.get(key, 0) + count
+
+    def step(self, step: int, loss: Tensor, gradient_norm: Tensor, tokens: int) -> None:
+        first = ~torch.isfinite(loss.detach()) & (self.lost_at < 0)
+        self.lost_at = torch.where(first, step, self.lost_at)
+        self.steepest = torch.maximum(self.steepest, gradient_norm.detach().double())
+        self.tokens += tokens
+
+    def record(self, weights: Mapping[str, float]) -> dict[str, float | int | None]:
+        """Means a target; `loss` is what was minimised."""
+        means = {key: value.item() / max(1, self.counts[key]) for key, value in self.sums.items()}
+        loss = sum(weight * means[f"{name}_loss"] for name, weight in weights.items() if f"{name}_loss" in means)
+        steepest = self.steepest.item()
+        # fp16 tries a scale that overflows now and then, and JSON has no infinity
+        return {
+            "loss": loss,
+            **means,
+            "gradient_norm": steepest if math.isfinite(steepest) else None,
+            "tokens": self.tokens,
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "sums": {key: value.item() for key, value in self.sums.items()},
+            "counts": self.counts,
+            "tokens": self.tokens,
+            "steepest": self.steepest.item(),
+        }
+
+    def _tensor(self, value: float) -> Tensor:
+        return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+
+class Log:
+    """Appends lines; on opening, those later than the step that is resumed from are cut off."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.files = {}
+        for name in ("log.jsonl", "timing.jsonl"):
+            file = folder / name
+            kept = [line for line in _lines(file) if json.loads(line)["step"] <= step]
+            part = file.with_suffix(".part")
+            part.write_text("".join(kept), encoding="utf-8")
+            part.replace(file)
+            self.files[name] = file.open("a", encoding="utf-8")
+
+    def write(self, name: str, content: Mapping[str, Any]) -> None:
+        self.files[name].write(json.dumps(content, ensure_ascii=False) + "\n")
+        self.files[name].flush()
+
+    def close(self) -> None:
+        for file in self.files.values():
+            file.close()
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """Whole lines; the last one of a process that was killed may be half of one."""
+    if file.exists():
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.endswith("\n"):
+                    yield line
+
+
+class Sized(Protocol):
+    @property
+    def n_tokens(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+@dataclass
+class Clock:
+    """Time since the last lap, without what is not training."""
+
+    began: float = field(default_factory=time.perf_counter)
+    excluded: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+    waited: float = 0.0
+    building: float = 0.0
+
+    def add(self, built: Built[Sequence[S]], flops: Callable[[S], float] | None) -> None:
+        self.tokens += sum(batch.n_tokens for batch in built.value)
+        self.flops += sum(map(flops, built.value)) if flops else 0.0
+        self.waited += built.waited
+        self.building += built.building
+
+    def lap(self, peak: float | None) -> dict[str, float]:
+        seconds = max(1e-9, time.perf_counter() - self.began - self.excluded)
+        line = {
+            "seconds": round(seconds, 3),
+            "tokens_per_second": round(self.tokens / seconds, 1),
+            "waited_for_batches": round(self.waited / seconds, 4),  # shares of the time
+            "building_batches": round(self.building / seconds, 4),
+        }
+        if peak and self.flops:
+            line["share_of_peak"] = round(self.flops / seconds / peak, 4)
+        self.began, self.excluded, self.tokens, self.flops = time.perf_counter(), 0.0, 0, 0.0
+        self.waited = self.building = 0.0
+        return line
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.excluded += time.perf_counter() - begin

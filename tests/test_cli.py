@@ -1,0 +1,240 @@
+"""Every verb, as a person and as a program calls it."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import qkv
+from qkv.cli.demo import HEAD, LAYER, TIRED
+from qkv.cli.main import NOUNS, VERBS, main
+from qkv.cli.terminal import progress
+from qkv.report.attention_map import AttentionMap
+from tests.folders import make_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(make_folder(tmp_path_factory.mktemp("folders") / "tiny"))
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints; it must succeed and keep quiet on standard error."""
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    first = said(capsys, "--help")
+    assert "qkv demo\n" in first and "[MASK]" in first and "巴黎" in first
+    for verb in [*VERBS, *NOUNS]:
+        assert f"\n  {verb} " in first
+        text = said(capsys, verb, "--help")
+        if verb in VERBS:
+            assert f"\n  qkv {verb}" in text, "a verb's help has commands to copy"
+    assert said(capsys) == first, "no words, no scolding"
+    assert "qkv tokenizer train corpus.txt" in said(capsys, "tokenizer", "train", "--help")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from qkv.cli.main import main; main(['--help']); main(['embed', '--help']);"
+        "print([name for name in ('torch', 'numpy', 'rich', 'tokenizers') if name in sys.modules],"
+        "file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "--version").startswith("qkv")
+
+
+def test_python_m_and_unicode_on_a_poor_terminal(folder: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "qkv", "tokenize", "猫", "-m", folder], capture_output=True, env=env)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_fill(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    text = "他欠[MASK]100万, the [MASK]!"
+    data = json.loads(said(capsys, "fill", text, "--model", folder, "-k", "2", "--json"))
+    expected = qkv.load(folder).fill(text, 2)
+    assert data["text"] == text and data["n_tokens"] == expected[0].n_tokens and data["n_windows"] == 1
+    assert [text[blank["start"] : blank["end"]] for blank in data["blanks"]] == ["[MASK]", "[MASK]"]
+    for blank, known in zip(data["blanks"], expected, strict=True):
+        assert [one["token"] for one in blank["candidates"]] == [one.token for one in known.candidates]
+        assert [one["probability"] for one in blank["candidates"]] == pytest.approx(
+            [one.probability for one in known.candidates], abs=1e-6
+        )
+    shown = said(capsys, "fill", text, "--model", folder, "-k", "2")
+    assert f"他欠{expected[0].best.text}100万" in shown and "blank at 2" in shown and "%" in shown
+
+
+def test_fill_from_standard_input_and_environment(
+    capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QKV_MODEL", folder)
+    type_in(monkeypatch, "我[MASK]你\n".encode())
+    assert json.loads(said(capsys, "fill", "-", "--json"))["text"] == "我[MASK]你"
+
+
+def test_embed_on_the_terminal(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    shown = said(capsys, "embed", "a cat", "a dog", "猫", "--model", folder)
+    similarity = qkv.load(folder).embed(["a cat", "a dog", "猫"]).similarity()
+    assert f"{similarity[0, 1]:.2f}" in shown and "2  a dog" in shown
+    assert said(capsys, "embed", "a cat", "--model", folder).startswith("32 numbers: ")
+    assert main(["embed", "the cat " * 100, "--model", folder]) == 0
+    assert "text 1 is 202 tokens long and was read in" in capsys.readouterr().err
+
+
+def test_embed_as_json_lines(capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    type_in(monkeypatch, "a cat\r\n猫\n".encode())
+    lines = [json.loads(line) for line in said(capsys, "embed", "-", "--json", "-m", folder).splitlines()]
+    assert [line["text"] for line in lines] == ["a cat", "猫"]
+    expected = qkv.load(folder).embed(["a cat", "猫"])
+    np.testing.assert_allclose([line["vector"] for line in lines], expected.vectors, atol=2e-6)
+    assert [line["n_tokens"] for line in lines] == expected.n_tokens.tolist()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".jsonl", ".tsv"])
+def test_embed_files(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "a.txt").write_text("a cat\n猫\n", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"text": "the street"}\n', encoding="utf-8")
+    out = tmp_path / f"vectors{ending}"
+    words = ["embed", "-f", str(tmp_path / "a.txt"), "-f", str(tmp_path / "b.jsonl"), "-m", folder, "--normalize"]
+    facts = json.loads(said(capsys, *words, "-o", str(out), "--json"))
+    assert (facts["out"], facts["n_texts"], facts["n_windows"], facts["width"]) == (str(out), 3, 3, 32)
+    if ending == ".npy":
+        found = np.load(out)
+    elif ending == ".tsv":
+        found = np.loadtxt(out, delimiter="\t", dtype=np.float32)
+    else:
+        found = np.array([json.loads(line)["vector"] for line in out.read_text(encoding="utf-8").splitlines()])
+    expected = qkv.load(folder).embed(["a cat", "猫", "the street"], normalize=True).vectors
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert main([*words, "-o", str(out)]) == 0
+    assert "3 texts" in capsys.readouterr().err
+
+
+def test_embed_can_leave_out_empty_lines(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a cat\n\n \n猫\n", encoding="utf-8")
+    words = ["embed", "-f", str(tmp_path / "a.txt"), "-m", folder, "--json", "--skip-empty"]
+    assert len(said(capsys, *words).splitlines()) == 2
+
+
+def test_tokenize(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    text, pair = "Unhappyness 😀他☃", "the cat"
+    data = json.loads(said(capsys, "tokenize", text, "--pair", pair, "--model", folder, "--json"))
+    assert data["n_tokens"] == len(data["tokens"])
+    for token in data["tokens"]:
+        assert token["text"] == (text, pair)[token["segment"]][token["start"] : token["end"]]
+    assert [token["token"] for token in data["tokens"]][:5] == ["[CLS]", "un", "##happy", "##ness", "😀"]
+    shown = said(capsys, "tokenize", text, "--tokenizer", folder)
+    assert "[CLS]" in shown and f"{len(qkv.load(folder).tokenizer.encode(text).ids)} tokens" in shown
+
+
+def test_tokenize_steps(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    steps = json.loads(said(capsys, "tokenize", "Dogs 猫", "--steps", "--model", folder, "--json"))["steps"]
+    assert steps[0]["step"] == "text" and steps[-1]["parts"] == ["dog", "##s", "猫"]
+    assert "##s" in said(capsys, "tokenize", "Dogs 猫", "--steps", "--model", folder)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "word", "character"])
+def test_tokenizer_train(capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str) -> None:
+    (tmp_path / "corpus.txt").write_text("The cat sat. 猫坐着。\n" * 20, encoding="utf-8")
+    words = ["tokenizer", "train", str(tmp_path / "corpus.txt"), "--out", str(tmp_path / "new"), "--kind", kind]
+    facts = json.loads(said(capsys, *words, "--vocab-size", "60", "--json"))
+    assert (facts["kind"], facts["n_texts"]) == (kind, 20)
+    assert qkv.Tokenizer.load(tmp_path / "new").size == facts["size"] <= 60
+    assert "learned from 20 texts" in said(capsys, *words, "--vocab-size", "60", "--cased")
+
+
+def test_info(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
+    labelled = make_folder(tmp_path / "labelled", "BertForSequenceClassification", labels=("好", "坏"))
+    facts = json.loads(said(capsys, "info", str(labelled), "--json"))
+    assert facts["architecture"] == "BertForSequenceClassification" and facts["labels"] == ["好", "坏"]
+    shown = said(capsys, "info", str(labelled))
+    assert "好, 坏" in shown and f"{facts['parameters']['total']:,}" in shown
+    assert "masked, next_sentence" in said(capsys, "info", folder)
+
+
+def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
+    new = tmp_path / "half"
+    words = ["convert", folder, str(new), "--dtype", "float16", "--architecture", "BertForMaskedLM"]
+    facts = json.loads(said(capsys, *words, "--json"))
+    assert (facts["architecture"], facts["dtype"]) == ("BertForMaskedLM", "float16")
+    np.testing.assert_allclose(qkv.load(new).embed("猫").vectors, qkv.load(folder).embed("猫").vectors, atol=0.05)
+    assert "float16" in said(capsys, "convert", str(new), str(tmp_path / "again")), "the dtype stays as it was"
+
+
+def test_attention(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
+    words = ["attention", "the cat 他欠 <b>", "--model", folder]
+    whole = AttentionMap.from_dict(json.loads(said(capsys, *words, "--json")))
+    assert whole.attn.shape[:2] == (2, 4)
+    one = AttentionMap.from_dict(json.loads(said(capsys, *words, "--layer", "1", "--head", "2", "--json")))
+    assert (one.layers, one.heads) == ((1,), (2,))
+    assert np.abs(one.bytes_of(1, 2).astype(int) - whole.bytes_of(1, 2)).max() <= 1
+    shown = said(capsys, *words, "--token", "欠", "--layer", "0")
+    assert "layer 0, head 0: 欠 looks at" in shown and "欠" in shown
+    for name in ("a.svg", "a.html", "a.json"):
+        assert main([*words, "--token", "cat", "--head", "1", "--lang", "zh", "--out", str(tmp_path / name)]) == 0
+        assert name in capsys.readouterr().err
+    ElementTree.parse(tmp_path / "a.svg")
+    assert "第 1 层 · 第 1 头" in (tmp_path / "a.svg").read_text(encoding="utf-8"), "the last layer, when none is given"
+    assert AttentionMap.load(tmp_path / "a.json").attn.shape[:2] == (2, 1)
+
+
+def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path, minilm: Path) -> None:
+    assert said(capsys, "demo", "--weights").strip() == str(minilm)
+    shown = said(capsys, "demo", "--out", str(tmp_path / "demo"))
+    assert "The bank raised its rates." in shown and "layer 3, head 1: it looks at" in shown
+    animal = next(line for line in shown.splitlines() if line.startswith("animal"))
+    assert int(animal.split()[1].rstrip("%")) > 50, "it is the animal"
+    found = qkv.load(minilm).attention(TIRED)
+    words = [token.text for token in found.left]
+    to_animal = found.attn[..., words.index("animal")] / 255  # (layers, heads, T)
+    beyond = to_animal[..., words.index("it")] - to_animal.mean(-1)
+    assert divmod(int(beyond.argmax()), len(found.heads)) == (LAYER, HEAD)
+    for name in ("attention.svg", "attention.html"):
+        assert str(tmp_path / "demo" / name) in shown and (tmp_path / "demo" / name).stat().st_size > 10_000
+
+
+def test_a_reader_that_goes_away_is_no_error(folder: str) -> None:
+    command = f"yes 'a cat' | head -5000 | {sys.executable} -m qkv embed - --json -m {folder} | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == "" and json.loads(done.stdout)["text"] == "a cat"
+
+
+def test_an_interrupt_is_quiet_and_leaves_nothing(folder: str, tmp_path: Path) -> None:
+    out = tmp_path / "v.npy"
+    command = [sys.executable, "-m", "qkv", "embed", "-", "-o", str(out), "-m", folder]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(600):
+        if any(tmp_path.iterdir()):  # the draft is there: the work has begun
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")
+    assert not any(tmp_path.iterdir())
+
+
+def test_progress_is_plain_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("embed", 10) as advance:
+        advance(5)
+    assert capsys.readouterr().err == "", "nothing to say about a short job"

@@ -1,0 +1,68 @@
+"""`qkv.load` and the front door."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import qkv
+from qkv.errors import InputError
+from qkv.run.load import load
+from tests.folders import make_folder
+
+
+def test_public_names_are_there_and_lazy() -> None:
+    assert qkv.load is load
+    for name in qkv.__all__:
+        assert getattr(qkv, name) is not None
+        assert name in dir(qkv)
+    wrong = "laod"
+    with pytest.raises(AttributeError, match="no 'laod'. Did you mean 'load'"):
+        getattr(qkv, wrong)
+
+
+def test_import_is_cheap() -> None:
+    code = "import qkv, sys; print(any(name in sys.modules for name in ('torch', 'numpy', 'typer', 'tokenizers')))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_loaded_model_says_what_it_is(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "tiny", "BertForSequenceClassification", labels=("好", "坏"))
+    model = qkv.load(str(folder))
+    assert (model.name, model.architecture, model.labels) == ("tiny", "BertForSequenceClassification", ("好", "坏"))
+    assert model.config.layers == 2
+    assert model.tokenizer.mask_id == model.tokenizer.id("[MASK]")
+
+
+def test_a_hub_snapshot_is_called_by_its_name(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "models--owner--some-name" / "snapshots" / "0123abc")
+    assert qkv.load(folder).name == "owner/some-name"
+
+
+def test_save_and_load_again(tmp_path: Path) -> None:
+    model = qkv.load(make_folder(tmp_path / "one"))
+    model.save(tmp_path / "two")
+    again = qkv.load(tmp_path / "two")
+    text = "他 欠 我 [MASK]"
+    assert again.fill(text) == model.fill(text)
+    assert (again.embed([text]).vectors == model.embed([text]).vectors).all()
+
+
+def test_threads_are_set_and_checked(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "tiny")
+    before = torch.get_num_threads()
+    try:
+        qkv.load(folder, threads=1).embed("猫")
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(InputError, match="threads must be 1 or more"):
+        qkv.load(folder, threads=0)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+def test_a_device_that_is_not_there(tmp_path: Path, device: str) -> None:
+    with pytest.raises(InputError, match="device"):
+        qkv.load(make_folder(tmp_path / "tiny"), device=device)

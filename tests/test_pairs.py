@@ -1,0 +1,117 @@
+"""Pairs: what is next is next, what is not is not, and a coin decides."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from qkv.errors import InputError
+from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
+
+
+@dataclass
+class Layout:
+    sentence_offsets: NDArray[np.int64]
+    document_offsets: NDArray[np.int64]
+
+    def document_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        bounds = self.sentence_offsets[self.document_offsets]
+        return np.searchsorted(bounds, tokens, side="right") - 1
+
+
+def layout(documents: int, sentences: int = 30, longest: int = 40, seed: int = 0) -> Layout:
+    draw = np.random.default_rng(seed)
+    per_document = draw.integers(1, sentences + 1, documents)
+    lengths = draw.integers(1, longest + 1, per_document.sum())
+    return Layout(np.concatenate([[0], np.cumsum(lengths)]), np.concatenate([[0], np.cumsum(per_document)]))
+
+
+def share(rows: Instances, label: int) -> float:
+    return float((rows.label == label).mean())
+
+
+@pytest.mark.parametrize("negatives", ["document", "corpus"])
+def test_a_coin_decides(negatives: str) -> None:
+    rows = instances(layout(400), PairConfig(negatives, max_length=64), seed=0, epoch=0)
+    assert abs(share(rows, IS_NEXT) - 0.5) < 5 * 0.5 / len(rows) ** 0.5
+
+
+@pytest.mark.parametrize("negatives", ["document", "corpus"])
+def test_next_is_next_and_rows_fit(negatives: str) -> None:
+    corpus = layout(300)
+    config = PairConfig(negatives, max_length=64)
+    rows = instances(corpus, config, seed=1, epoch=0)
+    assert (rows.a_length > 0).all() and (rows.b_length > 0).all()
+    assert (rows.a_length + rows.b_length + 3 <= 64).all()
+    follows = rows.a_start + rows.a_length == rows.b_start
+    assert follows[rows.label == IS_NEXT].all()
+    assert not follows[rows.label == NOT_NEXT].any()
+    for start, length in ((rows.a_start, rows.a_length), (rows.b_start, rows.b_length)):
+        assert (corpus.document_of(start) == corpus.document_of(start + length - 1)).all()
+    same = corpus.document_of(rows.a_start) == corpus.document_of(rows.b_start)
+    assert same[rows.label == IS_NEXT].all()
+    if negatives == "document":
+        assert not same[rows.label == NOT_NEXT].any()
+
+
+def test_most_rows_are_full_and_a_share_is_short() -> None:
+    corpus = layout(40, sentences=400, longest=12)
+    full = instances(corpus, PairConfig("document", 64, short_share=0.0), 0, 0)
+    lengths = full.a_length + full.b_length + 3
+    assert (lengths == 64).mean() > 0.7
+    mixed = instances(corpus, PairConfig("document", 64, short_share=0.5), 0, 0)
+    assert (mixed.a_length + mixed.b_length).mean() < (full.a_length + full.b_length).mean() * 0.9
+
+
+def test_one_document_needs_negatives_from_the_corpus() -> None:
+    corpus = layout(1, sentences=200)
+    with pytest.raises(InputError, match="one document only.*negatives = corpus"):
+        instances(corpus, PairConfig("document"), 0, 0)
+    rows = instances(corpus, PairConfig("corpus"), 0, 0)
+    assert {IS_NEXT, NOT_NEXT} == set(rows.label.tolist())
+
+
+def test_documents_of_one_sentence_are_split_inside() -> None:
+    corpus = Layout(np.arange(0, 2001, 20), np.arange(101))  # 100 documents of one sentence of 20 tokens
+    rows = instances(corpus, PairConfig("document", 64, short_share=0.0), 0, 0)
+    assert len(rows) == 100
+    assert 0.25 < share(rows, IS_NEXT) < 0.75
+
+
+def test_documents_of_one_token_give_no_pair() -> None:
+    corpus = Layout(np.array([0, 1, 21, 41]), np.arange(4))
+    rows = instances(corpus, PairConfig("document", 64), 0, 0)
+    assert 0 not in rows.a_start
+
+
+def test_without_pairs_nothing_is_left_out() -> None:
+    corpus = layout(50)
+    for epoch in (0, 1):
+        rows = instances(corpus, PairConfig("none", 64), 3, epoch)
+        covered = np.concatenate([np.arange(s, s + n) for s, n in zip(rows.a_start, rows.a_length, strict=True)])
+        assert (np.sort(covered) == np.arange(corpus.sentence_offsets[-1])).all()
+        assert (rows.a_length <= 62).all()
+        assert (rows.b_length == 0).all()
+
+
+def test_epochs_differ_and_repeat() -> None:
+    corpus = layout(50)
+    one, again, other = (instances(corpus, PairConfig(), 5, epoch) for epoch in (0, 0, 1))
+    assert all((a == b).all() for a, b in zip(one, again, strict=True))
+    assert len(one) != len(other) or (one.a_start != other.a_start).any()
+
+
+def test_the_true_next_is_never_the_random_one() -> None:
+    corpus = Layout(np.array([0, 10, 20, 30]), np.array([0, 3]))
+    for seed in range(100):
+        rows = instances(corpus, PairConfig("corpus", 16, 0.0), seed, 0)
+        wrong = (rows.label == NOT_NEXT) & (rows.a_start + rows.a_length == rows.b_start)
+        assert not wrong.any()
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(InputError, match="Unknown negatives 'documents'. Did you mean 'document'"):
+        PairConfig("documents")
+    with pytest.raises(InputError, match="at least 8"):
+        PairConfig(max_length=4)
