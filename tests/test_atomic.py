@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from qkv.atomic import replaced_folder
 from qkv.errors import InputError
-from qkv.interop.atomic import replaced_folder
 
 
 def never(folder: Path) -> str | None:

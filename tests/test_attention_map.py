@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.atomic import write_text
 from qkv.errors import InputError
-from qkv.report.attention_map import AttentionMap, Token, write_whole
+from qkv.report.attention_map import AttentionMap, Token
 
 
 def make_map(
@@ -108,8 +109,8 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
 
 def test_writing_where_one_cannot_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.raises(InputError, match="Cannot write"):
-        write_whole(tmp_path / "file" / "below.txt", "text")
-    with pytest.raises(InputError, match="Cannot write"):
-        write_whole(tmp_path, "text")
+    with pytest.raises(InputError, match="annot .*writ"):
+        write_text(tmp_path / "file" / "below.txt", "text")
+    with pytest.raises(InputError, match="annot .*writ"):
+        write_text(tmp_path, "text")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

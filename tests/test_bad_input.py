@@ -197,8 +197,8 @@ def test_a_fault_late_in_a_file_leaves_the_old_result(
 def test_a_place_where_one_may_not_write(capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    assert "Cannot write" in fails(capsys, "embed", "a", "-o", locked / "v.npy", "-m", sound)
-    assert "Cannot write" in fails(capsys, "attention", "a", "-o", locked / "a.svg", "-m", sound)
+    assert "cannot be written" in fails(capsys, "embed", "a", "-o", locked / "v.npy", "-m", sound)
+    assert "cannot be written" in fails(capsys, "attention", "a", "-o", locked / "a.svg", "-m", sound)
 
 
 # Words of the command line

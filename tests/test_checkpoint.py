@@ -85,6 +85,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(InputError, match="step-00000002 cannot be written: .*No space left.*make room"):
+    with pytest.raises(InputError, match="step-00000002 cannot be written: No space left"):
         checkpoint.save(tmp_path, 2, TENSORS, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.interop.json_file import read_json, read_object, to_json
+from qkv.json_file import read_json, read_object, to_json
 
 
 def test_reads_what_it_writes(tmp_path: Path) -> None:

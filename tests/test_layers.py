@@ -23,7 +23,7 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         (
-            "errors config metrics batch",
+            "errors atomic json_file config metrics batch",
             "nn tokenizer vocabulary wordpiece train",
             "models data",
             "objectives generate",

@@ -305,11 +305,11 @@ BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "a token twice": ({"vocab.txt": GOOD + "\na\n"}, "vocab.txt, line 7: 'a' stands on line 6 already"),
     "an empty line": ({"vocab.txt": "\n" + GOOD}, "vocab.txt, line 1 is empty"),
     "not UTF-8": ({"vocab.txt": "[PAD]\n汉".encode("gbk")}, "vocab.txt, line 2 is not UTF-8"),
-    "not JSON": ({"tokenizer.json": '{"model":\n ...'}, "tokenizer.json, line 2, column 2 is not JSON"),
-    "cut short": ({"tokenizer.json": '{"version": "1.0", "truncation'}, "line 1, column 20 is not JSON: .*cut short"),
-    "a list": ({"tokenizer.json": "[]"}, "holds a JSON list, not an object"),
+    "not JSON": ({"tokenizer.json": '{"model":\n ...'}, "tokenizer.json is not valid JSON at line 2, column 2"),
+    "cut short": ({"tokenizer.json": '{"version": "1.0", "truncation'}, "line 1, column 20: .*Copy it again"),
+    "a list": ({"tokenizer.json": "[]"}, "holds a JSON list, where an object"),
     "no tokenizer": ({"tokenizer.json": "{}"}, "tokenizer.json is not a tokenizer that can be read"),
-    "bad settings": ({"vocab.txt": GOOD, "tokenizer_config.json": "{"}, "tokenizer_config.json, line 1, column 2"),
+    "bad settings": ({"vocab.txt": GOOD, "tokenizer_config.json": "{"}, "tokenizer_config.json is not valid JSON at line 1, column 2"),
     "odd settings": ({"vocab.txt": GOOD, "tokenizer_config.json": '{"do_lower_case": "no"}'}, "lowercase is 'no'; it"),
     "byte pairs": (
         {"tokenizer.json": Backend(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])).to_str()},
@@ -359,12 +359,12 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with (
         monkeypatch.context() as patch,
-        pytest.raises(InputError, match="cannot write a tokenizer to .*: No space left"),
+        pytest.raises(InputError, match="vocab.txt cannot be written: No space left"),
     ):
         patch.setattr(Path, "replace", full)
         small(lowercase=False).save(tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    with pytest.raises(InputError, match="cannot write a tokenizer to"):
+    with pytest.raises(InputError, match="cannot (write|be written)"):
         small().save(tmp_path / "vocab.txt")
 
 

@@ -27,8 +27,10 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
+from qkv.atomic import write_text
 from qkv.errors import InputError, did_you_mean
-from qkv.vocabulary import Kind, check_kind, half_character, is_cased, learn_vocabulary, read_text, read_vocabulary
+from qkv.json_file import read_object
+from qkv.vocabulary import Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN, WordPiece
 
 # What a tokenizer_config.json calls the settings of a normalizer, and what a tokenizer.json calls them.
@@ -100,7 +102,7 @@ class Tokenizer:
         """
         file = _find_file(Path(path))
         config_file = file.parent / "tokenizer_config.json"
-        config = _read_json(config_file) if config_file.is_file() else {}
+        config = read_object(config_file) if config_file.is_file() else {}
         settings = {name: config[key] for key, name in SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
@@ -113,7 +115,7 @@ class Tokenizer:
                 if backend.token_to_id(token) != number:
                     raise InputError(f"the added token {token!r} should have id {number}, which does not fit {file}.")
             return cls(backend, "wordpiece", str(file))
-        state = _read_json(file)
+        state = read_object(file)
         normalizer = _find(state.get("normalizer"), "BertNormalizer")
         # These two classes take a tokenizer.json as it is, whatever else the settings hold.
         if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend"):
@@ -253,10 +255,10 @@ class Tokenizer:
             folder.mkdir(parents=True, exist_ok=True)
             if self.kind != "character":
                 own = self.backend.get_vocab(with_added_tokens=False)
-                _write(folder / "vocab.txt", "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__)))
-            _write(folder / "special_tokens_map.json", json.dumps(names, indent=2) + "\n")
-            _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-            _write(folder / "tokenizer.json", self.backend.to_str(pretty=True) + "\n")
+                write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__)))
+            write_text(folder / "special_tokens_map.json", json.dumps(names, indent=2) + "\n")
+            write_text(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
+            write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True) + "\n")
         except OSError as error:
             raise InputError(f"cannot write a tokenizer to {folder}: {error.strerror}.") from error
 
@@ -331,24 +333,11 @@ def _find_file(path: Path) -> Path:
     raise InputError(f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there.")
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        state = json.loads(read_text(file))
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{file}, line {error.lineno}, column {error.colno} is not JSON: {error.msg}. "
-            "Was the file cut short? Copy it again."
-        ) from error
-    if not isinstance(state, dict):
-        raise InputError(f"{file} holds a JSON {type(state).__name__}, not an object. Copy the file again.")
-    return state
-
-
 def _added(folder: Path, config: dict[str, Any]) -> dict[int, str]:
     """Tokens that older folders keep beside their vocab.txt, in the order of their ids."""
     found = {int(number): token["content"] for number, token in config.get("added_tokens_decoder", {}).items()}
     if (folder / "added_tokens.json").is_file():
-        found |= {number: token for token, number in _read_json(folder / "added_tokens.json").items()}
+        found |= {number: token for token, number in read_object(folder / "added_tokens.json").items()}
     return dict(sorted(found.items()))
 
 
@@ -360,16 +349,6 @@ def _explain(texts: Iterable[str], error: TypeError) -> Exception:
         if half := re.search("[\ud800-\udfff]", text):
             return half_character(half[0])
     return error
-
-
-def _write(file: Path, text: str) -> None:
-    """All of it or nothing: a reader never sees half a file."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}")
-    try:
-        draft.write_text(text, encoding="utf-8", newline="\n")
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 # Up to 0.22.1 the library warns when a process forks after it has used several threads, and works on with one. One is

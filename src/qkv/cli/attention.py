@@ -75,7 +75,7 @@ def write_attention(
     found: "AttentionMap", out: Path, layer: int | None, head: int | None, token: str | None, lang: str
 ) -> None:
     """Write one file; its ending says what."""
-    from qkv.report.attention_map import write_whole
+    from qkv.atomic import write_text
 
     suffix = suffix_of(out, ENDINGS)
     if suffix == ".json":
@@ -83,13 +83,13 @@ def write_attention(
     elif suffix == ".html":
         from qkv.report.attention_page import html
 
-        write_whole(out, html(found, layer, head, token, lang))
+        write_text(out, html(found, layer, head, token, lang))
     else:
         from qkv.report.attention_picture import svg
 
         if layer is None or head is None:
             raise InputError("A picture shows one head: give --layer and --head.")
-        write_whole(out, svg(found, layer, head, token, lang))
+        write_text(out, svg(found, layer, head, token, lang))
 
 
 def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:

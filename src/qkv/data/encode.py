@@ -13,13 +13,14 @@ counts as "other" and is left to the tokenizer together with its neighbours, whi
 tokenizer is the same with nearly all characters single. For a tokenizer that works otherwise (a foreign normalizer,
 added tokens that may be found inside a text) nothing is assumed, and every sentence goes through it.
 
-A corpus must not smuggle in special tokens: "[MASK]" in a text is read as the three words it is written with. That is the
-one difference to `Tokenizer.encode_ids`, where it means a blank.
+A corpus must not smuggle in special tokens: "[MASK]" in a text is read as the three words it is written with. That is
+the one difference to `Tokenizer.encode_ids`, where it means a blank.
 """
 
 import json
 import re
 import unicodedata
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -62,17 +63,19 @@ class Looked(NamedTuple):
 class Memory(dict[str, int]):
     """Word → its number, in the order in which words came; the ids of word n stand in one long array.
 
-    >>> from qkv.tokenizer import Tokenizer
+    `continues` says of every id whether such a piece can only go on with a word; None when a word can be anything.
+
     >>> tokenizer = Tokenizer.from_vocabulary("[PAD] [UNK] [CLS] [SEP] [MASK] a ##b".split())
-    >>> memory = Memory(tokenizer.backend)
+    >>> memory = Memory(tokenizer.backend, np.array([False, False, False, False, False, False, True]))
     >>> memory.look_up(["ab", "a", "ab", "c"])
     Looked(ids=array([5, 6, 5, 5, 6, 1], dtype=uint32), counts=array([2, 1, 2, 1]))
     >>> memory
     {'ab': 0, 'a': 1, 'c': 2}
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, continues: NDArray[np.bool_] | None) -> None:
         self._backend = backend
+        self._continues = continues
         self._forget()
 
     def _forget(self) -> None:
@@ -98,14 +101,35 @@ class Memory(dict[str, int]):
         return Looked(self._ids[ranges(self._starts[numbers], counts)], counts)
 
     def _learn(self) -> None:
-        found = [one.ids for one in self._backend.encode_batch_fast(self._new, add_special_tokens=False)]
-        counts = np.fromiter(map(len, found), np.int64, len(found))
-        ids = np.fromiter((id for one in found for id in one), np.uint32, counts.sum())
-        self._starts = np.append(self._starts, len(self._ids) + np.cumsum(counts) - counts)
+        """Ask the tokenizer about the new words, which have the highest numbers."""
+        simple = np.fromiter(map(str.isalnum, self._new), np.bool_, len(self._new)) & (self._continues is not None)
+        starts, counts = np.empty(len(simple), np.int64), np.empty(len(simple), np.int64)
+        for chosen, encode in ((np.flatnonzero(simple), self._together), (np.flatnonzero(~simple), self._apart)):
+            if len(chosen):
+                found = encode([self._new[number] for number in chosen.tolist()])
+                counts[chosen] = found.counts
+                starts[chosen] = len(self._ids) + np.cumsum(found.counts) - found.counts
+                self._ids = np.append(self._ids, found.ids)
+        self._starts = np.append(self._starts, starts)
         self._counts = np.append(self._counts, counts)
-        self._ids = np.append(self._ids, ids)
         self._characters += sum(map(len, self._new))
         self._new = []
+
+    def _together(self, words: list[str]) -> Looked:
+        """Words of letters and digits stay one word each, so that many can be one text: a third of the time."""
+        assert self._continues is not None
+        texts = [" ".join(words[start : start + 1000]) for start in range(0, len(words), 1000)]
+        found = self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        ids = np.concatenate([np.array(one.ids, np.uint32) for one in found])
+        begins = np.flatnonzero(~self._continues[ids])
+        assert len(begins) == len(words)
+        return Looked(ids, np.diff(np.append(begins, len(ids))))
+
+    def _apart(self, words: list[str]) -> Looked:
+        """Each word as a text: it may turn out to be several, or none."""
+        found = [one.ids for one in self._backend.encode_batch_fast(words, add_special_tokens=False)]
+        counts = np.fromiter(map(len, found), np.int64, len(found))
+        return Looked(np.fromiter(chain.from_iterable(found), np.uint32, counts.sum()), counts)
 
 
 class Encoder:
@@ -122,7 +146,7 @@ class Encoder:
         self._kinds = np.zeros(LAST, np.uint8)  # by code point: NEW, OTHER, ...
         self._letters = np.zeros(LAST, np.bool_)  # by code point: letters and digits that are no 汉字
         self._single_ids = np.zeros(LAST, np.uint32)  # by code point
-        self._memory = Memory(self._backend)
+        self._memory = Memory(self._backend, self._continues if self._cut == "words" else None)
 
     def encode(self, text: str, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Pieces:
         """The sentences text[start:end], which lie in order and apart from one another."""
@@ -217,12 +241,9 @@ def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
         return "somehow"  # such a token is found inside a text, across spaces too
     normalizer, model = state["normalizer"] or {}, state["model"]
     if tokenizer.kind == "character":
-        plain = {"dropout": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
-        plain |= {"fuse_unk": False, "byte_fallback": False}
+        settings = "dropout continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback".split()
         alone = state["pre_tokenizer"] is None and normalizer.get("type", "Lowercase") == "Lowercase"
-        return (
-            "characters" if alone and all(model.get(key) in (value, "") for key, value in plain.items()) else "somehow"
-        )
+        return "characters" if alone and not any(map(model.get, settings)) else "somehow"
     bert = (
         normalizer.get("type") == "BertNormalizer" and normalizer["clean_text"] and normalizer["handle_chinese_chars"]
     )

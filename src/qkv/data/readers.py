@@ -72,7 +72,7 @@ def unreadable(path: Path, number: int, error: Exception) -> InputError:
 
 
 def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
-    """What the file holds, unpacked. `packed` is the file itself, opened by someone who wants to ask it how far it is."""
+    """What the file holds, unpacked. `packed` is the file opened by someone who wants to ask it how far it is read."""
     source = path if packed is None else packed
     if path.suffix.lower() == ".gz":
         return io.BufferedReader(cast(io.RawIOBase, gzip.open(source, "rb")), 1 << 17)

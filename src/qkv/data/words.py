@@ -5,7 +5,7 @@ Chinese is written without spaces and BERT reads it character by character; whic
 segmenter to say. It is asked once, while a corpus is prepared, and sees nothing but runs of 汉字: its answer moves no
 token and changes no id.
 
-What this file does NOT do: segment. `rjieba` does (a dictionary and the likeliest path through it, a hidden Markov model
+What this file does NOT do: segment. `rjieba` does (a dictionary, the likeliest path through it, a hidden Markov model
 for what the dictionary lacks), or any function that takes a string and returns its words.
 """
 
@@ -65,27 +65,28 @@ def is_installed(name: str) -> bool:
 def word_starts(runs: Sequence[str], segmenter: Segmenter) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """For every character of every run, in order: does a word begin here?
 
-    >>> word_starts(["我爱北京", "天安门"], Segmenter("by hand", {"我爱北京": ["我", "爱", "北京"], "天安门": ["天安门"]}.get))
+    >>> by_hand = {"我爱北京": ["我", "爱", "北京"], "天安门": ["天安门"]}
+    >>> word_starts(list(by_hand), Segmenter("by hand", by_hand.__getitem__))
     array([ True,  True,  True, False,  True, False, False])
     """
     if not runs:
         return np.zeros(0, np.bool_)
-    if segmenter.line_by_line:
-        words = [word for word in segmenter.cut("\n".join(runs)) if word != "\n"]
-        wrong = () if "".join(words) == "".join(runs) else (("\n".join(runs), words),)
-    else:
-        cut = [segmenter.cut(run) for run in runs]
-        wrong = tuple((run, found) for run, found in zip(runs, cut, strict=True) if "".join(found) != run)
-        words = [word for found in cut for word in found]
-    if wrong:
-        run, found = wrong[0]
-        raise InputError(
-            f"the segmenter {segmenter.name} cut {_short(run)} into {_short(found)}: put together again, its words must "
-            "give exactly the text they came from."
-        )
+    texts = ["\n".join(runs)] if segmenter.line_by_line else runs
+    words: list[str] = []
+    for text in texts:
+        found = segmenter.cut(text)
+        if "".join(found) != text:
+            raise InputError(
+                f"the segmenter {segmenter.name} cut {_short(text)} into {_short(found)}: put together again, its "
+                "words must give exactly the text they came from."
+            )
+        words += found
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     starts = np.zeros(lengths.sum(), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    if segmenter.line_by_line:  # the line ends between the runs go again
+        ends = np.cumsum(np.fromiter(map(len, runs), np.int64, len(runs)) + 1) - 1
+        starts = np.delete(starts, ends[:-1])
     return starts
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.errors import InputError, did_you_mean
-from qkv.interop.json_file import read_object
 from qkv.interop.keys import ARCHITECTURES, check_architecture, listed
+from qkv.json_file import read_object
 from qkv.models.bert import BertConfig
 
 FIELDS: dict[str, str] = {
@@ -111,6 +111,8 @@ class FolderConfig:
 
 
 def read_config(file: Path) -> FolderConfig:
+    if not file.exists():
+        raise InputError(f"{file} is missing. A model folder has config.json, weights and a tokenizer.")
     fields = read_object(file)
     check_model_type(fields, file)
     for name, (allowed, reason) in FIXED.items():

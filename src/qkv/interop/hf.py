@@ -17,11 +17,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from qkv.atomic import replaced_folder
 from qkv.errors import InputError
-from qkv.interop.atomic import replaced_folder
 from qkv.interop.card import MARK, write_card
 from qkv.interop.config_json import default_labels, write_config
-from qkv.interop.json_file import to_json
 from qkv.interop.keys import (
     ARCHITECTURES,
     DECODER_BIAS,
@@ -34,6 +33,7 @@ from qkv.interop.keys import (
 from qkv.interop.plan import FORMAT, make_plan
 from qkv.interop.sentence import MODULES, write_sentence
 from qkv.interop.weights import StoredTensor
+from qkv.json_file import to_json
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.tokenizer import Tokenizer
 

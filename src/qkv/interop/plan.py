@@ -14,7 +14,6 @@ from torch.overrides import TorchFunctionMode
 
 from qkv.errors import InputError
 from qkv.interop.config_json import FolderConfig, default_labels, read_config
-from qkv.interop.json_file import read_object
 from qkv.interop.keys import (
     DECODER_BIAS,
     DECODER_TABLE,
@@ -28,6 +27,7 @@ from qkv.interop.keys import (
 )
 from qkv.interop.sentence import POOLINGS, SentenceFiles, read_sentence
 from qkv.interop.weights import StoredTensor, Weights, open_weights, same
+from qkv.json_file import read_object
 from qkv.models.bert import BertWithHeads
 from qkv.tokenizer import Tokenizer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.errors import InputError
-from qkv.interop.json_file import read_json, read_object, to_json
+from qkv.json_file import read_json, read_object, to_json
 
 MODULES = "modules.json"
 KEPT = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json")

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.interop.json_file import read_object
 from qkv.interop.keys import listed
+from qkv.json_file import read_object
 
 DTYPES: dict[str, torch.dtype] = {
     "F64": torch.float64,

@@ -1,4 +1,4 @@
-"""Where a token stands. Attention alone does not know: without positions 他欠我100万 and 我欠他100万 are one bag of words.
+"""Where a token stands. Attention alone does not know: to it 他欠我100万 and 我欠他100万 are one bag of words.
 
 Three answers: fixed waves that are added to the input (sinusoidal), a table that is learned and added (as BERT has),
 and rotation of queries and keys by an angle that grows with the position (rotary), which makes a score depend on the

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from qkv.batch import Batch
+from qkv.data.ranges import ranges
 from qkv.errors import InputError
 from qkv.models.bert import BertWithHeads
 from qkv.objectives.masked import Masked, MaskingConfig, Vocabulary, mask_tokens
@@ -107,12 +108,12 @@ class PretrainingBatches:
         ids[begins] = self.tokenizer.cls_id
         ids[separator] = self.tokenizer.sep_id
         ids[ends - 1] = self.tokenizer.sep_id
-        places = _ranges(begins + 1, rows.a_length)
+        places = ranges(begins + 1, rows.a_length)
         ids[places] = self.corpus.tokens(rows.a_start, rows.a_length)
         if self.masking.whole_words:
             starts[places] = self.corpus.word_starts(rows.a_start, rows.a_length)
         if paired:
-            places = _ranges(separator + 1, rows.b_length)
+            places = ranges(separator + 1, rows.b_length)
             ids[places] = self.corpus.tokens(rows.b_start, rows.b_length)
             segments[places] = 1
             segments[ends - 1] = 1
@@ -130,16 +131,6 @@ class PretrainingBatches:
             torch.from_numpy(masked.ids), lengths.tolist(), segments=torch.from_numpy(segments), labels=labels
         )
         return batch, masked
-
-
-def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """starts[0], starts[0] + 1, …: the indices of many ranges, end to end.
-
-    >>> _ranges(np.array([10, 20]), np.array([2, 3])).tolist()
-    [10, 11, 20, 21, 22]
-    """
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
 
 
 class Pretraining:

@@ -30,7 +30,6 @@ import binascii
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +37,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.atomic import write_text
 from qkv.errors import InputError
 
 FORMAT = "qkv.attention.1"
@@ -135,7 +135,7 @@ class AttentionMap:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the wire format as one JSON file, whole or not at all."""
-        write_whole(path, json.dumps(self.to_dict(), ensure_ascii=False))
+        write_text(Path(path), json.dumps(self.to_dict(), ensure_ascii=False))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -156,17 +156,3 @@ def _place(what: str, number: int, available: Sequence[int]) -> int:
         some = f"{available[0]} … {available[-1]}" if len(available) > 1 else f"{available[0]}"
         raise InputError(f"There is no {what} {number} in this attention map; it holds {what} {some} (counted from 0).")
     return available.index(number)
-
-
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file so that it is there complete or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink()
-        raise InputError(f"Cannot write {target}: {error.strerror or error}.") from error

@@ -5,14 +5,14 @@
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import numpy as np
 
+from qkv.atomic import replaced_file
 from qkv.errors import InputError, did_you_mean
 from qkv.run.results import Embeddings
 
@@ -71,19 +71,10 @@ WRITERS: dict[str, Callable[[BinaryIO, int], Writer]] = {".npy": NpyWriter, ".js
 def vector_file(path: Path, width: int) -> Iterator[Writer]:
     """Open a file by its ending; it takes its name when the block ends without an error, else nothing is left."""
     check_name(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            writer = WRITERS[path.suffix.lower()](file, width)
-            yield writer
-            writer.finish()
-        part.replace(path)
-    except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
+    with replaced_file(path) as part, part.open("wb") as file:
+        writer = WRITERS[path.suffix.lower()](file, width)
+        yield writer
+        writer.finish()
 
 
 def check_name(path: Path) -> None:

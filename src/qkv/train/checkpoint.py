@@ -8,9 +8,6 @@ A checkpoint is filled under a hidden name, flushed and renamed. A damaged one i
 """
 
 import hashlib
-import json
-import os
-import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from qkv.atomic import replaced_folder
 from qkv.errors import InputError
+from qkv.json_file import read_object, to_json
 
 
 @dataclass(frozen=True)
@@ -37,30 +36,18 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`. On an error what was there stays as it was."""
     target = folder / f"step-{step:08d}"
-    part = folder / f".{target.name}.{secrets.token_hex(4)}.part"
-    try:
-        part.mkdir(parents=True)
+    with replaced_folder(target, lambda before: None) as fresh:
         hashes = {}
         for name, group in tensors.items():
-            file = part / f"{name}.safetensors"
+            file = fresh / f"{name}.safetensors"
             # one copy on the host at a time, in a layout that a file can have
-            save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, file)
+            try:
+                save_file({key: value.detach().cpu().contiguous() for key, value in group.items()}, file)
+            except SafetensorError as error:  # among others, a full disk
+                raise OSError(str(error)) from error
             hashes[file.name] = _sha256(file)
-        content = json.dumps({"step": step, "state": state, "sha256": hashes}, indent=2, ensure_ascii=False)
-        (part / "state.json").write_text(content + "\n", encoding="utf-8")
-        for file in part.iterdir():
-            _flush(file)
-        _flush(part)
-        shutil.rmtree(target, ignore_errors=True)  # the same step, saved again after a resume
-        part.rename(target)
-        _flush(folder)
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{target} cannot be written: {error}. The checkpoints before it are as they were; "
-            "make room or give another folder, then resume."
-        ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        content = to_json({"step": step, "state": state, "sha256": hashes})
+        (fresh / "state.json").write_text(content, encoding="utf-8")
     for old in steps(folder)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
     return target
@@ -73,7 +60,7 @@ def steps(folder: Path) -> list[Path]:
 
 def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole; each damaged one is named through `warn`. None when there is none."""
-    for leftover in folder.glob(".step-*.part"):
+    for leftover in (*folder.glob(".step-*.part"), *folder.glob(".step-*.old")):
         shutil.rmtree(leftover, ignore_errors=True)  # of a run that was killed while it saved
     found = steps(folder)
     for path in reversed(found):
@@ -88,27 +75,16 @@ def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
 
 def _load(path: Path) -> Checkpoint:
     try:
-        content = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        content = read_object(path / "state.json")
         for name, expected in content["sha256"].items():
             if _sha256(path / name) != expected:
-                raise InputError(f"{path / name} is damaged: its SHA-256 is not the recorded one.")
+                raise InputError(f"the SHA-256 of {name} is not the recorded one.")
         tensors = {name.removesuffix(".safetensors"): load_file(path / name) for name in content["sha256"]}
         return Checkpoint(path, content["step"], tensors, content["state"])
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is damaged: {type(error).__name__}: {error}.") from error
+        raise InputError(f"{path} is damaged: {str(error).rstrip('.')}.") from error
 
 
 def _sha256(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Have the bytes on the disk before a rename makes them count."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

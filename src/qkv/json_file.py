@@ -1,4 +1,4 @@
-"""JSON files of other people, read so that a fault names the file and the place in it."""
+"""JSON files, read so that a fault names the file and the place in it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors put a byte order mark first
     except FileNotFoundError:
-        raise InputError(f"{file} is missing. A model folder has config.json, weights and a tokenizer.") from None
+        raise InputError(f"{file} is missing.") from None
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:

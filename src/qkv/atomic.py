@@ -1,17 +1,39 @@
-"""A folder that is written whole or not at all.
+"""Files and folders that are written whole or not at all.
 
-It is filled under a hidden name beside its target, flushed to disk, and renamed. Whoever looks sees the old folder or
-the new one; an error or Ctrl-C on the way leaves the old one, and nothing else.
+They are filled under a hidden name beside their target, flushed to disk, and renamed. Whoever looks sees the old one
+or the new one; an error or Ctrl-C on the way leaves the old one, and nothing else.
 """
 
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from qkv.errors import InputError
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Yield the name of a file to write, which takes the place of `path` when the block ends without an error."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        _flush_entry(part)
+        part.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}. Nothing was changed.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file as UTF-8 with plain line ends, whole or not at all."""
+    with replaced_file(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager

@@ -1,0 +1,333 @@
+"""Line charts as inline SVG: no script is needed to see them, and both languages are inside.
+
+A `Chart` is plain data. `figure` returns the HTML of one chart with its legend, its picture, and in an attribute the
+points that the page's script reads out under the pointer or the arrow keys. Colours are the page's, by class, so that
+a chart follows light, dark and paper.
+
+Long logs are thinned for drawing: a stretch of many points is drawn by its lowest and highest, so no spike is lost.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from qkv.report.bilingual import SPACE, Phrase, Words, phrase, safe, spans
+
+NARROW, WIDE = (540, 270), (1104, 380)
+LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34  # margins
+DRAWN = 600
+"""Points a line is drawn with at most."""
+READ = 240
+"""Points of a line that can be read out."""
+SMOOTHED = 40
+"""From this many points on, a noisy line gets its running mean drawn over it."""
+
+Point = tuple[float, float]
+
+
+def _number(value: float) -> str:
+    size = abs(value)
+    if size and (size < 1e-3 or size >= 1e6):
+        return f"{value:.3g}"
+    return f"{value:,.{3 if size < 1 else 2 if size < 100 else 0}f}"
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "number": _number,
+    "percent": lambda value: f"{100 * value:.1f}{SPACE}%",
+    "rate": lambda value: f"{value:.3g}",
+    "count": lambda value: f"{value:,.0f}",
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points by ascending x. A value that is no number is a gap in the line."""
+
+    name: Words
+    points: tuple[Point, ...]
+    role: str = "train"  # which colour: "train" or "evaluation"
+    dots: bool = False
+    smooth: bool = False  # noisy: drawn faintly, with its running mean over it
+    intervals: tuple[tuple[float, float], ...] = ()  # low and high of every point
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal line that the curve is to be compared with."""
+
+    value: float
+    name: Words
+
+
+@dataclass(frozen=True)
+class Chart:
+    title: Words
+    series: tuple[Series, ...]
+    levels: tuple[Level, ...] = ()
+    spikes: tuple[Point, ...] = ()  # points that are to be seen
+    seams: tuple[float, ...] = ()  # steps at which a run was taken up again
+    format: str = "number"
+    from_zero: bool = False
+    log: bool = False
+    wide: bool = False
+    note: Words | None = None
+
+
+def nice_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between low and high, both ends included where they are round.
+
+    >>> nice_ticks(0, 10, 5)
+    [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    """
+    span = high - low
+    if not span > 0:
+        return [low]
+    power = 10.0 ** math.floor(math.log10(span / most))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10, 20) if span / (factor * power) <= most + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """
+    >>> log_ticks(0.5, 30)
+    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    factors = (1, 2, 5) if len(powers) < 5 else (1,)
+    ticks = [factor * 10.0**power for power in powers for factor in factors]
+    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+
+
+def thinned(points: Sequence[Point], most: int = DRAWN) -> list[Point]:
+    """At most about so many points: the lowest and the highest of every stretch, and the last point."""
+    if len(points) <= most:
+        return list(points)
+    kept: list[Point] = []
+    stretch = max(1, 2 * len(points) // most)
+    for begin in range(0, len(points), stretch):
+        part = range(begin, min(len(points), begin + stretch))
+        finite = [place for place in part if math.isfinite(points[place][1])] or [begin]
+        chosen = {min(finite, key=lambda place: points[place][1]), max(finite, key=lambda place: points[place][1])}
+        kept += [points[place] for place in sorted(chosen | ({len(points) - 1} & set(part)))]
+    return kept
+
+
+def running_mean(points: Sequence[Point], half: int) -> list[Point]:
+    """The mean over a window that is centred, and narrower at both ends, so that it neither lags nor leans."""
+    sums = [0.0]
+    for _, value in points:
+        sums.append(sums[-1] + value)
+    smooth = []
+    for place, (x, _) in enumerate(points):
+        reach = min(half, place, len(points) - 1 - place)
+        smooth.append((x, (sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1)))
+    return smooth
+
+
+class _Frame:
+    """Where a value lies on the picture."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.width, self.height = WIDE if chart.wide else NARROW
+        self.log = chart.log
+        points = [point for one in chart.series for point in one.points if self._fits(point[1])]
+        values = [value for _, value in points]
+        values += [end for one in chart.series for pair in one.intervals for end in pair if self._fits(end)]
+        values += [level.value for level in chart.levels if self._fits(level.value)]
+        self.x0, self.x1 = min(x for x, _ in points), max(x for x, _ in points)
+        if self.x1 == self.x0:
+            self.x0, self.x1 = self.x0 - 1, self.x1 + 1
+        elif self.x0 < 0.1 * self.x1:
+            self.x0 = min(self.x0, 0.0)  # the run's beginning
+        low, high = min(values), max(values)
+        if self.log:
+            self.y0, self.y1 = low / 1.15, high * 1.15
+        else:
+            room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+            self.y0, self.y1 = (min(0.0, low) if chart.from_zero else low - room), high + room
+            if chart.format == "percent":
+                self.y0, self.y1 = max(0.0, self.y0), min(1.0, self.y1)
+
+    def _fits(self, value: float) -> bool:
+        return math.isfinite(value) and (value > 0 or not self.log)
+
+    def x(self, value: float) -> float:
+        return LEFT + (value - self.x0) / (self.x1 - self.x0) * (self.width - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        if self.log:
+            share = math.log(value / self.y0) / math.log(self.y1 / self.y0)
+        else:
+            share = (value - self.y0) / (self.y1 - self.y0)
+        return TOP + (1 - min(1.0, max(0.0, share))) * (self.height - TOP - BOTTOM)
+
+    def path(self, points: Sequence[Point]) -> str:
+        """The line, broken where there is no number."""
+        parts, pen = [], "M"
+        for x, value in points:
+            if self._fits(value):
+                parts.append(f"{pen}{self.x(x):.1f} {self.y(value):.1f}")
+                pen = "L"
+            else:
+                pen = "M"
+        return "".join(parts)
+
+    def drawn(self, series: Series) -> list[Point]:
+        return [point for point in series.points if self._fits(point[1])]
+
+
+def figure(chart: Chart, name: str = "0") -> str:
+    """One chart as HTML; `name` tells the charts of a page apart."""
+    title = f'<h3 id="chart-{name}">{spans(chart.title)}</h3>'
+    note = f'<p class="note">{spans(chart.note)}</p>' if chart.note else ""
+    kind = "chart wide" if chart.wide else "chart"
+    positive = [one for one in chart.series if any(_shown(chart, value) for _, value in one.points)]
+    if not positive:
+        nothing = Phrase("Nothing was logged.", "没有记录。")
+        return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
+    frame = _Frame(chart)
+    legend = "".join(
+        f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in positive
+    )
+    # a mark that no legend explains is a riddle
+    if chart.spikes:
+        legend += f'<span class="key spike">{spans(Phrase("spike", "尖峰"))}</span>'
+    if chart.seams:
+        legend += f'<span class="key seam">{spans(Phrase("resumed", "续训"))}</span>'
+    return (
+        f'<figure class="{kind}" data-chart="{safe(json.dumps(_readout(chart, frame), ensure_ascii=False))}">'
+        f'<figcaption>{title}<span class="legend">{legend}</span></figcaption>'
+        f'<div class="plot" tabindex="0" role="group" aria-labelledby="chart-{name}">{_svg(chart, frame, name)}'
+        f'<output class="readout" hidden></output></div>{note}</figure>'
+    )
+
+
+def _shown(chart: Chart, value: float) -> bool:
+    return math.isfinite(value) and (value > 0 or not chart.log)
+
+
+def _svg(chart: Chart, frame: _Frame, name: str) -> str:
+    right, bottom = frame.width - RIGHT, frame.height - BOTTOM
+    parts = [f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-labelledby="chart-{name}">']
+    ticks = log_ticks(frame.y0, frame.y1) if chart.log else nice_ticks(frame.y0, frame.y1, 6 if chart.wide else 5)
+    for tick, label in zip(ticks, tick_labels(ticks, chart.format), strict=True):
+        y = frame.y(tick)
+        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{right}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    steps = nice_ticks(frame.x0, frame.x1, 8 if chart.wide else 5)
+    for tick in steps:
+        if tick != int(tick):
+            continue  # there is no half step
+        anchor = "end" if frame.x(tick) > right - 16 else "middle"
+        parts.append(f'<path class="axis" d="M{frame.x(tick):.1f} {bottom}v4"/>')
+        x = min(right, frame.x(tick))
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}">{tick:,.0f}</text>')
+    parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
+    place = f'x="{right}" y="{frame.height - 3}" text-anchor="end" font-style="italic"'
+    parts.append(_text(Phrase("step", "步"), "tick", place))
+    for seam in chart.seams:
+        if frame.x0 <= seam <= frame.x1:
+            parts.append(f'<path class="seam" d="M{frame.x(seam):.1f} {TOP}V{bottom}"/>')
+    for one in chart.series:
+        parts.append(_line(one, frame))
+    parts += _levels(chart, frame)
+    for x, value in chart.spikes:
+        if frame.x0 <= x <= frame.x1 and _shown(chart, value):
+            parts.append(f'<circle class="spike" cx="{frame.x(x):.1f}" cy="{frame.y(value):.1f}" r="5"/>')
+    parts.append(f'<path class="cursor" d="M0 {TOP}V{bottom}" visibility="hidden"/></svg>')
+    return "".join(parts)
+
+
+def _line(series: Series, frame: _Frame) -> str:
+    points, parts = frame.drawn(series), []
+    for (x, _), (low, high) in zip(series.points, series.intervals, strict=False):
+        if math.isfinite(low) and math.isfinite(high) and len(series.points) <= 120:
+            a, b = frame.y(low), frame.y(high)
+            parts.append(
+                f'<path class="interval {series.role}" d="M{frame.x(x):.1f} {a:.1f}V{b:.1f}m-3 0h6m-6 {a - b:.1f}h6"/>'
+            )
+    smooth = series.smooth and len(points) >= SMOOTHED
+    faint = " faint" if smooth else ""
+    parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thinned(series.points))}"/>')
+    if smooth:
+        mean = running_mean(points, max(2, len(points) // 60))
+        # what is smooth needs few points
+        parts.append(f'<path class="line {series.role}" d="{frame.path(mean[:: max(1, len(mean) // 300)] + mean[-1:])}"/>')
+    if len(points) == 1 or (series.dots and len(points) <= 120):
+        parts += [
+            f'<circle class="dot {series.role}" cx="{frame.x(x):.1f}" cy="{frame.y(value):.1f}" r="3.4"/>'
+            for x, value in points
+        ]
+    return "".join(parts)
+
+
+def _levels(chart: Chart, frame: _Frame) -> list[str]:
+    """Labels stand over their line at the right end; one that would touch the label above goes under its line."""
+    parts, last = [], -math.inf
+    for level in sorted(chart.levels, key=lambda level: -level.value):
+        if not _shown(chart, level.value):
+            continue
+        y, end = frame.y(level.value), frame.width - RIGHT
+        parts.append(f'<path class="level" d="M{LEFT} {y:.1f}H{end}"/>')
+        label = y - 6 if y - 6 >= max(TOP + 4, last + 15) else max(y + 15, last + 15)
+        parts.append(_text(level.name, "level", f'x="{end - 4}" y="{label:.1f}" text-anchor="end"'))
+        last = label
+    return parts
+
+
+def _text(words: Words, kind: str, attributes: str) -> str:
+    both = phrase(words)
+    return "".join(
+        f'<text class="{kind} {lang}" lang="{lang}" {attributes}>{safe(getattr(both, lang))}</text>'
+        for lang in ("en", "zh")
+    )
+
+
+def tick_labels(ticks: Sequence[float], kind: str) -> list[str]:
+    """All with as many digits as the finest needs.
+
+    >>> tick_labels([0.0, 0.25, 0.5], "percent"), tick_labels([0.0, 5e-5, 1e-4], "rate")
+    (['0%', '25%', '50%'], ['0', '5e-5', '1e-4'])
+    """
+    if kind == "percent":
+        digits = 0 if all(abs(100 * tick - round(100 * tick)) < 1e-6 for tick in ticks) else 1
+        return [f"{100 * tick:.{digits}f}%" for tick in ticks]
+    largest = max(map(abs, ticks), default=0)
+    if largest >= 10_000 or (largest < 0.01 and largest > 0):
+        return [_short(tick) for tick in ticks]
+    digits = next((d for d in range(5) if all(abs(round(t, d) - t) < 1e-9 for t in ticks)), 5)
+    return [f"{tick:,.{digits}f}" for tick in ticks]
+
+
+def _short(value: float) -> str:
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        unit, letter = (1e6, "M") if abs(value) >= 1e6 else (1e3, "k")
+        return f"{value / unit:g}{letter}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
+
+
+def _readout(chart: Chart, frame: _Frame) -> dict[str, object]:
+    """What the script needs: for every series [x on the picture, y on the picture, step, value as text]."""
+    show = FORMATS[chart.format]
+    return {
+        "width": frame.width,
+        "height": frame.height,
+        "series": [
+            {
+                "name": phrase(one.name)._asdict(),
+                "role": one.role,
+                "points": [
+                    [round(frame.x(x), 1), round(frame.y(value), 1), x, show(value)]
+                    for x, value in thinned(frame.drawn(one), READ)
+                ],
+            }
+            for one in chart.series
+        ],
+    }
+

@@ -1,0 +1,117 @@
+"""What a run wrote down, read back leniently: a page is written for a run that was killed, too.
+
+`log.jsonl` holds logged steps and evaluations, `timing.jsonl` clock times, `config.toml` the settings. Whatever is
+missing or damaged is told in `faults` and left out. A value that is no number (a lost loss) is NaN here.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qkv.report.bilingual import Phrase
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class RunLog:
+    steps: tuple[dict[str, Any], ...]
+    evaluations: tuple[tuple[int, dict[str, Any]], ...]
+    timing: tuple[dict[str, Any], ...]
+    config: str
+    settings: Mapping[str, Any]
+    faults: tuple[Phrase, ...]
+
+    @property
+    def last_step(self) -> int:
+        return max([line["step"] for line in self.steps] + [step for step, _ in self.evaluations], default=0)
+
+    def logged(self, key: str) -> tuple[Point, ...]:
+        """(step, value) of every logged step that has it."""
+        return tuple((line["step"], number(line[key])) for line in self.steps if key in line)
+
+    def evaluated(self, key: str) -> tuple[Point, ...]:
+        return tuple((step, number(found[key])) for step, found in self.evaluations if key in found)
+
+    def timed(self, key: str) -> tuple[Point, ...]:
+        return tuple((line["step"], number(line[key])) for line in self.timing if key in line)
+
+    def share_of_time(self, key: str) -> float | None:
+        """A share that was noted per lap, over the whole run."""
+        laps = [(number(line.get("seconds")), number(line[key])) for line in self.timing if key in line]
+        known = [(seconds, share) for seconds, share in laps if math.isfinite(seconds) and math.isfinite(share)]
+        total = sum(seconds for seconds, _ in known)
+        return sum(seconds * share for seconds, share in known) / total if total else None
+
+    def setting(self, *path: str) -> Any:
+        """One setting by its tables and name; None where there is none."""
+        found: Any = self.settings
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+
+def read_run(run: Path) -> RunLog:
+    faults: list[Phrase] = []
+    steps, evaluations = [], []
+    for line in _lines(run / "log.jsonl", faults):
+        if isinstance(line.get("evaluation"), dict):
+            evaluations.append((line["step"], line["evaluation"]))
+        elif "evaluation" not in line:
+            steps.append(line)
+    timing = tuple(_lines(run / "timing.jsonl", faults))
+    text = _text(run / "config.toml", faults)
+    settings: dict[str, Any] = {}
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        faults.append(Phrase(f"config.toml is not valid TOML ({error}).", f"config.toml 不是合法的 TOML（{error}）。"))
+    return RunLog(tuple(steps), tuple(evaluations), timing, text, settings, tuple(faults))
+
+
+def number(value: object) -> float:
+    """A finite number as it is, everything else as NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value) if math.isfinite(value) else math.nan
+    except OverflowError:  # a whole number that no float holds
+        return math.nan
+
+
+def _text(file: Path, faults: list[Phrase]) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        faults.append(Phrase(f"{file.name} is missing.", f"缺少 {file.name}。"))
+    except OSError as error:
+        why = error.strerror or str(error)
+        faults.append(Phrase(f"{file.name} cannot be read: {why}.", f"{file.name} 无法读取：{why}。"))
+    return ""
+
+
+def _lines(file: Path, faults: list[Phrase]) -> Iterator[dict[str, Any]]:
+    """Whole lines that say a step; the last line of a killed run may be half of one."""
+    damaged = 0
+    for line in _text(file, faults).splitlines():
+        try:
+            content = json.loads(line)
+        except ValueError:
+            damaged += 1
+            continue
+        if isinstance(content, dict) and type(content.get("step")) is int:
+            yield content
+        else:
+            damaged += 1
+    if damaged:
+        faults.append(
+            Phrase(
+                f"{file.name}: {damaged:,} line{'' if damaged == 1 else 's'} could not be read and "
+                f"{'is' if damaged == 1 else 'are'} left out.",
+                f"{file.name}：有 {damaged:,} 行无法读取，已略去。",
+            )
+        )
