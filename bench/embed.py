@@ -48,7 +48,8 @@ def passages() -> list[list[str]]:
 def sample(count: int, length_of: Callable[[str], int]) -> list[str]:
     """Texts of 5 to LIMIT tokens, about 35 words in the median."""
     draw = random.Random(0)
-    source, texts = passages(), []
+    source = passages()
+    texts: list[str] = []
     while len(texts) < count:
         words = draw.choice(source)
         size = 3 + int(draw.lognormvariate(3.5, 0.9))

@@ -1,19 +1,12 @@
 """The contract between text and tensors."""
 
-import doctest
-
 import pytest
 import torch
 
-import qkv.batch
 from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 
 ROWS = [[101, 7, 102], [101, 8, 9, 10, 102], [101, 102]]
-
-
-def test_docstring_examples() -> None:
-    assert doctest.testmod(qkv.batch).failed == 0
 
 
 def test_rows_lie_end_to_end() -> None:

@@ -1,6 +1,7 @@
 """BERT: layouts, presets, word order, export. Parity with transformers is in parity/test_bert.py."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ ROWS = [[1, 5, 6, 2], [1, 7, 8, 9, 10, 2], [1, 11, 2], [1, 12, 13, 14, 15, 2]]
 SEGMENTS = [[0, 0, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 0], [0, 0, 1, 1, 1, 1]]
 
 
-def random_model(*heads: str, **changes: float) -> BertWithHeads:
+def random_model(*heads: str, **changes: Any) -> BertWithHeads:
     model = BertWithHeads(replace(CONFIG, initial_std=0.2, **changes), heads, labels=3)
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
@@ -122,11 +123,11 @@ def test_every_parameter_gets_a_gradient() -> None:
         torch.stack([(value * torch.randn_like(value)).sum() for value in logits.values()]).sum().backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, name
-            rows = parameter.grad.reshape(len(parameter), -1).abs().sum(-1)
+            moved = parameter.grad.reshape(len(parameter), -1).abs().sum(-1)
             if name.endswith("qkv.bias"):
                 # the bias of the keys moves all scores of a query alike, and a softmax does not see that
-                rows = torch.cat([rows[:32], rows[64:]])
-            assert (rows > 0).all(), name
+                moved = torch.cat([moved[:32], moved[64:]])
+            assert (moved > 0).all(), name
 
 
 def test_masked_head_is_tied_unless_told_otherwise() -> None:

@@ -1,13 +1,11 @@
 """Configs: there and back through TOML, overrides, and messages that name the key as it was typed."""
 
-import doctest
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-import qkv.config
 from qkv.config import merge, override, read_toml, to_toml
 from qkv.errors import InputError
 
@@ -30,10 +28,6 @@ class Train:
 class Run:
     name: str = '给"我"一个名字\n'
     train: Train = field(default_factory=Train)
-
-
-def test_docstring_examples() -> None:
-    assert doctest.testmod(qkv.config).failed == 0
 
 
 def test_there_and_back() -> None:

@@ -1,5 +1,7 @@
 """Masking: hand-worked words, then the rates as statistics. Each bound is five standard deviations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ def rows_of(count: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int6
     return ids.ravel(), np.repeat(np.arange(count), length)
 
 
-def masked(seed: int = 0, starts: NDArray[np.bool_] | None = None, **config: float) -> tuple[NDArray[np.int64], Masked]:
+def masked(seed: int = 0, starts: NDArray[np.bool_] | None = None, **config: Any) -> tuple[NDArray[np.int64], Masked]:
     ids, rows = rows_of(400, 66)
     draw = np.random.default_rng(seed)
     return ids, mask_tokens(ids, rows, starts, VOCABULARY, MaskingConfig(**config), draw)
@@ -141,6 +143,6 @@ def test_the_draw_is_a_function_of_the_generator() -> None:
     ("config", "message"),
     [({"rate": 0.0}, "rate is a share"), ({"rate": 1.5}, "rate"), ({"treatment": (0.8, 0.1)}, "three shares")],
 )
-def test_configs_are_checked(config: dict[str, float], message: str) -> None:
+def test_configs_are_checked(config: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         MaskingConfig(**config)

@@ -1,19 +1,13 @@
 """Positions: the first row of the notes, distances under rotation, gradients of what is learned."""
 
-import doctest
 from functools import partial
 
 import pytest
 import torch
 
-import qkv.nn.position
 from qkv.batch import Batch
 from qkv.nn.fused import explicit, packed
 from qkv.nn.position import LearnedPositions, RotaryPositions, SinusoidalPositions, sinusoidal_table
-
-
-def test_docstring_examples() -> None:
-    assert doctest.testmod(qkv.nn.position).failed == 0
 
 
 def test_sine_and_cosine_are_interleaved() -> None:

@@ -29,6 +29,7 @@ def test_a_row_as_the_paper_draws_it() -> None:
     batch, masked = build.packed(rows, np.random.default_rng(0))
     original = batch.ids.clone()
     original[batch.labels["masked_at"]] = batch.labels["masked"]
+    assert isinstance(build.corpus, MemoryCorpus)
     flat = build.corpus.flat
     assert original.tolist() == [2, *flat[10:14], 3, *flat[14:17], 3, 2, *flat[30:36], 3, *flat[70:72], 3]
     assert batch.segments.tolist() == [0] * 6 + [1] * 4 + [0] * 8 + [1] * 3

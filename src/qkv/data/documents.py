@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from qkv.data.readers import BOM, UNREADABLE, AnyPath, checked, field_of, not_utf8, open_bytes, unreadable
@@ -21,7 +22,8 @@ from qkv.errors import InputError
 BLOCK_BYTES = 1 << 20
 LONGEST_LINE = 1 << 26  # bytes; what holds memory down is that a line ends some time
 
-_blank = re.compile(r"(?:\A|\n)(?:[^\S\n]*\n)+")
+_blank_lines = re.compile(r"(?:[^\S\n]*\n)*")
+_blank = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,16 @@ def read(block: Block, field: str = "text") -> tuple[str, list[int]]:
     """
     text = _decoded(block)
     if block.source.kind == ".txt":
-        return text, [0, *(found.end() for found in _blank.finditer(text))]
+        first = _blank_lines.match(text)
+        assert first is not None  # it matches nothing at all, too
+        begins = [0] if first.end() == 0 else [0, first.end()]
+        return text, begins + [found.end() for found in _blank.finditer(text, first.end())]
     texts = [
         field_of(line, f"{block.source.path}, line {number}", field)
         for number, line in enumerate(text.split("\n"), block.place.line)
         if line.strip()
     ]
-    begins = [0]
-    for one in texts:
-        begins.append(begins[-1] + len(one) + 1)
-    return "\n".join(texts), begins[:-1]
+    return "\n".join(texts), [0, *accumulate(len(one) + 1 for one in texts[:-1])]
 
 
 def _decoded(block: Block) -> str:

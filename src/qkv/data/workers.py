@@ -14,7 +14,7 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,7 +33,7 @@ from qkv.errors import InputError
 from qkv.tokenizer import Tokenizer
 from qkv.vocabulary import Kind
 
-SAMPLE = 60  # sentences of each block that come back as text
+SAMPLE = 20  # sentences of a block that come back as text
 SCRIPT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qkv.data.workers import serve; serve()"
 
 
@@ -104,7 +104,7 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def run(job: Job, blocks: Iterable[Block], workers: int) -> Iterator[tuple[Block, Result]]:
+def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, Result]]:
     """Every block with its result, in order. Only a few blocks are on their way at a time, however many there are."""
     if workers == 1:
         worker = Worker(job)

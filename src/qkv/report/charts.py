@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from qkv.report.bilingual import SPACE, Phrase, Words, phrase, safe, spans
 
-NARROW, WIDE = (540, 270), (1104, 380)
+SHAPES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
+"""Half a page wide, the whole width, or the whole width for a chart that has no neighbour."""
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34  # margins
 DRAWN = 600
 """Points a line is drawn with at most."""
@@ -50,6 +51,7 @@ class Series:
     role: str = "train"  # which colour: "train" or "evaluation"
     dots: bool = False
     smooth: bool = False  # noisy: drawn faintly, with its running mean over it
+    fine: bool = False  # noisy, and the noise is the point
     intervals: tuple[tuple[float, float], ...] = ()  # low and high of every point
 
 
@@ -70,8 +72,8 @@ class Chart:
     seams: tuple[float, ...] = ()  # steps at which a run was taken up again
     format: str = "number"
     from_zero: bool = False
-    log: bool = False
-    wide: bool = False
+    log: bool = False  # a logarithmic axis, where values lie far apart
+    shape: str = "half"
     note: Words | None = None
 
 
@@ -116,14 +118,16 @@ def thinned(points: Sequence[Point], most: int = DRAWN) -> list[Point]:
 
 
 def running_mean(points: Sequence[Point], half: int) -> list[Point]:
-    """The mean over a window that is centred, and narrower at both ends, so that it neither lags nor leans."""
+    """The mean over a centred window. It narrows towards the beginning, where a curve is steep, and is cut off at the
+    end, where a curve is flat and a few points would only wag."""
     sums = [0.0]
     for _, value in points:
         sums.append(sums[-1] + value)
     smooth = []
     for place, (x, _) in enumerate(points):
-        reach = min(half, place, len(points) - 1 - place)
-        smooth.append((x, (sums[place + reach + 1] - sums[place - reach]) / (2 * reach + 1)))
+        reach = min(half, place)
+        begin, end = place - reach, min(len(points), place + reach + 1)
+        smooth.append((x, (sums[end] - sums[begin]) / (end - begin)))
     return smooth
 
 
@@ -131,8 +135,8 @@ class _Frame:
     """Where a value lies on the picture."""
 
     def __init__(self, chart: Chart) -> None:
-        self.width, self.height = WIDE if chart.wide else NARROW
-        self.log = chart.log
+        self.width, self.height = SHAPES[chart.shape]
+        self.positive = chart.log
         points = [point for one in chart.series for point in one.points if self._fits(point[1])]
         values = [value for _, value in points]
         values += [end for one in chart.series for pair in one.intervals for end in pair if self._fits(end)]
@@ -143,6 +147,7 @@ class _Frame:
         elif self.x0 < 0.1 * self.x1:
             self.x0 = min(self.x0, 0.0)  # the run's beginning
         low, high = min(values), max(values)
+        self.log = chart.log and high > 8 * low
         if self.log:
             self.y0, self.y1 = low / 1.15, high * 1.15
         else:
@@ -152,7 +157,7 @@ class _Frame:
                 self.y0, self.y1 = max(0.0, self.y0), min(1.0, self.y1)
 
     def _fits(self, value: float) -> bool:
-        return math.isfinite(value) and (value > 0 or not self.log)
+        return math.isfinite(value) and (value > 0 or not self.positive)
 
     def x(self, value: float) -> float:
         return LEFT + (value - self.x0) / (self.x1 - self.x0) * (self.width - LEFT - RIGHT)
@@ -183,19 +188,20 @@ def figure(chart: Chart, name: str = "0") -> str:
     """One chart as HTML; `name` tells the charts of a page apart."""
     title = f'<h3 id="chart-{name}">{spans(chart.title)}</h3>'
     note = f'<p class="note">{spans(chart.note)}</p>' if chart.note else ""
-    kind = "chart wide" if chart.wide else "chart"
+    kind = "chart" if chart.shape == "half" else "chart wide"
     positive = [one for one in chart.series if any(_shown(chart, value) for _, value in one.points)]
     if not positive:
         nothing = Phrase("Nothing was logged.", "没有记录。")
         return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
     frame = _Frame(chart)
+    keys = [] if [one.name for one in positive] == [chart.title] else positive
     legend = "".join(
-        f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in positive
+        f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in keys
     )
     # a mark that no legend explains is a riddle
     if chart.spikes:
         legend += f'<span class="key spike">{spans(Phrase("spike", "尖峰"))}</span>'
-    if chart.seams:
+    if chart.seams and keys:
         legend += f'<span class="key seam">{spans(Phrase("resumed", "续训"))}</span>'
     return (
         f'<figure class="{kind}" data-chart="{safe(json.dumps(_readout(chart, frame), ensure_ascii=False))}">'
@@ -212,12 +218,12 @@ def _shown(chart: Chart, value: float) -> bool:
 def _svg(chart: Chart, frame: _Frame, name: str) -> str:
     right, bottom = frame.width - RIGHT, frame.height - BOTTOM
     parts = [f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-labelledby="chart-{name}">']
-    ticks = log_ticks(frame.y0, frame.y1) if chart.log else nice_ticks(frame.y0, frame.y1, 6 if chart.wide else 5)
+    ticks = log_ticks(frame.y0, frame.y1) if frame.log else nice_ticks(frame.y0, frame.y1, 6)
     for tick, label in zip(ticks, tick_labels(ticks, chart.format), strict=True):
         y = frame.y(tick)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{right}"/>')
         parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    steps = nice_ticks(frame.x0, frame.x1, 8 if chart.wide else 5)
+    steps = nice_ticks(frame.x0, frame.x1, 5 if chart.shape == "half" else 10)
     for tick in steps:
         if tick != int(tick):
             continue  # there is no half step
@@ -226,8 +232,8 @@ def _svg(chart: Chart, frame: _Frame, name: str) -> str:
         x = min(right, frame.x(tick))
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}">{tick:,.0f}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
-    place = f'x="{right}" y="{frame.height - 3}" text-anchor="end" font-style="italic"'
-    parts.append(_text(Phrase("step", "步"), "tick", place))
+    place = f'x="{right}" y="{frame.height - 3}" text-anchor="end"'
+    parts.append(_text(Phrase("step", "步"), "tick unit", place))
     for seam in chart.seams:
         if frame.x0 <= seam <= frame.x1:
             parts.append(f'<path class="seam" d="M{frame.x(seam):.1f} {TOP}V{bottom}"/>')
@@ -250,12 +256,14 @@ def _line(series: Series, frame: _Frame) -> str:
                 f'<path class="interval {series.role}" d="M{frame.x(x):.1f} {a:.1f}V{b:.1f}m-3 0h6m-6 {a - b:.1f}h6"/>'
             )
     smooth = series.smooth and len(points) >= SMOOTHED
-    faint = " faint" if smooth else ""
+    faint = " faint" if smooth else " fine" if series.fine else ""
     parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thinned(series.points))}"/>')
     if smooth:
         mean = running_mean(points, max(2, len(points) // 60))
         # what is smooth needs few points
-        parts.append(f'<path class="line {series.role}" d="{frame.path(mean[:: max(1, len(mean) // 300)] + mean[-1:])}"/>')
+        parts.append(
+            f'<path class="line {series.role}" d="{frame.path(mean[:: max(1, len(mean) // 300)] + mean[-1:])}"/>'
+        )
     if len(points) == 1 or (series.dots and len(points) <= 120):
         parts += [
             f'<circle class="dot {series.role}" cx="{frame.x(x):.1f}" cy="{frame.y(value):.1f}" r="3.4"/>'
@@ -330,4 +338,3 @@ def _readout(chart: Chart, frame: _Frame) -> dict[str, object]:
             for one in chart.series
         ],
     }
-

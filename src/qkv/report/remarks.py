@@ -57,8 +57,8 @@ def loss_and_frequencies(
         return Remark(
             NOTE,
             Phrase(
-                f"The loss, {loss:.2f}, is {even - loss:.2f} below ln V = {even:.2f} (all {v} tokens equally likely). The "
-                "corpus's unigram entropy is not known, so whether it is more than frequencies cannot be said.",
+                f"The loss, {loss:.2f}, is {even - loss:.2f} below ln V = {even:.2f} (all {v} tokens equally likely). "
+                "The corpus's unigram entropy is not known, so whether it is more than frequencies cannot be said.",
                 f"损失为 {loss:.2f}，比 ln V = {even:.2f}（{v} 个词元同样可能）低 {even - loss:.2f}。"
                 "语料的一元熵未知，无法判断模型学到的是否不止词频。",
             ),
@@ -68,8 +68,8 @@ def loss_and_frequencies(
         return Remark(
             WARNING,
             Phrase(
-                f"The loss, {loss:.2f}, is under ln V = {even:.2f} (all tokens equally likely) but not under the corpus's "
-                f"unigram entropy, {entropy:.2f}: above it a model knows only how frequent tokens are.",
+                f"The loss, {loss:.2f}, is under ln V = {even:.2f} (all tokens equally likely) but not under the "
+                f"corpus's unigram entropy, {entropy:.2f}: above it a model knows only how frequent tokens are.",
                 f"损失为 {loss:.2f}，低于 ln V = {even:.2f}（所有词元同样可能），但没有低于语料的一元熵 {entropy:.2f}："
                 "在它之上，模型只知道各词元的频率。",
             ),
@@ -79,9 +79,9 @@ def loss_and_frequencies(
         return Remark(
             NOTE,
             Phrase(
-                f"The loss, {loss:.2f}, is {entropy - loss:.2f} under the corpus's unigram entropy ({entropy:.2f}; ln V is "
-                f"{even:.2f}). Some chosen tokens stay visible and can be copied, so context is certain only below "
-                f"{masked_share:g} × {entropy:.2f} = {certain:.2f}.",
+                f"The loss, {loss:.2f}, is {entropy - loss:.2f} under the corpus's unigram entropy ({entropy:.2f}; "
+                f"ln V is {even:.2f}). Some chosen tokens stay visible and can be copied, so context is certain only "
+                f"below {masked_share:g} × {entropy:.2f} = {certain:.2f}.",
                 f"损失为 {loss:.2f}，比语料的一元熵（{entropy:.2f}；ln V 为 {even:.2f}）低 {entropy - loss:.2f}。"
                 f"被选中的词元有一部分保持原样、可以照抄，所以要低于 {masked_share:g} × {entropy:.2f} = {certain:.2f} "
                 "才能断定模型用上了上下文。",
@@ -162,7 +162,8 @@ def gradient_spikes(norms: Sequence[Point]) -> Remark | None:
         Phrase(
             f"{n:,} gradient spike{'' if one else 's'} over {SPIKE:g} times the running median, at "
             f"step{'' if one else 's'} {places}{f' and {more:,} more' if more else ''}.",
-            f"梯度有 {n:,} 处尖峰，超过滑动中位数的 {SPIKE:g} 倍：第 {places_zh} 步{f'，另有 {more:,} 处' if more else ''}。",
+            f"梯度有 {n:,} 处尖峰，超过滑动中位数的 {SPIKE:g} 倍：第 {places_zh}步"
+            f"{f'，另有 {more:,} 处' if more else ''}。",
         ),
     )
 
@@ -178,11 +179,11 @@ def vocabulary_unseen(seen: int | None, size: int) -> Remark | None:
     return Remark(
         WARNING if share > 0.2 else NOTE,
         Phrase(
-            f"{percent(share)} of the vocabulary ({unseen:,} of {size:,} tokens) never occurs in the training text: their "
-            "vectors stay as they began."
+            f"{percent(share)} of the vocabulary ({unseen:,} of {size:,} tokens) never occurs in the training text: "
+            "their vectors stay as they began."
             + (" A vocabulary learnt from this text would be put to better use." if share > 0.2 else ""),
-            f"词表中有 {percent(share)}（{size:,} 个词元中的 {unseen:,} 个）从未在训练文本中出现：它们的向量停留在初始状态。"
-            + ("用这份文本训练一个词表会更合算。" if share > 0.2 else ""),
+            f"词表中有 {percent(share)}（{size:,} 个词元中的 {unseen:,} 个）从未在训练文本中出现："
+            "它们的向量停留在初始状态。" + ("用这份文本训练一个词表会更合算。" if share > 0.2 else ""),
         ),
     )
 
@@ -235,8 +236,8 @@ def trend(losses: Sequence[Point]) -> Remark | None:
     return Remark(
         NOTE,
         Phrase(
-            f"The training loss was still falling at the end: {figures} over the last fifth (steps {where}). A longer run "
-            "would probably go lower.",
+            f"The training loss was still falling at the end: {figures} over the last fifth (steps {where}). A longer "
+            "run would probably go lower.",
             f"训练损失到最后仍在下降：最后五分之一（第 {where} 步）变化 {figures}。训练更久多半还会更低。",
         ),
     )
@@ -267,8 +268,8 @@ def training_and_evaluation(training: float | None, evaluation: float | None) ->
         return Remark(
             WARNING,
             Phrase(
-                f"{both_en}: {gap:.2f} worse on text it has not seen. It is learning the training text by heart; more text "
-                "or fewer epochs would help.",
+                f"{both_en}: {gap:.2f} worse on text it has not seen. It is learning the training text by heart; more "
+                "text or fewer epochs would help.",
                 f"{both_zh}：在没见过的文本上差 {gap:.2f}。模型在背训练文本；更多文本或更少轮次会有帮助。",
             ),
         )

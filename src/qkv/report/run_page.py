@@ -8,8 +8,9 @@ a user wrote enters as text alone.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -41,12 +42,14 @@ class Figure:
 
 
 class Section(Protocol):
-    """Part of a page; `style` is CSS that the template does not have."""
+    """Part of a page."""
 
     @property
     def title(self) -> Words: ...
     @property
-    def style(self) -> str: ...
+    def style(self) -> str: ...  # CSS that the template does not have
+    @property
+    def narrow(self) -> bool: ...  # half a page will do: neighbours that say so stand side by side
     def html(self) -> str: ...
 
 
@@ -65,14 +68,17 @@ class Charts:
     title: Words
     charts: tuple[Chart, ...]
     style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
 
     def html(self) -> str:
-        # told apart across sections by the charts' own titles, which are stable from run to run
-        names = [_name(chart) for chart in self.charts]
-        return f'<div class="charts">{"".join(map(figure, self.charts, names))}</div>'
+        charts = list(self.charts)
+        if sum(chart.shape == "half" for chart in charts) % 2 and charts[-1].shape == "half":
+            charts[-1] = replace(charts[-1], shape="strip")  # it would stand beside a hole
+        return f'<div class="charts">{"".join(map(figure, charts, map(_name, charts)))}</div>'
 
 
 def _name(chart: Chart) -> str:
+    """What tells it apart on a page."""
     english = chart.title.en if isinstance(chart.title, Phrase) else chart.title
     return re.sub(r"[^a-z0-9]+", "-", english.lower()).strip("-")
 
@@ -86,6 +92,10 @@ class Table:
     headings: tuple[Words, ...] = ()
     note: Words = ""
     style: ClassVar[str] = ""
+
+    @property
+    def narrow(self) -> bool:
+        return not self.headings
 
     def html(self) -> str:
         head = "".join(f'<th scope="col">{spans(heading)}</th>' for heading in self.headings)
@@ -102,6 +112,7 @@ class Remarks:
     title: Words
     remarks: tuple[Remark, ...]
     style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
 
     def html(self) -> str:
         if not self.remarks:
@@ -143,6 +154,7 @@ class Samples:
     blank: str = "[MASK]"
     note: Words = ""
     style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
 
     def html(self) -> str:
         cards = "".join(map(self._card, self.samples))
@@ -159,12 +171,13 @@ class Samples:
             f'<div class="answers"><h4>{spans(answers.when)}</h4><ol>{self._candidates(sample, answers)}</ol></div>'
             for answers in sample.answers
         )
-        return f'<article class="sample"><p class="question">{text}{expected}</p><div class="times">{columns}</div></article>'
+        question = f'<p class="question">{text}{expected}</p>'
+        return f'<article class="sample">{question}<div class="times">{columns}</div></article>'
 
     @staticmethod
     def _candidates(sample: Sample, answers: Answers) -> str:
         return "".join(
-            f'<li{" class=right" if token == sample.expected else ""}>'
+            f"<li{' class=right' if token == sample.expected else ''}>"
             f'<span class="token">{safe(token)}</span><span class="bar"><i style="width:{100 * share:.1f}%"></i></span>'
             f'<span class="share">{percent(share, 0)}</span></li>'
             for token, share in answers.candidates
@@ -178,6 +191,7 @@ class Settings:
     title: Words
     text: str
     style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
 
     def html(self) -> str:
         tables = re.split(r"\n(?=\[)", self.text.strip())
@@ -220,12 +234,14 @@ def _header(page: RunPage) -> str:
 
 
 def _body(page: RunPage) -> Iterator[str]:
-    for notice in page.notices:
-        yield f'<p class="notice" role="note">{spans(notice)}</p>'
+    if page.notices:
+        notices = "".join(f"<li>{spans(notice)}</li>" for notice in page.notices)
+        yield f'<ul class="notices" role="note">{notices}</ul>'
     if page.figures:
         yield f'<div class="figures">{"".join(map(_figure, page.figures))}</div>'
-    for section in page.sections:
-        yield f"<section><h2>{spans(section.title)}</h2>{section.html()}</section>"
+    for narrow, group in groupby(page.sections, key=lambda section: section.narrow):
+        drawn = "".join(f"<section><h2>{spans(one.title)}</h2>{one.html()}</section>" for one in group)
+        yield f'<div class="columns">{drawn}</div>' if narrow else drawn
 
 
 def _figure(one: Figure) -> str:
@@ -247,9 +263,10 @@ def _gauge(gauge: Gauge) -> str:
     if gauge.interval:
         low, high = map(place, gauge.interval)
         parts.append(f'<i class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
-    for value, name in gauge.marks:
-        at = place(value)
-        side = "start" if at < 12 else "end" if at > 88 else "middle"
+    for number, (value, name) in enumerate(marks := sorted(gauge.marks, key=lambda mark: mark[0])):
+        at, after = place(value), place(marks[number + 1][0]) if number + 1 < len(marks) else 200.0
+        # a label makes room for the end of the track and for the label of the next mark
+        side = "start" if at < 12 else "end" if at > 88 or after - at < 45 else "middle"
         parts.append(f'<i class="mark {side}" style="left:{at:.2f}%"><em>{spans(name)}</em></i>')
     parts.append(f'<i class="value" style="left:{place(gauge.value):.2f}%"></i>')
     named = " named" if gauge.marks else ""

@@ -1,11 +1,11 @@
 """A whole pretraining run: shards in, a Hugging Face folder out, and everything in between resumable.
 
-    RUN/config.toml       the resolved settings; a resumed run reads nothing else
-    RUN/log.jsonl         step, losses, learning rate; evaluations with sample fillings. Reproducible
-    RUN/timing.jsonl      speed, by the clock
-    RUN/checkpoints/      what a resume starts from
-    RUN/model/            the finished model
-    RUN/report.html       the run as a page
+RUN/config.toml       the resolved settings; a resumed run reads nothing else
+RUN/log.jsonl         step, losses, learning rate; evaluations with sample fillings. Reproducible
+RUN/timing.jsonl      speed, by the clock
+RUN/checkpoints/      what a resume starts from
+RUN/model/            the finished model
+RUN/report.html       the run as a page
 """
 
 import dataclasses

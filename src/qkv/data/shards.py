@@ -1,0 +1,187 @@
+"""A prepared corpus: token ids in files mapped into memory, with the boundaries of words, sentences and documents.
+
+    DIR/manifest.json              what it was made from, how, what came out; written last, so it means: complete
+    DIR/shard-00000.safetensors    documents to train on: four arrays,
+        tokens                         ids, two bytes each where the vocabulary allows it
+        word_starts                    a bit a token: does a word begin here?
+        sentences                      where each sentence begins, as a place among the tokens; and the end
+        documents                      where each document begins, as a place among the sentences; and the end
+    DIR/valid-00000.safetensors    documents held out, in the same form
+    DIR/tokenizer/                 what the ids mean
+    DIR/token_counts.safetensors   how often each id occurs in what is trained on
+    DIR/sample.txt                 the first sentences, for people
+
+A document may be larger than a shard and go on in the next one; the views over all shards show it in one piece.
+
+What this file does NOT do: make such a folder. `prepare.py` does.
+"""
+
+import hashlib
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.ranges import ranges
+from qkv.data.shard_file import map_arrays, sha256_of
+from qkv.errors import InputError, did_you_mean
+from qkv.json_file import read_object
+from qkv.tokenizer import Tokenizer
+
+FORMAT = "qkv shards 1"
+MANIFEST = "manifest.json"
+STATE = "unfinished.json"
+PARTS = ("train", "valid")
+
+
+class Shards:
+    """One part of a prepared corpus, shards laid end to end. Positions are token and sentence numbers of the part."""
+
+    def __init__(self, folder: Path, part: str, manifest: dict[str, Any]) -> None:
+        self.folder, self.part, self.manifest = folder, part, manifest
+        self._shards = manifest[part]["shards"]
+        self._files = [folder / shard["file"] for shard in self._shards]
+        self._arrays: list[dict[str, NDArray[Any]] | None] = [None] * len(self._files)
+        self._token_bases = _bases(shard["tokens"] for shard in self._shards)
+        self._sentence_offsets: NDArray[np.int64] | None = None
+        self._document_offsets: NDArray[np.int64] | None = None
+
+    @classmethod
+    def open(cls, folder: str | Path, part: str = "train") -> "Shards":
+        """Reads the manifest and looks at the size of every file; hashes are compared by `verify`."""
+        folder = Path(folder)
+        if part not in PARTS:
+            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(PARTS)}.")
+        shards = cls(folder, part, read_manifest(folder))
+        for file, shard in zip(shards._files, shards._shards, strict=True):
+            size = file.stat().st_size if file.is_file() else None
+            if size != shard["bytes"]:
+                found = "is missing" if size is None else f"has {size:,} bytes instead of {shard['bytes']:,}"
+                raise InputError(f"{file} {found}. Copy the folder again, or prepare the corpus again.")
+        return shards
+
+    @property
+    def n_tokens(self) -> int:
+        return self.manifest[self.part]["tokens"]
+
+    @property
+    def n_sentences(self) -> int:
+        return self.manifest[self.part]["sentences"]
+
+    @property
+    def n_documents(self) -> int:
+        return self.manifest[self.part]["documents"]
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.manifest["tokenizer"]["vocabulary_size"]
+
+    @property
+    def tokenizer_hash(self) -> str:
+        return self.manifest["tokenizer"]["hash"]
+
+    def tokenizer(self) -> Tokenizer:
+        """The one that lies in the folder; checked, because ids under another one would mean other words."""
+        tokenizer = Tokenizer.load(self.folder / "tokenizer")
+        self.check_tokenizer(tokenizer, str(self.folder / "tokenizer"))
+        return tokenizer
+
+    def check_tokenizer(self, tokenizer: Tokenizer, name: str) -> None:
+        """Raise unless the shards were made with this tokenizer; `name` is what the message calls it."""
+        if hash_of(tokenizer) != self.tokenizer_hash:
+            raise InputError(
+                f"{self.folder} was prepared with another tokenizer than {name}: its ids would be read as other words. "
+                "Prepare the corpus again with that tokenizer."
+            )
+
+    @property
+    def sentence_offsets(self) -> NDArray[np.int64]:
+        """(n_sentences + 1,): where each sentence begins among the tokens, and the end."""
+        if self._sentence_offsets is None:
+            found = [self._array(shard, "sentences")[:-1] + base for shard, base in enumerate(self._token_bases[:-1])]
+            self._sentence_offsets = np.concatenate([*found, self._token_bases[-1:]])
+        return self._sentence_offsets
+
+    @property
+    def document_offsets(self) -> NDArray[np.int64]:
+        """(n_documents + 1,): where each document begins among the sentences, and the end."""
+        if self._document_offsets is None:
+            bases = _bases(shard["sentences"] for shard in self._shards)
+            found = [
+                self._array(number, "documents")[int(shard["goes_on"]) : -1] + bases[number]
+                for number, shard in enumerate(self._shards)
+            ]
+            self._document_offsets = np.concatenate([*found, bases[-1:]])
+        return self._document_offsets
+
+    def tokens(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The ids of many ranges, end to end; a range may cross from one shard into the next."""
+        ids = np.empty(int(lengths.sum()), np.int64)
+        for shard, places, out in self._by_shard(starts, lengths):
+            ids[out] = self._array(shard, "tokens")[places]
+        return ids
+
+    def word_starts(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Likewise, whether a word begins at each of these tokens."""
+        begins = np.empty(int(lengths.sum()), np.bool_)
+        for shard, places, out in self._by_shard(starts, lengths):
+            begins[out] = self._array(shard, "word_starts")[places >> 3] >> (places & 7) & 1
+        return begins
+
+    def verify(self) -> None:
+        """Read every file and compare its hash with the manifest's."""
+        for file, shard in zip(self._files, self._shards, strict=True):
+            if sha256_of(file) != shard["sha256"]:
+                raise InputError(f"{file} is damaged: its content has changed since it was written. Copy it again.")
+
+    def _by_shard(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> "list[tuple[int, NDArray[np.int64], slice]]":
+        """The ranges as stretches that lie in one shard: which, the places in it, and where they go in the result."""
+        flat = ranges(starts, lengths)
+        if len(flat) and (flat.min() < 0 or flat.max() >= self._token_bases[-1]):
+            raise IndexError(f"a range reaches outside of the {self._token_bases[-1]:,} tokens of {self.folder}")
+        shard = np.repeat(np.searchsorted(self._token_bases, starts, side="right") - 1, lengths)
+        while (beyond := flat >= self._token_bases[shard + 1]).any():
+            shard[beyond] += 1
+        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(flat)] if len(flat) else [0]
+        return [(int(shard[a]), flat[a:b] - self._token_bases[shard[a]], slice(a, b)) for a, b in pairwise(cuts)]
+
+    def _array(self, shard: int, name: str) -> NDArray[Any]:
+        arrays = self._arrays[shard]
+        if arrays is None:
+            arrays = self._arrays[shard] = map_arrays(self._files[shard])
+        return arrays[name]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        siblings = (one.name for one in folder.parent.iterdir()) if folder.parent.is_dir() else ()
+        raise InputError(f"there is no folder {folder}.{did_you_mean(folder.name, siblings)}")
+    if not (folder / MANIFEST).is_file():
+        if (folder / STATE).is_file():
+            raise InputError(f"{folder} is not finished: run the same `qkv prepare` again, and it goes on from there.")
+        raise InputError(f"{folder} is no prepared corpus: it has no {MANIFEST}. `qkv prepare` makes one.")
+    manifest = read_object(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise InputError(
+            f"{folder / MANIFEST} is of the format {manifest.get('format')!r}, and {FORMAT!r} is read here. Prepare "
+            "the corpus again."
+        )
+    return manifest
+
+
+def hash_of(tokenizer: Tokenizer) -> str:
+    """Equal for two tokenizers that give the same ids for every text, however they were written down."""
+    state = json.loads(tokenizer.backend.to_str())
+    for part in ("version", "truncation", "padding", "post_processor", "decoder"):
+        state.pop(part, None)
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _bases(sizes: Any) -> NDArray[np.int64]:
+    """Where each begins when they are laid end to end, and the end."""
+    return np.cumsum([0, *sizes], dtype=np.int64)

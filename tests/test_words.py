@@ -1,0 +1,65 @@
+"""Chinese words: by hand, by rjieba, by any function; and what is said when one of them cannot be had."""
+
+import pytest
+
+from qkv.data import words
+from qkv.data.words import Segmenter, segmenter, word_starts
+from qkv.errors import InputError
+
+
+def marked(runs: list[str], cut: Segmenter | None) -> str:
+    assert cut is not None
+    starts = word_starts(runs, cut).tolist()
+    return "".join(("|" if start else "") + character for start, character in zip(starts, "".join(runs), strict=True))
+
+
+def test_rjieba_by_hand() -> None:
+    jieba = segmenter("rjieba")
+    assert jieba is not None and jieba.name.startswith("rjieba ")
+    assert marked(["我爱北京天安门"], jieba) == "|我|爱|北京|天安门"
+    assert marked(["使用语言模型来预测下一个词的概率"], jieba) == "|使用|语言|模型|来|预测|下|一个|词|的|概率"
+
+
+def test_a_run_is_cut_alike_alone_and_among_others() -> None:
+    jieba = segmenter("rjieba")
+    runs = [
+        "我来到北京清华大学",
+        "的",
+        "小明硕士毕业于中国科学院计算所",
+        "㐂𠮷豈",
+        "后在日本京都大学深造",
+        "北京",
+        "大学",
+    ]
+    assert marked(runs, jieba) == "".join(marked([run], jieba) for run in runs)
+    assert marked(["北京", "大学"], jieba) == "|北京|大学" and marked(["北京大学"], jieba) == "|北京大学"
+
+
+def pairs(run: str) -> list[str]:
+    return [run[place : place + 2] for place in range(0, len(run), 2)]
+
+
+def test_any_function() -> None:
+    assert marked(["甲乙丙", "丁戊"], segmenter(pairs)) == "|甲乙|丙|丁戊"
+    assert marked(["甲乙"], segmenter(lambda run: ["", run, ""])) == "|甲乙"
+    found = segmenter(pairs)
+    assert found is not None and found.name == "tests.test_words.pairs"
+    assert word_starts([], found).tolist() == []
+
+
+@pytest.mark.parametrize("wrong", [lambda run: [run[:-1]], lambda run: [*run, "。"], lambda run: ["x"], lambda run: []])
+def test_words_must_give_back_the_text(wrong: words.Cut) -> None:
+    with pytest.raises(InputError, match="'甲乙丙'.*must give exactly the text"):
+        word_starts(["甲乙丙"], Segmenter("wrong", wrong))
+
+
+def test_no_segmenter() -> None:
+    assert segmenter("none") is None
+    with pytest.raises(InputError, match="no segmenter 'rjeiba', only rjieba, none. Did you mean 'rjieba'"):
+        segmenter("rjeiba")
+
+
+def test_without_rjieba_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "is_installed", lambda name: False)
+    with pytest.raises(InputError, match=r"pip install 'qkv\[zh\]'.*'none' each 汉字"):
+        segmenter("rjieba")
