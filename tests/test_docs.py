@@ -194,6 +194,31 @@ def test_readme_commands_do_what_they_say(name: str, tmp_path: Path) -> None:
     run(found, tmp_path)
 
 
+def pages_with_code() -> list[str]:
+    return [
+        str(page.relative_to(ROOT))
+        for page in pages()
+        if page.parent != ROOT and any(block.language == "python" for block in blocks(page.read_text(encoding="utf-8")))
+    ]
+
+
+@pytest.mark.parametrize("name", pages_with_code())
+def test_pages_print_what_they_say(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The python blocks of a page share one namespace; a text block right after one is exactly what it prints."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "page"}
+    above: Block | None = None
+    for block in blocks((ROOT / name).read_text(encoding="utf-8")):
+        if block.language == "text" and above is not None and above.language == "python":
+            assert capsys.readouterr().out.rstrip() == block.text.rstrip(), f"{name}, line {block.line}"
+        if block.language == "python":
+            capsys.readouterr()
+            exec(compile(block.text, f"{name}, line {block.line}", "exec"), namespace)
+        above = block
+
+
 def test_both_readmes_show_the_same_blocks() -> None:
     english, chinese = (
         [(block.language, block.is_output, block.reason is not None) for block in readme(name)] for name in READMES

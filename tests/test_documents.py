@@ -4,12 +4,13 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from qkv.data import documents
-from qkv.data.documents import Block, Place, blocks, read, sources
+from qkv.data.documents import Block, blocks, read, sources
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -39,9 +40,9 @@ def test_the_cuts_change_nothing(tmp_path: Path, packing: str, size: int) -> Non
     found = list(blocks(sources(file), size=size))
     assert b"".join(block.data for block in found) == TEXT.encode()
     assert joined(found) == DOCUMENTS
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in pairwise(found):
         assert before.after == after.place
-        assert list(blocks(sources(file), after.place, size))[0] == after
+        assert next(blocks(sources(file), after.place, size)) == after
 
 
 def test_lines_and_shares_are_counted_over_several_files(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_lines_and_shares_are_counted_over_several_files(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text('{"text": "x\\n\\ny"}\n\n{"text": ""}\n{"text": "z"}\n', encoding="utf-8")
     found = list(blocks(sources([tmp_path / "b.txt", str(tmp_path / "a.jsonl"), tmp_path / "b.txt"]), size=4))
     assert [(block.place.source, block.place.line) for block in found if block.place.source != 1] == [
-        (0, 1), (0, 3), (0, 4), (2, 1), (2, 3), (2, 4)
+        (0, 1), (0, 3), (0, 5), (2, 1), (2, 3), (2, 5)
     ]  # fmt: skip
     assert joined(found) == [["1", "2"], ["4", "5"], ["x", "y"], ["z"], ["1", "2"], ["4", "5"]]
     shares = [block.share for block in found]
@@ -101,7 +102,3 @@ def test_a_line_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: p
     (tmp_path / "a.txt").write_text("short\n" + "x" * (3 << 20))
     with pytest.raises(InputError, match="a.txt, line 2 is longer than 1 MB"):
         list(blocks(sources(tmp_path / "a.txt"), size=1 << 16))
-
-
-def test_a_place_is_where_it_says() -> None:
-    assert Place() == Place(0, 0, 1)

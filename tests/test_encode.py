@@ -1,14 +1,18 @@
-"""Ids by table and memory: exactly those of the tokenizer, whatever the text, and word starts that move none of them."""
+"""Ids by table and memory: exactly those of the tokenizer, whatever the text; and word starts, which move none."""
 
 import lzma
 import random
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
+from qkv.data import encode
 from qkv.data.encode import Encoder, how_it_cuts
 from qkv.data.sentences import split
 from qkv.data.words import segmenter
@@ -119,11 +123,16 @@ def test_any_text(text: str) -> None:
 ENCODERS = {name: Encoder(tokenizer, segmenter("rjieba")) for name, tokenizer in KINDS.items()}
 
 
+def wikipedia(folder: Path, characters: int) -> str:
+    with lzma.open(folder / "valid-00.txt.xz", "rt", encoding="utf-8") as stream:
+        return stream.read(characters)
+
+
 @pytest.mark.parametrize("vocabulary", ["bert-base-uncased", "bert-base-cased", "bert-base-chinese"])
 @pytest.mark.parametrize("folder", ["enwiki_text", "zhwiki_text"])
 def test_wikipedia(shared_data: Path, folder: str, vocabulary: str) -> None:
     tokenizer = Tokenizer.load(shared_data / "vocab" / f"{vocabulary}-vocab.txt")
-    text = lzma.open(shared_data / folder / "valid-00.txt.xz", "rt", encoding="utf-8").read(400_000)
+    text = wikipedia(shared_data / folder, 400_000)
     sentences, ids, _ = encoded(Encoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
 
@@ -131,8 +140,132 @@ def test_wikipedia(shared_data: Path, folder: str, vocabulary: str) -> None:
 @pytest.mark.parametrize("kind", ["word", "character"])
 @pytest.mark.parametrize("folder", ["enwiki_text", "zhwiki_text"])
 def test_wikipedia_in_other_kinds(shared_data: Path, folder: str, kind: str) -> None:
-    text = lzma.open(shared_data / folder / "valid-00.txt.xz", "rt", encoding="utf-8").read(200_000)
+    text = wikipedia(shared_data / folder, 200_000)
     assert kind in ("word", "character")
     tokenizer = Tokenizer.train(text.split("\n")[::2], "word" if kind == "word" else "character", 5000)
     sentences, ids, _ = encoded(Encoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
+
+
+def marked(tokenizer: Tokenizer, text: str, words: str) -> str:
+    """Pieces of a text, | before each word."""
+    _, ids, starts = encoded(Encoder(tokenizer, segmenter(words)), text)
+    pairs = zip(chain(*ids), chain(*starts), strict=True)
+    return " ".join(("|" if start else "") + tokenizer.token(id) for id, start in pairs)
+
+
+def test_word_starts_by_hand() -> None:
+    bert = KINDS["uncased"]
+    assert marked(bert, "Unhappyness, cats!", "rjieba") == "|un ##happy ##ness |, |cat ##s |!"
+    assert marked(bert, "中国的首都是北京。", "rjieba") == "|中 国 |的 |首 都 |是 |北 京 |。"
+    assert marked(bert, "中国的首都是北京。", "none") == "|中 |国 |的 |首 |都 |是 |北 |京 |。"
+    assert marked(bert, "我爱北京cats，人工智能 5G", "rjieba") == "|我 |爱 |北 京 |cat ##s |， |人 工 智 能 |5g"
+    assert marked(bert, "北 京，北x京", "rjieba") == "|北 |京 |， |北 |[UNK] |京"  # a space parts words in Chinese too
+    assert marked(KINDS["words"], "the cats 北京", "rjieba") == "|the |[UNK] |北 京"
+
+
+def test_words_of_a_character_tokenizer_are_runs_of_letters() -> None:
+    assert marked(KINDS["characters"], "ab ba, 我爱北京b", "rjieba") == "|a b |  |b a |, |  |我 |爱 |北 京 |b"
+    assert marked(KINDS["small characters"], "aİb", "none") == "|a i ̇ b"
+    assert marked(KINDS["characters"], "ab.\nab", "none") == "|a b |. |a b"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_corpus_cannot_smuggle_in_special_tokens(name: str) -> None:
+    tokenizer = KINDS[name]
+    text = "a [MASK] b[SEP][CLS]c [PAD]. [UNK] [mask] x[MASK]y 我[MASK]爱"
+    assert not tokenizer.special_ids.isdisjoint(tokenizer.encode_ids([text])[0])
+    for encoder in (Encoder(tokenizer), in_its_own_way(tokenizer)):
+        sentences, ids, _ = encoded(encoder, text)
+        assert tokenizer.special_ids & set(chain(*ids)) <= {tokenizer.unk_id}
+        # The same words, none of them recognised: a space changes nothing in BERT's eyes.
+        if how_it_cuts(tokenizer) == "words":
+            assert ids == tokenizer.encode_ids([sentence.replace("[", "[ ") for sentence in sentences])
+
+
+def in_its_own_way(tokenizer: Tokenizer) -> Encoder:
+    """An encoder that assumes nothing of its tokenizer."""
+    encoder = Encoder(tokenizer, segmenter("rjieba"))
+    encoder._cut = "somehow"
+    return encoder
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "words"])
+def test_both_ways_agree_in_word_starts(name: str) -> None:
+    text = "\n".join([*NASTY, "中国的首都是北京。Unhappyness, cats 我爱a北京。"])
+    quick = encoded(Encoder(KINDS[name], segmenter("rjieba")), text)
+    assert quick == encoded(in_its_own_way(KINDS[name]), text)
+
+
+def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = KINDS["uncased"]
+    encoder = Encoder(tokenizer)
+    monkeypatch.setattr(encode, "MOST_WORDS", 50)
+    draw = random.Random(1)
+    for _ in range(30):
+        text = " ".join(draw.choice(["cats", "dogs", "unhappy", "é", "a\x00b", str(draw.random())]) for _ in range(40))
+        assert encoded(encoder, text)[1] == tokenizer.encode_ids([text])
+        assert len(encoder._memory) <= 50 + 40
+    monkeypatch.setattr(encode, "MOST_CHARACTERS", 10)
+    encoded(encoder, "x" * 100)
+    encoded(encoder, "cats dogs")
+    assert list(encoder._memory) == ["cats", "dogs"]
+
+
+def foreign(**changes: object) -> Tokenizer:
+    """A WordPiece tokenizer as someone else may have made it."""
+    backend = tokenizers.Tokenizer(models.WordPiece({token: id for id, token in enumerate(TOKENS)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    for name, value in changes.items():
+        setattr(backend, name, value)
+    return Tokenizer(backend, "wordpiece")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normalizer": normalizers.BertNormalizer(handle_chinese_chars=False)},
+        {"normalizer": normalizers.BertNormalizer(clean_text=False)},
+        {"normalizer": normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])},
+        {"pre_tokenizer": pre_tokenizers.Whitespace()},
+        {"pre_tokenizer": None},
+        {"normalizer": None},
+    ],
+)
+def test_a_foreign_tokenizer_is_asked_about_everything(changes: dict[str, object]) -> None:
+    tokenizer = foreign(**changes)
+    assert how_it_cuts(tokenizer) == "somehow"
+    sentences, ids, starts = encoded(Encoder(tokenizer, segmenter("rjieba")), "\n".join(NASTY))
+    assert ids == tokenizer.encode_ids(sentences)
+    assert [len(one) for one in starts] == [len(one) for one in ids]
+
+
+def test_added_tokens_are_found_as_the_tokenizer_finds_them() -> None:
+    tokenizer = foreign()
+    assert how_it_cuts(tokenizer) == "words"
+    tokenizer.backend.add_tokens([AddedToken("too wide"), AddedToken("C++")])
+    grown = Tokenizer(tokenizer.backend, "wordpiece")
+    assert how_it_cuts(grown) == "somehow"
+    sentences, ids, _ = encoded(Encoder(grown), "It was too wide. C++ is.")
+    assert ids == grown.encode_ids(sentences) and grown.id("too wide") in ids[0] and grown.id("C++") in ids[1]
+
+
+def test_sentences_that_end_inside_a_word() -> None:
+    """The splitter makes none, but whoever calls may."""
+    tokenizer = KINDS["uncased"]
+    found = Encoder(tokenizer).encode("unhappy cats", np.array([0, 2, 9]), np.array([2, 7, 12]))
+    assert [tokenizer.token(id) for id in found.ids.tolist()] == ["un", "[UNK]", "[UNK]"]
+    assert found.lengths.tolist() == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_letters_and_digits_stay_one_word() -> None:
+    """What allows many words to be one text: no such character is cut off, dropped or cut in two, in any context."""
+    plain = [chr(code) for code in range(0x110000) if chr(code).isalnum() and not encode._is_han(chr(code))]
+    for name in ("uncased", "cased"):
+        backend = KINDS[name].backend
+        cleaned = [backend.normalizer.normalize_str(character) for character in plain]
+        assert all(cleaned)
+        for before, after in zip(plain, cleaned, strict=True):
+            assert len(pre_tokenizers.BertPreTokenizer().pre_tokenize_str(f"a{after}a")) == 1, before

@@ -107,7 +107,7 @@ def test_a_finished_run_stays_finished(tmp_path: Path) -> None:
     run(tmp_path)
     before = contents(tmp_path)
     _, outcome = run(tmp_path)
-    assert outcome == Outcome(12, finished=True)
+    assert outcome == Outcome(12, 12, finished=True)
     assert contents(tmp_path) == before
 
 

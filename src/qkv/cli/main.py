@@ -16,6 +16,8 @@ from qkv.cli.demo import demo
 from qkv.cli.embed import embed
 from qkv.cli.fill import fill
 from qkv.cli.info import info
+from qkv.cli.prepare import prepare
+from qkv.cli.pretrain import pretrain
 from qkv.cli.tokenize import tokenize
 from qkv.cli.tokenizer import tokenizer
 from qkv.errors import InputError, did_you_mean
@@ -26,6 +28,8 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
     "tokenize": (tokenize, "Cut a text into tokens."),
+    "prepare": (prepare, "Turn a corpus into shards to train on."),
+    "pretrain": (pretrain, "Pretrain BERT on shards; resume a run that was stopped."),
     "info": (info, "Say what a model folder holds."),
     "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
 }

@@ -153,12 +153,12 @@ def _print(drawn: "list[Instance]", lang: str) -> None:
     from rich.text import Text
 
     from qkv.cli.terminal import console
-    from qkv.report.instances import LEGEND, lines
+    from qkv.report.instances import legend, lines
 
     out = console()
     width = out.width if out.is_terminal else shutil.get_terminal_size((100, 24)).columns
+    drawn_lines = []
     for number, one in enumerate(drawn, start=1):
-        for line in lines(one, number, width, lang):
-            out.print(Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line)), soft_wrap=True)
-        out.print()
-    out.print(Text(getattr(LEGEND, lang), style="dim"), soft_wrap=not out.is_terminal)
+        drawn_lines += [*lines(one, number, width, lang), []]
+    for line in [*drawn_lines, *legend(width, lang)]:
+        out.print(Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line)), soft_wrap=True)

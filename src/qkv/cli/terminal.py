@@ -116,3 +116,27 @@ def _lines(what: str, total: int | None, every: float = 5.0) -> Iterator[Advance
             say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} a second")
 
     yield advance
+
+
+class Move(Protocol):
+    def __call__(self, share: float, figures: str) -> None: ...
+
+
+@contextmanager
+def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
+    """Progress of a job that knows its share and not its items: a bar on a terminal, else a line every few seconds."""
+    if sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
+        with Progress(*columns, TimeRemainingColumn(), console=console(error=True), transient=True) as shown:
+            task = shown.add_task(what, total=1.0, figures="")
+            yield lambda share, figures: shown.update(task, completed=share, figures=figures)
+        return
+    last = time.monotonic()
+
+    def moved(share: float, figures: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= every:
+            last = time.monotonic()
+            say(f"{what}: {share:.0%}, {figures}")
+
+    yield moved

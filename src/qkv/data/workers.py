@@ -16,6 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -195,7 +196,8 @@ class _Child:
     def end(self, at_once: bool) -> None:
         if at_once:
             self._process.kill()
-        self._to.close()
+        with suppress(OSError):  # it may be gone, with something still to be sent
+            self._to.close()
         self._process.wait()
         self._from.close()
 

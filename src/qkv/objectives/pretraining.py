@@ -7,8 +7,9 @@ Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -73,6 +74,12 @@ class PretrainingBatches:
                 f"The corpus gives {len(self._epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
                 f"{rows * accumulate}. Give more text, or a smaller batch."
             )
+
+    def over(self, corpus: Corpus) -> Self:
+        """The same way of building rows from another corpus, such as the held-out documents."""
+        other = copy(self)
+        other.corpus = corpus
+        return other
 
     def __call__(self, step: int) -> list[Batch]:
         epoch, within = divmod(step, self.steps_per_epoch)

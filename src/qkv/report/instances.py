@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from rich.cells import cell_len
 
-from qkv.report.bilingual import Phrase, Words, check_language, joined, phrase, safe, spans
+from qkv.report.bilingual import Phrase, Words, check_language, joined, safe, spans
 from qkv.report.labels import printable
 from qkv.report.run_page import RunPage
 from qkv.report.run_page import html as page_html
@@ -167,17 +167,27 @@ def _targets(instance: Instance, width: int, lang: str) -> list[Line]:
     begin = f"    {getattr(PREDICTED, lang)}  "
     drawn: list[Line] = [[Span(begin, "soft")]]
     used = cell_len(begin)
-    for number, token in enumerate(instance.chosen):
+    for token in instance.chosen:
         how = getattr(TREATMENT_NAMES[token.treatment or KEPT], lang)
         seen = f" {printable(token.token)}" if token.treatment == RANDOM else ""
         text = f"{token.position}: {printable(token.original)} ({how}{seen})"
-        text += "" if number + 1 == len(instance.chosen) else "  "
-        if used + cell_len(text.rstrip()) > width and len(drawn[-1]) > 1:
+        gap = "  " if len(drawn[-1]) > 1 else ""
+        if gap and used + len(gap) + cell_len(text) > width:
             drawn.append([Span(" " * cell_len(begin))])
-            used = cell_len(begin)
-        drawn[-1].append(Span(text, token.treatment or ""))
-        used += cell_len(text)
+            gap, used = "", cell_len(begin)
+        drawn[-1] += [Span(gap), Span(text, token.treatment or "")]
+        used += len(gap) + cell_len(text)
     return drawn
+
+
+def legend(width: int = 100, lang: str = "en") -> list[Line]:
+    """What the marks mean, wrapped between them."""
+    check_language(lang)
+    rows = [""]
+    for part in getattr(LEGEND, lang).split(" · "):
+        longer = f"{rows[-1]} · {part}" if rows[-1] else part
+        rows = [*rows[:-1], longer] if cell_len(longer) <= width else [*rows, part]
+    return [[Span(row, "soft")] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -208,10 +218,10 @@ def _legend() -> str:
         (DrawnToken("r", "x", 0, 0, treatment=RANDOM), Phrase("replaced by a random token", "换成随机词元")),
         (DrawnToken("x", "x", 0, 0, treatment=KEPT), Phrase("kept, predicted all the same", "不动，仍要预测")),
     )
-    marks = "".join(f"<span>{_piece(token, False)} {spans(name)}</span>" for token, name in examples)
     whole = [DrawnToken(text, text, 0, 0, begins_word=not place) for place, text in enumerate(("play", "##ing"))]
-    word = f"<span>{_word(whole, False)} {spans(Phrase('one word in pieces', '一个词的各片'))}</span>"
-    return f'<p class="marks">{marks}{word}<span>{spans(Phrase("numbers are positions", "数字是位置"))}</span></p>'
+    shown = [*(([token], name) for token, name in examples), (whole, Phrase("one word in pieces", "一个词的各片"))]
+    marks = "".join(f"<span>{_word(word, False)} {spans(name)}</span>" for word, name in shown)
+    return f'<p class="marks">{marks}<span>{spans(Phrase("numbers are positions", "数字是位置"))}</span></p>'
 
 
 def _card(instance: Instance, number: int) -> str:
@@ -235,7 +245,6 @@ def _word(word: Sequence[DrawnToken], numbered: bool = True) -> str:
 def _piece(token: DrawnToken, numbered: bool = True) -> str:
     """A box: over it the target, in it what the model reads, under it the position."""
     kind = " ".join(filter(None, ("piece", token.treatment, "special" if token.special else "")))
-    how = phrase(TREATMENT_NAMES[token.treatment]) if token.treatment else None
-    target = f"<b>{safe(printable(token.original))}</b>" if how else ""
+    target = f"<b>{safe(printable(token.original))}</b>" if token.treatment else ""
     number = f"<i>{token.position}</i>" if numbered else ""
     return f'<span class="{kind}">{target}<span>{safe(printable(token.token))}</span>{number}</span>'

@@ -24,6 +24,9 @@ GAP = 0.2
 FLAT = 0.01
 """Nats over a fifth of the run that are nothing: a hundredth of the perplexity."""
 
+WORSE = 0.05
+"""Nats by which a last evaluation is clearly worse than the best."""
+
 
 @dataclass(frozen=True)
 class Remark:
@@ -292,12 +295,12 @@ def training_and_evaluation(training: float | None, evaluation: float | None) ->
 
 
 def best_evaluation(losses: Sequence[Point]) -> Remark | None:
-    """The last evaluation is worse than an earlier one by more than `FLAT` nats."""
+    """The last evaluation is worse than an earlier one by more than `WORSE` nats."""
     known = [(step, loss) for step, loss in losses if _is_number(loss)]
     if not known:
         return None
     best, last = min(known, key=lambda point: point[1]), known[-1]
-    if last[1] - best[1] <= FLAT:
+    if last[1] - best[1] <= WORSE:
         return None
     return Remark(
         WARNING,

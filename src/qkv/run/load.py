@@ -23,12 +23,12 @@ def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = 
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads must be 1 or more, not {threads}.")
-    place = _device(device)
+    place = device_named(device)
     folder = hf.load(locate(path_or_hub_id))
     return Model(folder, place, threads)
 
 
-def _device(name: str) -> torch.device:
+def device_named(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:

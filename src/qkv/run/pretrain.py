@@ -9,7 +9,10 @@ RUN/report.html       the run as a page
 """
 
 import dataclasses
+import json
+import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +22,17 @@ import torch
 
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
-from qkv.config import merge, read_toml, to_toml
+from qkv.config import merge, override, read_toml, to_toml
 from qkv.data.shards import Shards
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
 from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.nn.block import FeedForward
 from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import PairConfig
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
+from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
 from qkv.run.load import device_named
@@ -82,6 +87,26 @@ class Finished:
     outcome: Outcome
     already: bool = False  # the run had ended before
 
+    @property
+    def evaluation(self) -> dict[str, Any] | None:
+        """The last one in the log."""
+        lines = (self.run / "log.jsonl").read_text(encoding="utf-8").splitlines()
+        found = [line["evaluation"] for line in map(json.loads, lines) if "evaluation" in line]
+        return found[-1] if found else None
+
+
+def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
+    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
+    config = PretrainConfig(data=data)
+    if recipe is not None:
+        config = merge(config, read_toml(recipe), str(recipe))
+    for key, value in flags.items():
+        table: Any = value
+        for part in reversed(key.split(".")):
+            table = {part: table}
+        config = merge(config, table, "command line")
+    return override(config, assignments)
+
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
@@ -111,7 +136,7 @@ def resume(run: Path, progress: Progress) -> Finished:
         raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
     config = merge(PretrainConfig(), read_toml(file), str(file))
     if (run / "model" / "config.json").exists() and (run / "report.html").exists():
-        return Finished(run, Outcome(config.train.steps, finished=True), already=True)
+        return Finished(run, Outcome(config.train.steps, config.train.steps, finished=True), already=True)
     return _finish(config, run, _trainer(config, run, progress))
 
 
@@ -119,8 +144,8 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
-    corpus, held_out = (Shards.open(Path(config.data), part) for part in ("train", "valid"))
-    tokenizer = Tokenizer.load(Path(config.data) / "tokenizer")
+    corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
+    tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
     model = _model(config, tokenizer, paired, progress).to(device)
@@ -137,15 +162,20 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
         vocabulary=model.config.vocabulary_size, positions=model.config.max_length, segments=model.config.segments
     )
     objective = Pretraining(next_sentence=paired)
+    evaluate = None
+    if held_out.n_documents:
+        evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
+    else:
+        progress.message("No document is held out, so nothing is evaluated. See the note of `qkv prepare`.")
     return Trainer(
         Job(
             model,
             objective,
             batches,
             out,
-            evaluate=Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows),
+            evaluate=evaluate,
             flops=partial(training_flops, model),
-            compiled=[block.feed_forward for block in model.encoder.blocks],
+            compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
         ),
         config.train,
@@ -180,10 +210,45 @@ def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finis
     outcome = trainer.run()
     model = trainer.job.model
     assert isinstance(model, BertWithHeads)
-    tokenizer = Tokenizer.load(Path(config.data) / "tokenizer")
+    corpus = Shards.open(config.data)
     if outcome.finished:
         record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-        hf.save(out / "model", model.eval(), tokenizer, record=record)
-    facts = _facts(config, model, seconds=time.perf_counter() - began)
-    write_report(out, pretraining_page(out, facts))
+        hf.save(out / "model", model.eval(), corpus.tokenizer(), record=record)
+    session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
+    with (out / "sessions.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(session | {"peak_memory": _peak_memory(trainer.device)}) + "\n")
+    write_report(out, pretraining_page(out, _facts(config, model, corpus, out)))
     return Finished(out, outcome)
+
+
+def _facts(config: PretrainConfig, model: BertWithHeads, corpus: Shards, out: Path) -> PretrainingFacts:
+    sessions = [json.loads(line) for line in (out / "sessions.jsonl").read_text(encoding="utf-8").splitlines()]
+    manifest = corpus.manifest
+    return PretrainingFacts(
+        vocabulary_size=model.config.vocabulary_size,
+        unigram_entropy=manifest["unigram_entropy"],
+        vocabulary_seen=manifest["vocabulary_seen"],
+        documents=corpus.n_documents,
+        sentences=corpus.n_sentences,
+        tokens=corpus.n_tokens,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        languages=manifest["languages"],
+        seconds=sum(session["seconds"] for session in sessions),
+        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
+        negatives=config.pairs.negatives,
+        masked_share=config.masking.treatment[0],
+        resumed_from=tuple(session["from"] for session in sessions if session["from"]),
+        held_out_documents=manifest["valid"]["documents"],
+    )
+
+
+def _peak_memory(device: torch.device) -> int | None:
+    """Bytes: of the GPU where there is one, else of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

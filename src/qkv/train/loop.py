@@ -117,6 +117,7 @@ class Job(Generic[B]):
 
 @dataclass(frozen=True)
 class Outcome:
+    started: int  # the step it began or went on from
     step: int
     finished: bool  # False: interrupted, saved, ready to be resumed
     signal: int | None = None
@@ -165,8 +166,9 @@ class Trainer(Generic[B]):
         """To `config.steps`, from the newest checkpoint in `job.out` if there is one."""
         job, config, progress = self.job, self.config, self.progress
         self.restore()
-        if self.step >= config.steps:
-            return Outcome(self.step, finished=True)
+        started = self.step
+        if started >= config.steps:
+            return Outcome(started, started, finished=True)
         log, clock = Log(job.out, self.step), Clock()
         peak = measured_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
         progress.start(self.step, config.steps)
@@ -191,10 +193,10 @@ class Trainer(Generic[B]):
                         if self.step % config.save_every == 0 or last or stop:
                             self.save(lr)
                     if stop and not last:
-                        return Outcome(self.step, finished=False, signal=interruption.signal)
+                        return Outcome(started, self.step, finished=False, signal=interruption.signal)
         finally:
             log.close()
-        return Outcome(self.step, finished=True)
+        return Outcome(started, self.step, finished=True)
 
     def restore(self) -> None:
         found = checkpoint.latest(self.job.out / "checkpoints", self.progress.message)

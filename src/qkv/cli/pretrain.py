@@ -1,0 +1,104 @@
+"""`qkv pretrain`: shards to a pretrained model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qkv.cli.options import JsonOption
+from qkv.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from qkv.run.pretrain import Finished
+
+MODELS = ("bert",)
+
+
+def pretrain(
+    model: Annotated[str | None, typer.Argument(metavar="[bert]", help="What to train.")] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")] = None,
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="NAME", help="tiny, mini, small, medium, base or large.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
+    ] = None,
+    init: Annotated[
+        str | None, typer.Option("--init", metavar="MODEL", help="Go on from a model folder or hf:owner/name.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Pretrain a model on shards, with masked words and the next sentence; the result is a Hugging Face folder.
+
+    \b
+    qkv pretrain bert --size mini --data shards --out run
+    qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
+    qkv pretrain bert --data shards --out run --init hf:google-bert/bert-base-chinese
+    qkv pretrain --resume run
+
+    \b
+    RUN/model        the finished model: qkv fill, transformers, …
+    RUN/report.html  curves, sample fillings, remarks
+    RUN/config.toml  every setting; these are the keys of --set
+    RUN/log.jsonl    step, loss, learning rate
+
+    Ctrl-C saves and stops; --resume goes on, and ends with the same weights as a run that was never stopped.
+    --json prints one document: run, finished, step, steps, model, report, evaluation.
+    """
+    from qkv.run import pretrain as job
+    from qkv.train.progress import for_stderr
+
+    if resume is not None:
+        given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}
+        given |= {"--minutes": minutes, "--device": device, "--set": settings}
+        if clash := [name for name, value in given.items() if value]:
+            raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
+        with for_stderr() as progress:
+            finished = job.resume(resume, progress)
+    else:
+        if model not in MODELS:
+            named = f"'{model}' cannot be pretrained.{did_you_mean(model, MODELS)} " if model else ""
+            raise InputError(f"{named}Say what to train: qkv pretrain bert --data SHARDS --out RUN.")
+        if data is None or out is None:
+            raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
+        changes = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
+        config = job.configured(data, recipe, {key: value for key, value in changes.items() if value}, settings or [])
+        with for_stderr() as progress:
+            finished = job.start(config, out, progress)
+    _tell(finished, as_json)
+    if finished.outcome.signal is not None:
+        raise typer.Exit(128 + finished.outcome.signal)
+
+
+def _tell(finished: "Finished", as_json: bool) -> None:
+    from qkv.cli.terminal import print_json, say
+
+    run, outcome = finished.run, finished.outcome
+    if as_json:
+        print_json(
+            {
+                "run": str(run),
+                "finished": outcome.finished,
+                "step": outcome.step,
+                "model": str(run / "model") if outcome.finished else None,
+                "report": str(run / "report.html"),
+                "evaluation": finished.evaluation,
+            }
+        )
+    elif finished.already:
+        say(f"{run} is finished: {outcome.step:,} steps. Its model is {run / 'model'}.")
+    elif outcome.finished:
+        say(f"{run / 'model'}: the model, for qkv and transformers\n{run / 'report.html'}: curves, fillings, remarks")
+    else:
+        say(f"Stopped and saved at step {outcome.step:,}. Go on with: qkv pretrain --resume {run}")

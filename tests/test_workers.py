@@ -1,0 +1,112 @@
+"""Other processes do the same work in the same order, and whatever befalls them is said."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qkv.data.documents import Block, blocks, sources
+from qkv.data.workers import Job, Result, run, token_type
+from qkv.errors import InputError
+from tests.corpora import broken, dying, noisy, write_corpus
+from tests.folders import make_tokenizer
+
+
+def results(path: Path, job: Job, workers: int) -> list[tuple[Block, Result]]:
+    return list(run(job, blocks(sources(path), size=500), workers))
+
+
+@pytest.mark.parametrize("segmenter", ["rjieba", noisy])
+def test_any_number_of_workers_gives_the_same(tmp_path: Path, segmenter: str) -> None:
+    job = Job.of(make_tokenizer(), segmenter)
+    file = write_corpus(tmp_path / "a.txt")
+    alone = results(file, job, 1)
+    assert len(alone) > 10 and any(result.sample for _, result in alone)
+    for (block, result), (other, expected) in zip(results(file, job, 3), alone, strict=True):
+        assert block == other
+        for name in ("tokens", "word_starts", "sentences", "documents", "letters"):
+            assert np.array_equal(getattr(result, name), getattr(expected, name))
+        assert (result.characters, result.sample) == (expected.characters, expected.sample)
+
+
+def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:
+    taken = 0
+
+    def counted() -> Iterator[Block]:
+        nonlocal taken
+        for block in blocks(sources(write_corpus(tmp_path / "a.txt", 400)), size=200):
+            taken += 1
+            yield block
+
+    for done, _ in enumerate(run(Job.of(make_tokenizer(), "none"), counted(), 2)):
+        assert taken - done <= 2 * 2 + 1
+    assert taken > 50
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_input_is_told_as_it_is(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "a.txt").write_bytes(b"good\n\n" * 300 + b"b\xe9d\n\n" + b"good\n\n" * 300)
+    job = Job.of(make_tokenizer(), "none")
+    with pytest.raises(InputError, match="a.txt, line 601, byte 2 of the line"):
+        results(tmp_path / "a.txt", job, workers)
+
+
+def test_an_error_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
+    job = Job.of(make_tokenizer(), broken)
+    with pytest.raises(RuntimeError, match="(?s)in a worker process:.*ZeroDivisionError: in the segmenter"):
+        results(write_corpus(tmp_path / "a.txt"), job, 2)
+
+
+def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
+    job = Job.of(make_tokenizer(), dying)
+    with pytest.raises(InputError, match="ended by signal 9. Was there too little memory.*run the same again"):
+        results(write_corpus(tmp_path / "a.txt"), job, 2)
+
+
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path / "a.txt")
+    stream = run(Job.of(make_tokenizer(), "none"), blocks(sources(file), size=100), 2)
+    next(stream)
+    stream.close()
+    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
+    assert "qkv.data.workers" not in children.stdout
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from qkv.data.documents import blocks, sources
+from qkv.data.workers import Job, run
+from tests.folders import make_tokenizer
+for block, result in run(Job.of(make_tokenizer(), "none"), blocks(sources(sys.argv[1]), size=500), 2):
+    print(len(result.tokens))
+"""
+
+
+def test_a_script_without_a_guard_works(tmp_path: Path) -> None:
+    """One that starts processes at its top level: with `multiprocessing` it would start itself again and again."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    root = str(Path(__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py", write_corpus(tmp_path / "a.txt")],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert len(done.stdout.split()) > 10 and done.stderr == ""
+
+
+def test_which_jobs_can_travel() -> None:
+    tokenizer = make_tokenizer()
+    assert Job.of(tokenizer, "none").travels() and Job.of(tokenizer, noisy).travels()
+    assert not Job.of(tokenizer, lambda text: [text]).travels()
+
+
+def test_ids_take_two_bytes_where_they_fit() -> None:
+    assert token_type(1 << 16) is np.uint16 and token_type((1 << 16) + 1) is np.uint32
