@@ -22,7 +22,7 @@ def joined(found: list[Block], field: str = "text") -> list[list[str]]:
     """The documents as lists of lines, put together as whoever reads blocks must."""
     result: list[list[str]] = []
     for block in found:
-        text, begins = read(block, field)
+        text, begins, _ = read(block, field)
         assert begins[0] == 0 and begins == sorted(begins)
         for number, (start, end) in enumerate(zip(begins, [*begins[1:], len(text)], strict=True)):
             lines = [line.strip() for line in text[start:end].split("\n") if line.strip()]
@@ -67,7 +67,7 @@ def test_an_object_is_a_document(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf\n\xef\xbb\xbfa")
     [first, second] = blocks(sources(tmp_path / "a.txt"), size=4)
-    assert read(first) == ("\n", [0, 1]) and read(second)[0] == "\ufeffa"
+    assert read(first) == ("\n", [0, 1], []) and read(second)[0] == "\ufeffa"
 
 
 @pytest.mark.parametrize("size", [3, 7, 1000])

@@ -132,7 +132,7 @@ def wikipedia(folder: Path, characters: int) -> str:
 @pytest.mark.parametrize("folder", ["enwiki_text", "zhwiki_text"])
 def test_wikipedia(shared_data: Path, folder: str, vocabulary: str) -> None:
     tokenizer = Tokenizer.load(shared_data / "vocab" / f"{vocabulary}-vocab.txt")
-    text = wikipedia(shared_data / folder, 400_000)
+    text = wikipedia(shared_data / folder, 250_000)
     sentences, ids, _ = encoded(Encoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
 
@@ -202,10 +202,11 @@ def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> 
     encoder = Encoder(tokenizer)
     monkeypatch.setattr(encode, "MOST_WORDS", 50)
     draw = random.Random(1)
-    for _ in range(30):
+    for _ in range(60):
         text = " ".join(draw.choice(["cats", "dogs", "unhappy", "é", "a\x00b", str(draw.random())]) for _ in range(40))
         assert encoded(encoder, text)[1] == tokenizer.encode_ids([text])
         assert len(encoder._memory) <= 50 + 40
+    assert {"cats", "dogs", "unhappy"} <= encoder._memory.keys(), "what is used often is kept"
     monkeypatch.setattr(encode, "MOST_CHARACTERS", 10)
     encoded(encoder, "x" * 100)
     encoded(encoder, "cats dogs")

@@ -158,16 +158,16 @@ def test_a_section_of_another_job_brings_its_style_once() -> None:
 
 
 def test_gauge_marks_make_room() -> None:
-    gauge = Gauge(0, 10, 20, None, ((9.5, "end"), (0, "start"), (5, "near"), (7, "next")))
+    gauge = Gauge(0, 10, 20, None, ((9.5, "right"), (0, "left"), (5, "near"), (7, "next")))
     page = html(RunPage("t", Phrase("k", "k"), figures=(Figure("f", "1", "", gauge),)))
-    sides = dict(re.findall(r'class="mark (\w+)"[^>]*><em>(\w+)', page))
-    assert {name: side for side, name in re.findall(r'class="mark (\w+)"[^>]*><em>(\w+)', page)} == {
-        "start": "start",
-        "near": "end",
-        "next": "end",
-        "end": "end",
+    found = re.findall(r'class="mark (\w+)"[^>]*><em(?: style="top:(\d+)px")?>(\w+)', page)
+    assert {name: (side, top) for side, top, name in found} == {
+        "right": ("end", ""),
+        "next": ("end", "28"),
+        "near": ("middle", "42"),
+        "left": ("start", ""),
     }
-    assert sides and "left:100.00%" in page, "a value beyond the end stays on the ruler"
+    assert "left:100.00%" in page, "a value beyond the end stays on the ruler"
 
 
 def test_an_empty_page_and_few_remarks() -> None:

@@ -11,15 +11,17 @@ making sense of it are two steps, so that the second can be done elsewhere, by s
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.data.readers import BOM, UNREADABLE, AnyPath, checked, field_of, not_utf8, open_bytes, unreadable
 from qkv.errors import InputError
 
 BLOCK_BYTES = 1 << 20
+Fault = Callable[[str, int, str], None]  # told the kind of a fault, its line, and what to say
 LONGEST_LINE = 1 << 26  # bytes; what holds memory down is that a line ends some time
 
 _blank_lines = re.compile(r"(?:[^\S\n]*\n)*")
@@ -109,36 +111,60 @@ def _cut(data: bytes, kind: str) -> int:
     return data.rfind(b"\n") + 1
 
 
-def read(block: Block, field: str = "text") -> tuple[str, list[int]]:
-    """The text of a block, and where in it the documents begin.
+class Documents(NamedTuple):
+    """What a block holds. A document that begins at the end of the text has nothing in this block: it stands for the
+    blank line before it."""
 
-    One that begins at the end of the text has nothing in this block: it stands for the blank line before it.
+    text: str
+    begins: list[int]  # where in the text each document begins
+    lines: list[int]  # in a .jsonl file, the line of each; otherwise empty
+
+
+def read(block: Block, field: str = "text", fault: Fault | None = None) -> Documents:
+    """A line that cannot be read is an error; or, where `fault` is given, told to it, and left out as far as it is bad.
 
     >>> block = Block(Place(), Place(), Source(Path("a.txt"), ".txt"), "我。\\n你。\\n \\nShe.\\n\\n".encode(), 1.0)
     >>> read(block)
-    ('我。\\n你。\\n \\nShe.\\n\\n', [0, 8, 14])
+    Documents(text='我。\\n你。\\n \\nShe.\\n\\n', begins=[0, 8, 14], lines=[])
     """
-    text = _decoded(block)
+    text = _decoded(block, fault)
+    if block.place.offset == 0:
+        text = text.removeprefix(BOM)
     if block.source.kind == ".txt":
         first = _blank_lines.match(text)
         assert first is not None  # it matches nothing at all, too
         begins = [0] if first.end() == 0 else [0, first.end()]
-        return text, begins + [found.end() for found in _blank.finditer(text, first.end())]
-    texts = [
-        field_of(line, f"{block.source.path}, line {number}", field)
-        for number, line in enumerate(text.split("\n"), block.place.line)
-        if line.strip()
-    ]
-    return "\n".join(texts), [0, *accumulate(len(one) + 1 for one in texts[:-1])]
+        return Documents(text, begins + [found.end() for found in _blank.finditer(text, first.end())], [])
+    texts: list[str] = []
+    lines: list[int] = []
+    for number, line in enumerate(text.split("\n"), block.place.line):
+        if line.strip():
+            try:
+                texts.append(field_of(line, f"{block.source.path}, line {number}", field))
+                lines.append(number)
+            except InputError as error:
+                if fault is None:
+                    raise
+                fault("object", number, str(error))
+    return Documents(
+        "\n".join(texts), [0, *accumulate(len(one) + 1 for one in texts[:-1])], lines or [block.place.line]
+    )
 
 
-def _decoded(block: Block) -> str:
+def _decoded(block: Block, fault: Fault | None) -> str:
     try:
-        text = block.data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        begin = block.data.rfind(b"\n", 0, error.start) + 1
-        end = block.data.find(b"\n", error.start) + 1 or len(block.data)
-        line = block.place.line + block.data.count(b"\n", 0, begin)
-        error.start, error.end = error.start - begin, error.end - begin  # places in the line
-        raise not_utf8(block.source.path, line, block.data[begin:end], error) from None
-    return text.removeprefix(BOM) if block.place.offset == 0 else text
+        return block.data.decode("utf-8")
+    except UnicodeDecodeError:
+        lines = block.data.split(b"\n")
+    texts = []
+    for number, line in enumerate(lines):
+        try:
+            texts.append(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            end = b"" if number == len(lines) - 1 else b"\n"
+            message = not_utf8(block.source.path, block.place.line + number, line + end, error)
+            if fault is None:
+                raise message from None
+            fault("encoding", block.place.line + number, str(message))
+            texts.append(line.decode("utf-8", "ignore"))
+    return "\n".join(texts)

@@ -32,7 +32,7 @@ from qkv.data.words import Segmenter, word_starts
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import CHINESE, WHITE, is_punctuation
 
-MOST_WORDS = 1 << 19  # remembered at a time, and
+MOST_WORDS = 1 << 18  # remembered at a time, and
 MOST_CHARACTERS = 1 << 24  # how many characters these may have, together
 
 # What a character is to the tokenizer. NEW: not yet looked at.
@@ -84,6 +84,7 @@ class Memory(dict[str, int]):
         self._ids = np.zeros(0, np.uint32)
         self._counts = np.zeros(0, np.int64)
         self._starts = np.zeros(0, np.int64)
+        self._uses = np.zeros(0, np.int64)
         self._characters = 0
 
     def __missing__(self, word: str) -> int:
@@ -92,13 +93,27 @@ class Memory(dict[str, int]):
         return number
 
     def look_up(self, words: list[str]) -> Looked:
-        if len(self) > MOST_WORDS or self._characters > MOST_CHARACTERS:
+        if self._characters > MOST_CHARACTERS:
             self._forget()
+        elif len(self) > MOST_WORDS:
+            self._forget_half()
         numbers = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
         if self._new:
             self._learn()
+        self._uses += np.bincount(numbers, minlength=len(self))
         counts = self._counts[numbers]
         return Looked(self._ids[ranges(self._starts[numbers], counts)], counts)
+
+    def _forget_half(self) -> None:
+        """Keep the words that were used most."""
+        kept = np.sort(np.argsort(-self._uses, kind="stable")[: MOST_WORDS // 2])
+        words = list(self)
+        self.clear()
+        self.update((words[number], place) for place, number in enumerate(kept.tolist()))
+        self._characters = sum(map(len, self))
+        self._ids = self._ids[ranges(self._starts[kept], self._counts[kept])]
+        self._counts, self._uses = self._counts[kept], self._uses[kept]
+        self._starts = np.cumsum(self._counts) - self._counts
 
     def _learn(self) -> None:
         """Ask the tokenizer about the new words, which have the highest numbers."""
@@ -112,6 +127,7 @@ class Memory(dict[str, int]):
                 self._ids = np.append(self._ids, found.ids)
         self._starts = np.append(self._starts, starts)
         self._counts = np.append(self._counts, counts)
+        self._uses = np.append(self._uses, np.zeros(len(counts), np.int64))
         self._characters += sum(map(len, self._new))
         self._new = []
 

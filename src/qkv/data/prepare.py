@@ -101,7 +101,7 @@ def prepare(
         writer.go_on(begun)
 
     def keep() -> None:
-        state = {"made_from": made_from, "modified": _modified(files), "samples": samples, **writer.state()}
+        state = {**made_from, "modified": _modified(files), "samples": samples, **writer.state()}
         write_text(folder / STATE, to_json(state))
 
     keep()

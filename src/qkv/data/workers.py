@@ -84,7 +84,7 @@ class Worker:
         self._letters = Letters()
 
     def __call__(self, block: Block) -> Result:
-        text, begins = read(block, self._field)
+        text, begins, _ = read(block, self._field)
         spans = np.array(split(text), np.int64).reshape(-1, 2)
         starts, ends = spans.T
         found = self._encoder.encode(text, starts, ends)

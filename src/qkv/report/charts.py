@@ -98,7 +98,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = (1, 2, 5) if len(powers) < 5 else (1,)
+    factors = (1, 2, 5) if high < 3000 * low else (1,)
     ticks = [factor * 10.0**power for power in powers for factor in factors]
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 

@@ -92,10 +92,10 @@ Line = list[Span]
 def lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en") -> list[Line]:
     """One instance for a terminal of so many columns; wide characters count as two."""
     check_language(lang)
-    title = getattr(LABEL_NAMES[instance.label], lang)
-    drawn: list[Line] = [
-        [Span(f"{number}  {title}", instance.label or "plain"), Span(f"  ({getattr(instance.counts(), lang)})", "soft")]
-    ]
+    title = Span(f"{number}  {getattr(LABEL_NAMES[instance.label], lang)}", instance.label or "plain")
+    counts = Span(f"  ({getattr(instance.counts(), lang)})", "soft")
+    fits = cell_len(title.text) + cell_len(counts.text) <= width
+    drawn: list[Line] = [[title, counts]] if fits else [[title], [Span("  "), counts]]
     for segment, tokens in instance.segments():
         for row, pair in enumerate(_rows(tokens, max(20, width - 4))):
             gutter = "AB"[segment] if segment < 2 else str(segment)

@@ -23,7 +23,6 @@ GAP = 0.2
 """Nats between training and evaluation that are worth a word."""
 FLAT = 0.01
 """Nats over a fifth of the run that are nothing: a hundredth of the perplexity."""
-
 WORSE = 0.05
 """Nats by which a last evaluation is clearly worse than the best."""
 

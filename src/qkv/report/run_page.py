@@ -259,15 +259,18 @@ def _gauge(gauge: Gauge) -> str:
     def place(value: float) -> float:
         return 100 * min(1.0, max(0.0, (value - gauge.low) / ((gauge.high - gauge.low) or 1.0)))
 
-    parts = []
+    parts, row, lowest, after = [], 0, 0, 200.0
     if gauge.interval:
         low, high = map(place, gauge.interval)
         parts.append(f'<i class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
-    for number, (value, name) in enumerate(marks := sorted(gauge.marks, key=lambda mark: mark[0])):
-        at, after = place(value), place(marks[number + 1][0]) if number + 1 < len(marks) else 200.0
-        # a label makes room for the end of the track and for the label of the next mark
-        side = "start" if at < 12 else "end" if at > 88 or after - at < 45 else "middle"
-        parts.append(f'<i class="mark {side}" style="left:{at:.2f}%"><em>{spans(name)}</em></i>')
+    for value, name in sorted(gauge.marks, key=lambda mark: -mark[0]):
+        at = place(value)
+        # a name stays inside the ruler, and goes one line down when the next one is too near
+        side = "start" if at < 12 else "end" if at > 55 else "middle"
+        row = row + 1 if after - at < 38 else 0
+        name_style = f' style="top:{14 + 14 * row}px"' if row else ""
+        parts.append(f'<i class="mark {side}" style="left:{at:.2f}%"><em{name_style}>{spans(name)}</em></i>')
+        lowest, after = max(lowest, row), at
     parts.append(f'<i class="value" style="left:{place(gauge.value):.2f}%"></i>')
-    named = " named" if gauge.marks else ""
-    return f'<div class="gauge{named}" aria-hidden="true">{"".join(parts)}</div>'
+    room = f' style="margin-bottom:{24 + 14 * lowest}px"' if gauge.marks else ""
+    return f'<div class="gauge"{room} aria-hidden="true">{"".join(parts)}</div>'
