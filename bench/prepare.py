@@ -10,15 +10,16 @@
     qkv, words  the same with Chinese words from rjieba
 
 Each runs in a process of its own, imports not counted, and they take turns; a figure is the median over rounds of the
-ratio within a round. The ids of all are compared. Memory is the largest sum over a contender and its child processes of
-what is theirs alone plus their part of what they share (PSS).
+ratio within a round. The ids of all are compared. Where others use the machine too, processor time is the fairer
+measure. Memory is the largest sum, over a contender and its child processes, of what is theirs alone and of their part
+of what they share (PSS).
 
 The text is Wikipedia when ../shared/data (or QKV_DATA) is there, Python's own documentation when not.
 """
 
 import argparse
 import hashlib
-import json
+import importlib
 import lzma
 import os
 import pydoc_data.topics
@@ -30,6 +31,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +74,9 @@ def tokenizer_for(language: str, corpus: Path) -> Tokenizer:
 
 
 def run_datasets(corpus: Path, tokenizer_folder: Path, out: Path) -> Callable[[], np.ndarray]:
-    import datasets
     from transformers import AutoTokenizer
 
+    datasets: Any = importlib.import_module("datasets")  # it has no types
     datasets.disable_progress_bars()
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     tokenizer.model_max_length = 1 << 40  # or it warns of long lines
@@ -123,18 +125,19 @@ def run_qkv(corpus: Path, tokenizer_folder: Path, out: Path, segmenter: str = "n
     return lambda: shards.tokens(np.array([0]), np.array([shards.n_tokens]))
 
 
-RUN = {
+RUN: dict[str, Callable[[Path, Path, Path], Callable[[], np.ndarray]]] = {
     "datasets": run_datasets,
     "bare": run_bare,
     "qkv": run_qkv,
-    "qkv, words": lambda *paths: run_qkv(*paths, segmenter="rjieba"),
+    "qkv, words": partial(run_qkv, segmenter="rjieba"),
 }
 
 
 def timed(work: Callable[[], Any]) -> None:
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), sum(os.times()[:4])
     work()
-    print("seconds", time.perf_counter() - begin, flush=True)
+    seconds, processor = time.perf_counter() - begin, sum(os.times()[:4]) - before  # of child processes too
+    print("seconds", seconds, processor, flush=True)
 
 
 def contend(name: str, corpus: str, tokenizer_folder: str, out: str) -> None:
@@ -160,7 +163,7 @@ def memory_of(process: int) -> int:
 
 
 def watched(name: str, corpus: Path, tokenizer_folder: Path) -> dict[str, Any]:
-    """Run a contender in a process of its own: seconds, a hash of the ids, the peak of memory until they were written."""
+    """Run a contender in a process of its own: seconds, a hash of the ids, the peak of memory while it worked."""
     out = Path(tempfile.mkdtemp(prefix="bench-prepare-", dir=corpus.parent))
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "RAYON_NUM_THREADS": "2"}
     environment["TOKENIZERS_PARALLELISM"] = str(name == "bare").lower()
@@ -186,12 +189,13 @@ def watched(name: str, corpus: Path, tokenizer_folder: Path) -> dict[str, Any]:
     shutil.rmtree(out)
     if process.returncode:
         raise SystemExit(f"{name} failed")
-    return {"seconds": float(found["seconds"][0]), "ids": found["ids"], "peak": peak}
+    seconds, processor = map(float, found["seconds"])
+    return {"seconds": seconds, "processor": processor, "ids": found["ids"], "peak": peak}
 
 
 def speed(console: Console, folder: Path, megabytes: float, rounds: int) -> None:
-    table = Table(title=f"{megabytes:g} MB of each language, 2 cores, median of {rounds} rounds, equal ids")
-    for heading in ("", "MB/s", "× datasets", "× bare", "peak MB"):
+    table = Table(title=f"{megabytes:g} MB a language, median of {rounds} rounds, equal ids")
+    for heading in ("", "MB/s", "× datasets", "× bare", "processor s/MB", "× datasets", "peak MB"):
         table.add_column(heading, justify="left" if not heading else "right")
     for language in LANGUAGES:
         corpus = write_text(language, int(megabytes * 1e6), folder / f"{language}.txt")
@@ -203,16 +207,18 @@ def speed(console: Console, folder: Path, megabytes: float, rounds: int) -> None
         assert len({tuple(one["ids"]) for runs in results.values() for one in runs}) == 1, "the ids differ"
         size = corpus.stat().st_size / 1e6
 
-        def ratio(name: str, to: str, results: dict[str, list[dict[str, Any]]] = results) -> float:
+        def ratio(name: str, to: str, key: str, results: dict[str, list[dict[str, Any]]] = results) -> float:
             pairs = zip(results[to], results[name], strict=True)
-            return statistics.median(other["seconds"] / own["seconds"] for other, own in pairs)
+            return statistics.median(other[key] / own[key] for other, own in pairs)
 
         for name in CONTENDERS:
             table.add_row(
                 f"{language}  {name}",
                 f"{size / statistics.median(one['seconds'] for one in results[name]):.1f}",
-                f"{ratio(name, 'datasets'):.2f}",
-                f"{ratio(name, 'bare'):.2f}",
+                f"{ratio(name, 'datasets', 'seconds'):.2f}",
+                f"{ratio(name, 'bare', 'seconds'):.2f}",
+                f"{statistics.median(one['processor'] for one in results[name]) / size:.2f}",
+                f"{ratio(name, 'datasets', 'processor'):.2f}",
                 f"{max(one['peak'] for one in results[name]) / 1e6:.0f}",
             )
         table.add_section()

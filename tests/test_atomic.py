@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.atomic import replaced_folder
+from qkv.atomic import replaced_file, replaced_folder, write_text
 from qkv.errors import InputError
 
 
@@ -110,3 +110,53 @@ def test_others_may_read_it(tmp_path: Path) -> None:
     fill(tmp_path / "x", "1")
     (tmp_path / "plain").mkdir()
     assert os.stat(tmp_path / "x").st_mode == os.stat(tmp_path / "plain").st_mode
+
+
+# One file
+
+
+def test_a_file_takes_its_name_at_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "文.txt"
+    with replaced_file(target) as part:
+        part.write_text("1")
+        assert not target.exists() and part.parent == target.parent
+    write_text(target, "二\n")
+    assert target.read_bytes() == "二\n".encode()
+    assert [entry.name for entry in target.parent.iterdir()] == ["文.txt"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupt_leaves_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(error), replaced_file(tmp_path / "a") as part:
+        part.write_text("half")
+        raise error
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(InputError, match="a cannot be written: No space left"), replaced_file(tmp_path / "a") as part:
+        part.write_text("half")
+        raise OSError(28, "No space left on device")
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_through_a_link_its_target_file_is_replaced(tmp_path: Path) -> None:
+    write_text(tmp_path / "here" / "real", "old")
+    (tmp_path / "link").symlink_to(tmp_path / "here" / "real")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "here" / "real").read_text() == "new"
+    (tmp_path / "ahead").symlink_to(tmp_path / "here" / "later")
+    write_text(tmp_path / "ahead", "first")
+    assert (tmp_path / "ahead").is_symlink() and (tmp_path / "here" / "later").read_text() == "first"
+
+
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    write_text(Path("~/a"), "1")
+    with replaced_folder(Path("~/b"), never):
+        pass
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "b"]

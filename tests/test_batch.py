@@ -72,9 +72,9 @@ def test_lengths_must_add_up() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"vocabulary": 100}, r"token id 101 in row 0 \(example 7, token 0\) is outside the model's 0 … 99"),
-        ({"positions": 4}, r"position 4 in row 1 \(example 8, token 4\) is outside the model's 0 … 3"),
-        ({"segments": 0}, r"segment 0 in row 0"),
+        ({"vocabulary": 100}, r"Token id 101 in row 0 \(example 7, token 0\) is outside the model's 0 … 99"),
+        ({"positions": 4}, r"Position 4 in row 1 \(example 8, token 4\) is outside the model's 0 … 3"),
+        ({"segments": 0}, r"Segment 0 in row 0"),
     ],
 )
 def test_check_names_the_place(change: dict[str, int], message: str) -> None:

@@ -1,6 +1,7 @@
 """Windows, plans and collation: nothing lost, nothing counted twice, order kept."""
 
 import itertools
+from collections.abc import Iterator
 import random
 
 import numpy as np
@@ -98,5 +99,19 @@ def test_counted_tokens_are_the_text_with_one_pair_of_special_tokens() -> None:
 
 
 def test_chunks_stop_with_the_stream() -> None:
-    assert list(chunks(iter("abcde"), 2)) == [["a", "b"], ["c", "d"], ["e"]]
-    assert list(chunks([], 2)) == []
+    assert list(chunks(iter("abcde"), 2, len, 100)) == [["a", "b"], ["c", "d"], ["e"]]
+    assert list(chunks([], 2, len, 1)) == []
+
+
+def test_chunks_are_bounded_by_size_too() -> None:
+    texts = ["a" * length for length in (1, 1, 1, 50, 3, 3, 3, 3, 100, 1)]
+    found = list(chunks(texts, 4, len, 10))
+    assert [[len(text) for text in chunk] for chunk in found] == [[1, 1, 1, 50], [3, 3, 3, 3], [100], [1]]
+    taken = 0
+
+    def long() -> Iterator[str]:
+        nonlocal taken
+        for taken in range(1, 100):
+            yield "x" * 10
+
+    assert len(next(chunks(long(), 50, len, 30))) == taken == 3, "no further than needed"

@@ -149,7 +149,7 @@ def test_it_is_told_and_can_be_written_down(tmp_path: Path) -> None:
 def test_bad_arguments(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no files were given"):
         check_corpus([])
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="There is no file"):
         check_corpus(tmp_path / "a.txt")
 
 

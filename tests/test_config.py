@@ -18,6 +18,7 @@ class Train:
     schedule: str = "linear"
     minutes: float | None = None
     betas: tuple[float, ...] = (0.9, 0.98)
+    clip: float | None = 1.0
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -36,6 +37,13 @@ def test_there_and_back() -> None:
     assert merge(Run(), tomllib.loads(text), "file") == config
     assert to_toml(merge(Run(), tomllib.loads(text), "file")) == text
     assert "minutes" not in to_toml(Run())
+
+
+def test_none_where_the_default_is_something_else() -> None:
+    config = override(Run(), ["train.clip=none"])
+    assert config.train.clip is None
+    assert 'clip = "none"' in to_toml(config)
+    assert merge(Run(), tomllib.loads(to_toml(config)), "file") == config
 
 
 @pytest.mark.parametrize(
@@ -88,3 +96,13 @@ def test_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "gbk.toml").write_bytes("name = '中'".encode("gbk"))
     with pytest.raises(InputError, match=r"gbk.toml: not UTF-8 at byte 8"):
         read_toml(tmp_path / "gbk.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(InputError, match=r"folder.toml cannot be read: Is a directory"):
+        read_toml(tmp_path / "folder.toml")
+
+
+def test_a_byte_order_mark_and_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "windows.toml").write_bytes("name = '中'\r\n".encode("utf-8-sig"))
+    assert read_toml(tmp_path / "windows.toml") == {"name": "中"}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_toml(Path("~/windows.toml")) == {"name": "中"}

@@ -64,6 +64,32 @@ def test_rotary_around_packed_rows_equals_each_row_by_itself() -> None:
         assert torch.allclose(alone[0], answer, atol=1e-6)
 
 
+HALF = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64])
+def test_waves_are_rounded_once_and_only_at_the_end(dtype: torch.dtype) -> None:
+    positions = torch.tensor([0, 1, 257, 4095, 100_000])
+    found = SinusoidalPositions(16).to(dtype)(positions, dtype)
+    assert found.dtype == dtype
+    assert torch.equal(found, SinusoidalPositions(16)(positions).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [*HALF, torch.float32, torch.float64])
+def test_rotation_has_float32_angles_in_every_dtype(dtype: torch.dtype) -> None:
+    x, positions = torch.randn(1, 4, 2, 16), torch.tensor([[0, 257, 258, 4095]])
+    found = RotaryPositions(16).to(dtype)(x.to(dtype), positions)
+    assert found.dtype == dtype
+    exact = RotaryPositions(16)(x.to(dtype).float(), positions)
+    assert torch.equal(found.float(), exact.to(dtype).float()) or dtype == torch.float64
+    assert torch.allclose(found.float(), exact, atol=1e-6 if dtype.itemsize > 2 else 0.02)
+
+
+def test_neighbours_far_out_are_told_apart_in_bfloat16() -> None:
+    first, second = SinusoidalPositions(16).to(torch.bfloat16)(torch.tensor([4094, 4095]), torch.bfloat16)
+    assert (first - second).abs().max() > 0.1
+
+
 @pytest.mark.parametrize("build", [partial(sinusoidal_table, 4), SinusoidalPositions, RotaryPositions])
 def test_odd_widths_are_refused(build: object) -> None:
     assert callable(build)

@@ -194,6 +194,14 @@ def test_a_file_that_changed_in_between_is_noticed(tmp_path: Path) -> None:
         prepare(file, make_tokenizer(), tmp_path / "out", **SMALL)
 
 
+def test_a_run_that_got_nowhere_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"Fine.\n\nb\xe9d\n")
+    with pytest.raises(InputError, match="line 3, byte 2"):
+        prepare(tmp_path / "a.txt", make_tokenizer(), tmp_path / "out")
+    (tmp_path / "a.txt").write_text("Fine.\n\nmended\n")
+    assert prepare(tmp_path / "a.txt", make_tokenizer(), tmp_path / "out")["totals"]["documents"] == 2
+
+
 @pytest.mark.parametrize("text", ["", "\n \n\u3000\n", "\u200b\n\n\x00"])
 @pytest.mark.parametrize("kind", ["txt", "jsonl"])
 def test_a_corpus_of_nothing(tmp_path: Path, text: str, kind: str) -> None:
@@ -255,6 +263,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             prepare(file, make_tokenizer(), tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="no files were given"):
         prepare([], make_tokenizer(), tmp_path / "out")
 

@@ -124,7 +124,7 @@ def test_a_corpus_smaller_than_a_step_is_refused() -> None:
 
 def test_treatments_reach_the_batch() -> None:
     build = batches(rows=64)
-    drawn, order = build._epoch(0)
+    drawn, order = build.epoch(0)
     batch, masked = build.packed(drawn.take(order[:64]), np.random.default_rng(0))
     now = batch.ids[batch.labels["masked_at"]].numpy()
     assert (now[masked.treatment == MASK] == 4).all()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.readers import lines, texts
+from qkv.data.readers import lines, placed, texts
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -142,9 +142,9 @@ def test_lines_before_a_bad_one_are_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [lambda path: texts([path]), lines])
 def test_bad_paths_are_told_before_anything_is_read(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     write(tmp_path / "corpus.txt", "a")
-    with pytest.raises(InputError, match=r"there is no file .*corpsu.txt. Did you mean 'corpus.txt'\?$"):
+    with pytest.raises(InputError, match=r"There is no file .*corpsu.txt. Did you mean 'corpus.txt'\?$"):
         read(tmp_path / "corpsu.txt")
-    with pytest.raises(InputError, match="there is no file .*nowhere/a.txt.$"):
+    with pytest.raises(InputError, match="There is no file .*nowhere/a.txt.$"):
         read(tmp_path / "nowhere" / "a.txt")
     with pytest.raises(InputError, match=r"is a folder; give the files in it, as in .*\*.txt"):
         read(tmp_path)
@@ -152,7 +152,7 @@ def test_bad_paths_are_told_before_anything_is_read(tmp_path: Path, read: Callab
 
 def test_the_last_of_many_paths_is_looked_at_first(tmp_path: Path) -> None:
     good = write(tmp_path / "a.txt", "a")
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="There is no file"):
         texts([good, tmp_path / "missing.txt"])
 
 
@@ -160,5 +160,13 @@ def test_a_file_that_goes_away(tmp_path: Path) -> None:
     file = write(tmp_path / "a.txt", "a")
     stream = texts([file])
     file.unlink()
-    with pytest.raises(InputError, match="cannot read .*a.txt: No such file"):
+    with pytest.raises(InputError, match="a.txt cannot be read: No such file"):
         list(stream)
+
+
+def test_a_text_knows_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = write(tmp_path / "a.jsonl", '{"text": "one"}\n\n\n{"text": "two"}\n')
+    b = write(tmp_path / "b.txt", "\nthree\n")
+    assert list(placed([a, b])) == [(a, 1, "one"), (a, 4, "two"), (b, 1, ""), (b, 2, "three")]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert list(placed("~/b.txt")) == [(b, 1, ""), (b, 2, "three")]

@@ -17,12 +17,13 @@ from qkv.errors import InputError
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
     """Yield the name of a file to write, which takes the place of `path` when the block ends without an error."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    target = _behind(path)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         yield part
         _flush_entry(part)
-        part.replace(path)
+        part.replace(target)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}. Nothing was changed.") from error
     finally:
@@ -42,7 +43,7 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
 
     `may_replace` is asked about a folder that is already there and not empty; it answers with the reason against.
     """
-    target = path.expanduser().resolve()  # through a link, the folder that it points to
+    target = _behind(path)
     _check(target, may_replace)
     token = secrets.token_hex(4)
     fresh = target.with_name(f".{target.name}.{token}.part")
@@ -68,6 +69,14 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
         shutil.rmtree(fresh, ignore_errors=True)
         if target.exists():
             shutil.rmtree(aside, ignore_errors=True)
+
+
+def _behind(path: Path) -> Path:
+    """What a name stands for: `~` is the home folder, and a link is what it points to, which is replaced under it.
+
+    Not Path.resolve, which raises for a link that leads back to itself and for the home of an unknown user.
+    """
+    return Path(os.path.realpath(os.path.expanduser(path)))
 
 
 def _check(target: Path, may_replace: Callable[[Path], str | None]) -> None:

@@ -198,9 +198,9 @@ class Batch:
         On a GPU the same fault is a device-side assert that names nothing.
         """
         for name, values, limit in (
-            ("token id", self.ids, vocabulary),
-            ("position", self.positions, positions),
-            ("segment", self.segments, segments),
+            ("Token id", self.ids, vocabulary),
+            ("Position", self.positions, positions),
+            ("Segment", self.segments, segments),
         ):
             wrong = ((values < 0) | (values >= limit)).nonzero()
             if wrong.numel():

@@ -23,6 +23,7 @@ steps = 100
 import dataclasses
 import json
 import math
+import os
 import tomllib
 import types
 import typing
@@ -30,7 +31,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, reading
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -41,11 +42,13 @@ NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    path = Path(os.path.expanduser(path))
+    if not path.exists():
         near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.toml")])
-        raise InputError(f"{path}: no such file.{near}") from None
+        raise InputError(f"{path}: no such file.{near}")
+    try:
+        with reading(path):
+            return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows editors put a byte order mark first
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 at byte {error.start}.") from None
     except tomllib.TOMLDecodeError as error:
@@ -89,7 +92,11 @@ def override(config: Config, assignments: Iterable[str]) -> Config:
 
 
 def to_toml(config: "DataclassInstance") -> str:
-    """Every setting with its value, tables last; an absent optional is left out, because TOML has no null."""
+    """Every setting with its value, tables last.
+
+    TOML has no null. An optional that is None is left out where that is its default, and else written as "none", which
+    reads back as None.
+    """
     return "\n".join(_lines(config, ""))
 
 
@@ -99,8 +106,8 @@ def _lines(config: "DataclassInstance", table: str) -> list[str]:
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             nested += ["", *_lines(value, f"{table}{field.name}.")]
-        elif value is not None:
-            plain.append(f"{field.name} = {_toml(value)}")
+        elif value is not None or field.default is not None:
+            plain.append(f"{field.name} = {_toml('none' if value is None else value)}")
     lines = [f"[{table[:-1]}]", *plain] if table and plain else plain
     text = [*lines, *nested]
     while text and not text[0]:

@@ -4,7 +4,9 @@
 line prints its message and exits with code 2. Everything else is our own fault and keeps its traceback.
 """
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -20,3 +22,12 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     """
     near = get_close_matches(name, list(options), n=1, cutoff=0.6)
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside, what the system has against reading a file is an `InputError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename or path} cannot be read: {error.strerror or error}.") from error

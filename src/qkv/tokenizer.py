@@ -27,10 +27,10 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from qkv.atomic import write_text
-from qkv.errors import InputError, did_you_mean
-from qkv.json_file import read_object
-from qkv.vocabulary import Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
+from qkv.errors import InputError, reading
+from qkv.json_file import read_object, to_json
+from qkv.tokenizer_files import added_tokens, find_file, replace_files
+from qkv.vocabulary import SIZE, Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN, WordPiece
 
 # What a tokenizer_config.json calls the settings of a normalizer, and what a tokenizer.json calls them.
@@ -42,6 +42,7 @@ SETTINGS = (
 # Spaces nobody writes: between two Chinese characters, and on either side of a Chinese punctuation mark.
 _mark = "[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
 _needless = re.compile(f"(?<=[{CHINESE}]) (?=[{CHINESE}])|(?<={_mark}) | (?={_mark})")
+_letter = re.compile(r"[^\W_]")
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Encoded:
 class Tokenizer:
     """Safe to use from several threads; nothing changes after construction. Never cuts a text and never pads one."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, kind: Kind, source: str = "the vocabulary") -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, kind: Kind, source: str = "The vocabulary") -> None:
         ids = {token: number for token in SPECIAL if (number := backend.token_to_id(token)) is not None}
         if missing := [token for token in SPECIAL if token not in ids]:
             raise InputError(
@@ -88,6 +89,10 @@ class Tokenizer:
         self.size: int = max(self.vocabulary.values()) + 1
         self._settings = _find(_state(backend.normalizer), "BertNormalizer", "Lowercase")
         self.lowercase: bool = self._settings.get("lowercase", bool(self._settings))
+        # Of our own steps none takes a letter or digit away; a foreign one may do anything.
+        self._keeps_letters = _state(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
+            isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
+        )
 
     # Ways to get one
 
@@ -100,7 +105,11 @@ class Tokenizer:
         pieces has a capital letter ([unused1], <S> and the like aside). Truncation and padding kept in a
         tokenizer.json are dropped.
         """
-        file = _find_file(Path(path))
+        with reading(path):
+            return cls._read(find_file(path))
+
+    @classmethod
+    def _read(cls, file: Path) -> "Tokenizer":
         config_file = file.parent / "tokenizer_config.json"
         config = read_object(config_file) if config_file.is_file() else {}
         settings = {name: config[key] for key, name in SETTINGS if config.get(key) is not None}
@@ -109,11 +118,11 @@ class Tokenizer:
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
             backend = _build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
-            for number, token in _added(file.parent, config).items():
+            for number, token in added_tokens(file.parent, config).items():
                 if backend.token_to_id(token) is None:
                     backend.add_tokens([token])
                 if backend.token_to_id(token) != number:
-                    raise InputError(f"the added token {token!r} should have id {number}, which does not fit {file}.")
+                    raise InputError(f"{file} has no room for the added token {token!r} at its id {number}.")
             return cls(backend, "wordpiece", str(file))
         state = read_object(file)
         normalizer = _find(state.get("normalizer"), "BertNormalizer")
@@ -133,7 +142,7 @@ class Tokenizer:
         """Ids in the order given. `lowercase` left out is decided from the tokens, as `load` does for a vocab.txt."""
         check_kind(kind)
         if len(set(tokens)) < len(tokens):
-            raise InputError(f"the vocabulary holds {Counter(tokens).most_common(1)[0][0]!r} more than once.")
+            raise InputError(f"The vocabulary holds {Counter(tokens).most_common(1)[0][0]!r} more than once.")
         if kind != "character" and (broken := [token for token in tokens if "\n" in token or not token]):
             raise InputError(f"{broken[0]!r} cannot be a token: a vocabulary file has one token a line.")
         return cls(_build(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase), kind)
@@ -143,7 +152,7 @@ class Tokenizer:
         cls,
         texts: Iterable[str],
         kind: Kind = "wordpiece",
-        vocabulary_size: int = 30_000,
+        vocabulary_size: int = SIZE,
         lowercase: bool = True,
         *,
         min_frequency: int = 2,
@@ -154,6 +163,9 @@ class Tokenizer:
 
         Memory follows the number of distinct words, not of texts, and is bounded: when more than four million words are
         held, the rarest are forgotten. The special tokens have ids 0 to 4.
+
+        The default size suits some tens of megabytes of text and a small model; BERT's own vocabularies, learned from
+        gigabytes, have 21,128 tokens (Chinese) to 30,522 (English).
 
         `limit_alphabet` is how many characters the vocabulary starts from, the most frequent first. Left out, it is as
         many as cover 99.99 % of the text, but half of the vocabulary at most, so that rare 汉字 do not crowd out words
@@ -190,6 +202,13 @@ class Tokenizer:
         except TypeError as error:
             raise _explain(texts, error) from error
 
+    def is_empty(self, text: str) -> bool:
+        """Whether no token comes of a text: spaces, marks without a letter to stand on, characters nobody sees."""
+        # most texts are judged by their first letter, without being cut
+        if self._keeps_letters and _letter.search(text):
+            return False
+        return not self.encode_ids([text])[0]
+
     def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
         """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`."""
         ids = [self.cls_id, *a, self.sep_id]
@@ -211,7 +230,7 @@ class Tokenizer:
     def token(self, id: int) -> str:
         token = self.backend.id_to_token(int(id)) if id >= 0 else None
         if token is None:
-            raise InputError(f"there is no token with id {id}; the vocabulary has {self.size}.")
+            raise InputError(f"There is no token with id {id}; the vocabulary has {self.size}.")
         return token
 
     def id(self, token: str) -> int | None:
@@ -220,7 +239,7 @@ class Tokenizer:
     def plain(self) -> WordPiece:
         """The readable twin with the same vocabulary and settings, to show the steps of tokenization."""
         if not self._is_berts:
-            raise InputError("the steps can be shown for a tokenizer that works as BERT's does; this one does not.")
+            raise InputError("The steps can be shown for a tokenizer that works as BERT's does; this one does not.")
         return WordPiece(
             self.vocabulary,
             self.lowercase,
@@ -240,7 +259,15 @@ class Tokenizer:
     # To files
 
     def save(self, folder: str | os.PathLike[str], max_length: int | None = None) -> None:
-        """Write what transformers' AutoTokenizer reads. `max_length` is the model's, for tools that cut by it.
+        """Write a folder that transformers' AutoTokenizer reads, whole or not at all; `files` says what is in it.
+
+        A folder that is already there is replaced if it is empty or holds a tokenizer and nothing else. The tokenizer
+        of a model is written with the model (`Model.save`).
+        """
+        replace_files(Path(folder), self.files(max_length))
+
+    def files(self, max_length: int | None = None) -> dict[str, str]:
+        """What a tokenizer folder holds, by file name. `max_length` is the model's, for tools that cut by it.
 
         `vocab.txt` is left out for characters: a line end is one of them, and cannot stand on a line.
         """
@@ -250,17 +277,15 @@ class Tokenizer:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in SETTINGS}
         if max_length is not None:
             config["model_max_length"] = max_length
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if self.kind != "character":
-                own = self.backend.get_vocab(with_added_tokens=False)
-                write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__)))
-            write_text(folder / "special_tokens_map.json", json.dumps(names, indent=2) + "\n")
-            write_text(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-            write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True) + "\n")
-        except OSError as error:
-            raise InputError(f"cannot write a tokenizer to {folder}: {error.strerror}.") from error
+        files = {
+            "tokenizer.json": self.backend.to_str(pretty=True) + "\n",
+            "tokenizer_config.json": to_json(config),
+            "special_tokens_map.json": to_json(names),
+        }
+        if self.kind != "character":
+            own = self.backend.get_vocab(with_added_tokens=False)
+            files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
+        return files
 
 
 def _build(
@@ -314,38 +339,18 @@ def _state(part: Any) -> dict[str, Any]:
 
 def _find(normalizer: Any, *types: str) -> dict[str, Any]:
     """The first normalizer of these types in a tokenizer.json, also inside a sequence; {} when there is none."""
-    for one in (normalizer or {}).get("normalizers", [normalizer or {}]):
-        if one.get("type") in types:
+    inside = normalizer.get("normalizers") if isinstance(normalizer, dict) else None
+    for one in inside if isinstance(inside, list) else [normalizer]:
+        if isinstance(one, dict) and one.get("type") in types:
             return one
     return {}
-
-
-def _find_file(path: Path) -> Path:
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
-        raise InputError(f"there is no tokenizer at {path}.{did_you_mean(path.name, (one.name for one in siblings))}")
-    for name in ("tokenizer.json", "vocab.txt"):
-        if (path / name).is_file():
-            return path / name
-    held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
-    raise InputError(f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there.")
-
-
-def _added(folder: Path, config: dict[str, Any]) -> dict[int, str]:
-    """Tokens that older folders keep beside their vocab.txt, in the order of their ids."""
-    found = {int(number): token["content"] for number, token in config.get("added_tokens_decoder", {}).items()}
-    if (folder / "added_tokens.json").is_file():
-        found |= {number: token for token, number in read_object(folder / "added_tokens.json").items()}
-    return dict(sorted(found.items()))
 
 
 def _explain(texts: Iterable[str], error: TypeError) -> Exception:
     """What the library means when it says that a str is not a str."""
     for text in texts:
         if not isinstance(text, str):
-            return TypeError(f"a text must be a str, not {type(text).__name__}")
+            return TypeError(f"A text must be a str, not {type(text).__name__}")
         if half := re.search("[\ud800-\udfff]", text):
             return half_character(half[0])
     return error

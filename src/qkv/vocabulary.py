@@ -17,11 +17,13 @@ from typing import Literal, get_args
 
 from tokenizers import normalizers, pre_tokenizers
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, reading
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, WHITE
 
 Kind = Literal["wordpiece", "word", "character"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+SIZE = 8000
+"""Of a vocabulary, when none is asked for."""
 
 COVERED = 0.9999  # an alphabet stops growing when it holds this share of the text's characters
 TOO_FEW = 0.95  # and is refused when it holds less than this
@@ -44,9 +46,11 @@ def learn_vocabulary(
     check_kind(kind)
     room = size - len(SPECIAL)
     if room < 1:
-        raise InputError(f"a vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
+        raise InputError(f"A vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
     if isinstance(texts, str):
-        raise InputError("texts must be several strings, such as a list or the lines of a file, not one string.")
+        raise InputError("Texts must be several strings, such as a list or the lines of a file, not one string.")
+    if min_frequency < 1:
+        raise InputError(f"min_frequency is {min_frequency}; it must be at least 1.")
     if limit_alphabet is not None and limit_alphabet < 1:
         raise InputError(f"limit_alphabet is {limit_alphabet}; it must be at least 1, or left out.")
     try:
@@ -54,13 +58,13 @@ def learn_vocabulary(
     except UnicodeEncodeError as error:
         raise half_character(error.object[error.start]) from error
     if not counts:
-        raise InputError("there is no text to learn a vocabulary from: nothing was given, or every text was empty.")
+        raise InputError("There is no text to learn a vocabulary from: nothing was given, or every text was empty.")
     if kind == "character":
         return [*SPECIAL, *choose_characters(counts, room, limit_alphabet)]
     if kind == "word":
         often = [word for word, count in counts.items() if count >= min_frequency]
         if not often:
-            raise InputError(f"no word occurs {min_frequency} times: give more text, or a lower min_frequency.")
+            raise InputError(f"No word occurs {min_frequency} times: give more text, or a lower min_frequency.")
         return [*SPECIAL, *sorted(often, key=lambda word: (-counts[word], word))[:room]]
     alphabet = choose_alphabet(counts, room, limit_alphabet)
     known = set(alphabet)
@@ -90,7 +94,8 @@ def is_cased(tokens: Iterable[str]) -> bool:
 
 
 def read_text(file: Path) -> str:
-    data = file.read_bytes()
+    with reading(file):
+        data = file.read_bytes()
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,14 +108,14 @@ def read_text(file: Path) -> str:
 def half_character(half: str) -> InputError:
     """For a str that no file could hold: Python allows one half of a UTF-16 pair by itself, and nothing else does."""
     return InputError(
-        f"a text holds U+{ord(half):04X}, half of a character outside the first plane (an emoji, a rare 汉字), without "
+        f"A text holds U+{ord(half):04X}, half of a character outside the first plane (an emoji, a rare 汉字), without "
         "the other half: it was probably cut in two by a program that counts in UTF-16."
     )
 
 
 def check_kind(kind: str) -> None:
     if kind not in KINDS:
-        raise InputError(f"there is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
+        raise InputError(f"There is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
 
 
 def _seen(texts: Iterable[str], progress: Callable[[int], None] | None) -> Iterator[str]:
@@ -224,7 +229,7 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
         raise _too_small(room, covered / total, 2 * len(forms))
     if len(chosen) > room:
         raise InputError(
-            f"a vocabulary of {room + len(SPECIAL)} is too small for an alphabet of {len(chosen)} pieces "
+            f"A vocabulary of {room + len(SPECIAL)} is too small for an alphabet of {len(chosen)} pieces "
             f"({limit} characters) and {len(SPECIAL)} special tokens: ask for fewer characters, or for more tokens."
         )
     return sorted(chosen, key=lambda form: (len(form), form))
@@ -232,7 +237,7 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
 
 def _too_small(room: int, share: float, wanted: int) -> InputError:
     return InputError(
-        f"a vocabulary of {room + len(SPECIAL)} is too small for this text: its alphabet would hold {share:.1%} of the "
+        f"A vocabulary of {room + len(SPECIAL)} is too small for this text: its alphabet would hold {share:.1%} of the "
         f"characters. {wanted + len(SPECIAL)} would hold all of them; to leave rare ones unknown, set limit_alphabet."
     )
 

@@ -62,7 +62,7 @@ def pretrain(
     if resume is not None:
         given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}
         given |= {"--minutes": minutes, "--device": device, "--set": settings}
-        if clash := [name for name, value in given.items() if value]:
+        if clash := [name for name, value in given.items() if value is not None]:
             raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
         with for_stderr() as progress:
             finished = job.resume(resume, progress)
@@ -73,7 +73,9 @@ def pretrain(
         if data is None or out is None:
             raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
         changes = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
-        config = job.configured(data, recipe, {key: value for key, value in changes.items() if value}, settings or [])
+        config = job.configured(
+            data, recipe, {key: value for key, value in changes.items() if value is not None}, settings or []
+        )
         with for_stderr() as progress:
             finished = job.start(config, out, progress)
     _tell(finished, as_json)
@@ -91,6 +93,7 @@ def _tell(finished: "Finished", as_json: bool) -> None:
                 "run": str(run),
                 "finished": outcome.finished,
                 "step": outcome.step,
+                "steps": finished.steps,
                 "model": str(run / "model") if outcome.finished else None,
                 "report": str(run / "report.html"),
                 "evaluation": finished.evaluation,

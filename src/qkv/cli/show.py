@@ -96,14 +96,13 @@ def draw_instances(
     import numpy as np
 
     from qkv.objectives.masked import MaskingConfig
-    from qkv.objectives.pairs import PairConfig, instances
+    from qkv.objectives.pairs import PairConfig
     from qkv.objectives.pretraining import PretrainingBatches
     from qkv.report.instances import LABELS, TREATMENTS, DrawnToken, Instance
 
-    pairs = PairConfig(negatives, max_length)
-    batches = PretrainingBatches(corpus, tokenizer, pairs, MaskingConfig(whole_words=whole_words), rows=1, seed=seed)
-    epoch_rows = instances(corpus, pairs, seed, epoch)
-    order = np.random.default_rng(np.random.SeedSequence((seed, epoch, 2))).permutation(len(epoch_rows))
+    pairs, masking = PairConfig(negatives, max_length), MaskingConfig(whole_words=whole_words)
+    batches = PretrainingBatches(corpus, tokenizer, pairs, masking, rows=1, seed=seed)
+    epoch_rows, order = batches.epoch(epoch)
     rows = epoch_rows.take(order[:count])
     batch, masked = batches.packed(rows, np.random.default_rng(np.random.SeedSequence((seed, epoch, 3))))
     original = batch.ids.numpy().copy()

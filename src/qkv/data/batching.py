@@ -17,9 +17,9 @@ A window may begin inside a word (at a ## piece); whoever needs whole words pass
 Shapes: E examples (texts), R rows (windows), N tokens.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -158,8 +158,20 @@ class Rows:
         return self.counted_ends - self.counted_starts
 
 
-def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of at most `size` items, so that a stream of any length passes through bounded memory."""
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
+def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
+    """Lists that end at `size` items, or as soon as their weights reach `most`.
+
+    A stream of any length thus passes through bounded memory, be its items many or large.
+
+    >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
+    [['a', 'b'], ['c', 'long'], ['d']]
+    """
+    chunk, total = [], 0
+    for item in items:
+        chunk.append(item)
+        total += weight(item)
+        if len(chunk) == size or total >= most:
+            yield chunk
+            chunk, total = [], 0
+    if chunk:
         yield chunk

@@ -74,31 +74,23 @@ def prepare(
 
     `segmenter` finds Chinese words: "rjieba", "none", or a function from a string to its words; left out, it is rjieba
     where that is installed. `hold_out` is the share of documents kept for evaluation. `workers` is the number of
-    processes; with 1 everything happens in this one. `overwrite` does away with what `out` held of an earlier
-    preparation; without it, one of other files or settings is an error.
+    processes; with 1, or with a segmenter that another process could not import, all is done in this one. `overwrite`
+    does away with what `out` holds of an earlier preparation; without it, one from other files or settings is an error.
     """
     files = sources(paths)
     _check(files, workers, hold_out, shard_tokens, block_bytes)
     cut, name = _chosen(segmenter)
-    settings = Settings(name, hold_out, shard_tokens, block_bytes, field)
-    made_from = {
-        "sources": [_described(source) for source in files],
-        "tokenizer": {
-            "hash": hash_of(tokenizer),
-            "kind": tokenizer.kind,
-            "lowercase": tokenizer.lowercase,
-            "vocabulary_size": tokenizer.size,
-        },
-        "settings": asdict(settings),
-    }
+    job = Job.of(tokenizer, cut, field)
+    workers = _workers(workers, job, files)
+    made_from = _made_from(files, tokenizer, Settings(name, hold_out, shard_tokens, block_bytes, field))
     folder = Path(out)
-    writer = Writer(folder, hold_out, shard_tokens)
     begun = _begun(folder, made_from, files, overwrite)
     if MANIFEST in begun:
         return begun[MANIFEST]
-    samples: list[str] = begun.get("samples", [])
+    writer = Writer(folder, hold_out, shard_tokens)
     if begun:
         writer.go_on(begun)
+    samples: list[str] = begun.get("samples", [])
 
     def keep() -> None:
         state = {**made_from, "modified": _modified(files), "samples": samples, **writer.state()}
@@ -106,8 +98,7 @@ def prepare(
 
     keep()
     tokenizer.save(folder / TOKENIZER)
-    job = Job.of(tokenizer, cut, field)
-    with closing(run(job, blocks(files, writer.place, block_bytes), _workers(workers, job, files))) as results:
+    with closing(run(job, blocks(files, writer.place, block_bytes), workers)) as results:
         for block, result in results:
             if result.sample and block.place.offset == 0 and len(samples) < SAMPLED:
                 samples.append(sample_of(result, tokenizer, block.source.path.name))
@@ -124,6 +115,20 @@ def prepare(
     write_text(folder / MANIFEST, to_json(manifest))
     (folder / STATE).unlink(missing_ok=True)
     return manifest
+
+
+def _made_from(files: Sequence[Source], tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
+    """What the shards depend on: equal descriptions give equal shards."""
+    return {
+        "sources": [_described(source) for source in files],
+        "tokenizer": {
+            "hash": hash_of(tokenizer),
+            "kind": tokenizer.kind,
+            "lowercase": tokenizer.lowercase,
+            "vocabulary_size": tokenizer.size,
+        },
+        "settings": asdict(settings),
+    }
 
 
 def _check(files: Sequence[Source], workers: int | None, hold_out: float, shard_tokens: int, block_bytes: int) -> None:
@@ -198,6 +203,9 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
     changed += [key for key, value in made_from["settings"].items() if found.get("settings", {}).get(key) != value]
     if left == STATE and found.get("modified") != _modified(files):
         changed.append("sources")
+    if changed and left == STATE and not any(found.get("shards", {}).values()):
+        _remove(folder)  # it had not got anywhere
+        return {}
     if changed:
         raise InputError(
             f"{folder} was {'prepared' if left == MANIFEST else 'begun'} from something else: other "

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, reading
 
 AnyPath = str | os.PathLike[str]
 UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, OSError)  # BadGzipFile is an OSError
@@ -33,8 +33,13 @@ def texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[s
     Empty lines of a .txt file are texts too (they may part documents); empty lines of a .jsonl file are not. All paths
     are looked at before the first line is read, so that a wrong name does not show after an hour.
     """
+    return (text for _, _, text in placed(paths, field))
+
+
+def placed(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[tuple[Path, int, str]]:
+    """`texts`, each with its file and the number of its line, counted from 1: for whoever finds fault with one."""
     files = [checked(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    return (text for file, kind in files for text in (_plain(file) if kind == ".txt" else _objects(file, field)))
+    return ((file, number, text) for file, kind in files for number, text in _texts(file, kind, field))
 
 
 def lines(path: AnyPath) -> Iterator[tuple[int, str]]:
@@ -42,9 +47,7 @@ def lines(path: AnyPath) -> Iterator[tuple[int, str]]:
 
     Only these end a line: U+2028 and its like are characters of the text. A name in .gz or .xz is unpacked.
     """
-    path = Path(path)
-    _check_file(path)
-    return _lines(path)
+    return _lines(_checked_file(path))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -64,7 +67,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def unreadable(path: Path, number: int, error: Exception) -> InputError:
     """What to say when a file could be read no further than line `number`."""
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-        return InputError(f"cannot read {path}: {error.strerror}.")
+        return InputError(f"{path} cannot be read: {error.strerror}.")
     return InputError(
         f"{path} is damaged or cut short: unpacking stops after line {number} ({error}). "
         f"Copy it again; `{COMPRESSED[path.suffix.lower()]} -t` tells whether a copy is whole."
@@ -81,12 +84,10 @@ def open_bytes(path: Path, packed: BinaryIO | None = None) -> BinaryIO:
     return open(path, "rb") if packed is None else packed
 
 
-def _plain(path: Path) -> Iterator[str]:
-    return (line for _, line in _lines(path))
-
-
-def _objects(path: Path, field: str) -> Iterator[str]:
-    return (field_of(line, f"{path}, line {number}", field) for number, line in _lines(path) if line.strip())
+def _texts(path: Path, kind: str, field: str) -> Iterator[tuple[int, str]]:
+    if kind == ".txt":
+        return _lines(path)
+    return ((n, field_of(line, f"{path}, line {n}", field)) for n, line in _lines(path) if line.strip())
 
 
 def field_of(line: str, place: str, field: str) -> str:
@@ -122,20 +123,22 @@ def _name(value: object) -> str:
 
 def checked(path: AnyPath) -> tuple[Path, str]:
     """The path and what its lines are, .txt or .jsonl."""
-    path = Path(path)
-    _check_file(path)
+    path = _checked_file(path)
     kind = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
     if kind.lower() not in KINDS:
         raise InputError(f"{path}: {kind or 'a name without an ending'} is not a kind of file read here: {SUPPORTED}.")
     return path, kind.lower()
 
 
-def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the files in it, as in {path / '*.txt'}.")
-    if not path.exists():
-        siblings = (one.name for one in path.parent.iterdir()) if path.parent.is_dir() else ()
-        raise InputError(f"there is no file {path}.{did_you_mean(path.name, siblings)}")
+def _checked_file(path: AnyPath) -> Path:
+    path = Path(os.path.expanduser(path))
+    with reading(path):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give the files in it, as in {path / '*.txt'}.")
+        if not path.exists():
+            siblings = (one.name for one in path.parent.iterdir()) if path.parent.is_dir() else ()
+            raise InputError(f"There is no file {path}.{did_you_mean(path.name, siblings)}")
+    return path
 
 
 def not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:

@@ -11,7 +11,7 @@ for what the dictionary lacks), or any function that takes a string and returns 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import util
 
 import numpy as np
 
@@ -53,6 +53,8 @@ def segmenter(choice: str | Cut) -> Segmenter | None:
             "Chinese words need a segmenter, and rjieba is not installed: pip install 'qkv[zh]'. "
             "With the segmenter 'none' each 汉字 counts as a word."
         )
+    from importlib import metadata  # slow to import, and seldom needed
+
     import rjieba
 
     return Segmenter(f"rjieba {metadata.version('rjieba')}", rjieba.cut, line_by_line=True)

@@ -162,6 +162,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread a process
+            start_new_session=True,  # Ctrl-C is for us; we tell the others
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
@@ -204,7 +205,7 @@ class _Child:
 
 def serve() -> None:
     """The life of a worker process: a job, then blocks, one answer each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too, but it is for the one who sends the blocks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep Ctrl-C away
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a segmenter prints must not get among the answers
     questions = sys.stdin.buffer

@@ -5,6 +5,7 @@ Every field is in one of four lots: it becomes a value of ours (FIELDS), it must
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,8 @@ def read_config(file: Path) -> FolderConfig:
         architecture = str(stated[0])
         check_architecture(architecture, str(file))
     labels, notes = _labels(file, fields)
+    if twice := sorted(name for name, count in Counter(labels).items() if count > 1):
+        notes.append(f"{file.name}: more than one label is called {listed(twice)}; only their ids tell them apart")
     unknown = [name for name in fields if name not in FIELDS and name not in FIXED and name not in NEUTRAL]
     if unknown:
         notes.append(f"{file.name}: {listed(unknown)} mean nothing to qkv and change nothing here")
@@ -139,7 +142,7 @@ def read_config(file: Path) -> FolderConfig:
 def check_model_type(fields: Mapping[str, Any], file: Path) -> None:
     kind = fields.get("model_type")
     stated = fields.get("architectures")
-    is_bert = isinstance(stated, list) and stated and stated[0] in ARCHITECTURES
+    is_bert = isinstance(stated, list) and stated and str(stated[0]) in ARCHITECTURES
     # the first folders of 2019 have no model_type; those of Google's own release have no architectures either
     if kind == "bert" or (kind is None and (is_bert or (not stated and "type_vocab_size" in fields))):
         return
@@ -160,7 +163,7 @@ def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
     elif ours == "tied":
         good, wanted = isinstance(value, bool), "true or false"
     elif ours == "activation":
-        if value not in ACTIVATIONS:
+        if not isinstance(value, str) or value not in ACTIVATIONS:
             hint = did_you_mean(str(value), ACTIVATIONS)
             raise InputError(f"{file}: hidden_act {value!r} is not known.{hint} Known: {', '.join(ACTIVATIONS)}.")
         return ACTIVATIONS[value]
@@ -207,5 +210,8 @@ def write_config(
     fields["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == config.activation)
     if labels:
         fields["id2label"] = {str(number): name for number, name in enumerate(labels)}
-        fields["label2id"] = {name: number for number, name in enumerate(labels)}
+        by_name: dict[str, int] = {}
+        for number, name in enumerate(labels):
+            by_name.setdefault(name, number)  # of two that are called the same, the first
+        fields["label2id"] = by_name
     return dict(carried) | fields

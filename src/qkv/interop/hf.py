@@ -6,6 +6,7 @@ fused qkv is the only tensor that is copied. Saving goes the same table backward
 and qkv both load, and replaces its target whole or not at all. qkv.json holds what is ours alone.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.atomic import replaced_folder
-from qkv.errors import InputError
+from qkv.errors import InputError, reading
 from qkv.interop.card import MARK, write_card
 from qkv.interop.config_json import default_labels, write_config
 from qkv.interop.keys import (
@@ -30,12 +32,13 @@ from qkv.interop.keys import (
     tensors_of,
     written,
 )
-from qkv.interop.plan import FORMAT, make_plan
+from qkv.interop.plan import FORMAT, Plan, check_vocabulary, make_plan
 from qkv.interop.sentence import MODULES, write_sentence
 from qkv.interop.weights import StoredTensor
 from qkv.json_file import to_json
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.tokenizer import Tokenizer
+from qkv.tokenizer_files import FILES
 
 CARD = "README.md"
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
@@ -44,7 +47,7 @@ OF_A_MODEL = (
     *("config.json", "qkv.json", CARD, *LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
     *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *FILES,
     *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
     *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
@@ -63,6 +66,7 @@ class Folder:
     path: Path
     pooling: str | None = None  # "mean" or "cls" when the folder says so
     normalize: bool = False
+    foreign_pooling: str | None = None  # how the folder pools, where qkv cannot
     record: dict[str, Any] = field(default_factory=dict)  # from qkv.json
     carried: dict[str, Any] = field(default_factory=dict)  # fields of config.json that a save gives back
     files: dict[str, bytes] = field(default_factory=dict)  # small files that a save gives back
@@ -78,6 +82,7 @@ class Folder:
             architecture,
             pooling=self.pooling,
             normalize=self.normalize,
+            foreign_pooling=self.foreign_pooling,
             record=self.record,
             carried=self.carried,
             files=self.files,
@@ -90,8 +95,13 @@ def load(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
     The weights are a private mapping of the file: training does not write to it. In return the file must not be
     written over in place while the model lives; `save` never does that, it puts a new file in the old one's place.
     """
-    folder = Path(path)
-    plan = make_plan(folder, compare=True)
+    folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        plan = make_plan(folder, compare=True)
+        return _loaded(folder, plan, dtype)
+
+
+def _loaded(folder: Path, plan: Plan, dtype: torch.dtype) -> Folder:
     state: dict[str, Tensor] = {}
     for ours, theirs in plan.tensors.items():
         stored = [plan.names[name] for name in theirs]
@@ -107,18 +117,19 @@ def load(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
     if MARK.encode() in files.get(CARD, b""):
         del files[CARD]
     return Folder(
-        plan.skeleton.eval(),
-        plan.tokenizer,
-        plan.skeleton.config,
-        plan.labels,
-        plan.architecture,
-        folder,
-        plan.sentence.pooling,
-        plan.sentence.normalize,
-        plan.record,
-        plan.stated.carried,
-        files,
-        plan.stated.notes + plan.sentence.notes,
+        model=plan.skeleton.eval(),
+        tokenizer=plan.tokenizer,
+        config=plan.skeleton.config,
+        labels=plan.labels,
+        architecture=plan.architecture,
+        path=folder,
+        pooling=plan.sentence.pooling,
+        normalize=plan.sentence.normalize,
+        foreign_pooling=plan.sentence.foreign,
+        record=plan.record,
+        carried=plan.stated.carried,
+        files=files,
+        notes=plan.notes,
     )
 
 
@@ -140,6 +151,7 @@ def save(
     *,
     pooling: str | None = None,
     normalize: bool = False,
+    foreign_pooling: str | None = None,
     record: Mapping[str, Any] | None = None,
     carried: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
@@ -161,10 +173,8 @@ def save(
     else:
         architecture = architecture_of(heads)
     labels = _labels_to_write(model, architecture, labels)
-    if tokenizer.size > config.vocabulary_size:
-        raise InputError(
-            f"The tokenizer has {tokenizer.size:,} tokens, but the model's table has {config.vocabulary_size:,} rows."
-        )
+    target = Path(os.path.expanduser(path))
+    check_vocabulary(tokenizer, config.vocabulary_size, str(target))
     state = model.state_dict()
     tensors: dict[str, Tensor] = {}
     for ours, theirs in tensors_of(heads, pooler, config.layers, config.tied).items():
@@ -174,25 +184,28 @@ def save(
         tensors[DECODER_BIAS] = tensors["cls.predictions.bias"].clone()  # untied, transformers adds this one
     dtype = str(state["encoder.embedding.token.weight"].dtype).removeprefix("torch.")
     fields = write_config(config, architecture, labels, dtype, carried or {})
-    extra = dict(files or {})
+    extra = dict(files or {}) | {name: text.encode() for name, text in tokenizer.files(config.max_length).items()}
     if pooling and MODULES not in extra:
         extra |= write_sentence(pooling, normalize, config.width)
-    target = Path(path)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     extra.setdefault(
         CARD, write_card(target.resolve().name, config, architecture, labels, parameters, pooling).encode()
     )
     ours_alone = {"format": FORMAT, "qkv": _version(), "pooling": pooling, "normalize": normalize}
+    if foreign_pooling is not None:
+        ours_alone["foreign_pooling"] = foreign_pooling
     with replaced_folder(target, _reason_to_keep) as fresh:
         extra["config.json"] = to_json(fields).encode()
         extra["qkv.json"] = to_json(ours_alone | {"record": dict(record or {})}).encode()
         for name, content in extra.items():
             (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_bytes(content)
-        save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
+        try:
+            save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
+        except SafetensorError as error:  # how that library reports a full disk
+            raise OSError(str(error)) from error
         # some versions of safetensors let nobody but the owner read the file
         (fresh / "model.safetensors").chmod((fresh / "config.json").stat().st_mode)
-        tokenizer.save(fresh)
     return target
 
 
@@ -203,8 +216,6 @@ def _labels_to_write(model: BertWithHeads, architecture: str, labels: Sequence[s
     outputs = model.state_dict()[f"heads.{named.pop()}.linear.weight"].shape[0]
     if labels and len(labels) != outputs:
         raise InputError(f"{len(labels)} labels were given for a head of {outputs} outputs.")
-    if len(set(labels)) != len(labels):
-        raise InputError(f"A label is given twice: {', '.join(labels)}.")
     return tuple(labels) or default_labels(outputs)
 
 
@@ -226,8 +237,12 @@ def _version() -> str | None:
 
 def describe(path: str | Path) -> dict[str, Any]:
     """What a folder holds, without reading its weights: for people to look at and programs to read."""
-    folder = Path(path)
-    plan = make_plan(folder, compare=False)
+    folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        return _described(folder, make_plan(folder, compare=False))
+
+
+def _described(folder: Path, plan: Plan) -> dict[str, Any]:
     config, skeleton = plan.skeleton.config, plan.skeleton
     counts: dict[str, int] = {}
     for name, parameter in skeleton.named_parameters():
@@ -247,7 +262,7 @@ def describe(path: str | Path) -> dict[str, Any]:
         "inner_width": config.inner_width,
         "max_length": config.max_length,
         "activation": config.activation,
-        "tied": config.tied,
+        "tied": config.tied if plan.is_decoder_compared else None,  # None: not compared
         "parameters": {
             "total": sum(counts.values()),
             **{part: counts.get(part, 0) for part in ("embeddings", "encoder", "pooler")},
@@ -265,6 +280,7 @@ def describe(path: str | Path) -> dict[str, Any]:
         "labels": list(plan.labels),
         "pooling": plan.sentence.pooling,
         "normalize": plan.sentence.normalize,
+        "foreign_pooling": plan.sentence.foreign,
         "record": plan.record,
-        "notes": [*plan.stated.notes, *plan.sentence.notes],
+        "notes": list(plan.notes),
     }

@@ -25,7 +25,7 @@ from qkv.interop.keys import (
     parts_held,
     tensors_of,
 )
-from qkv.interop.sentence import POOLINGS, SentenceFiles, read_sentence
+from qkv.interop.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence
 from qkv.interop.weights import StoredTensor, Weights, open_weights, same
 from qkv.json_file import read_object
 from qkv.models.bert import BertWithHeads
@@ -33,6 +33,8 @@ from qkv.tokenizer import Tokenizer
 
 FORMAT = 1
 """Of qkv.json."""
+MOST_SPARE = 127
+"""Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Plan:
     tokenizer: Tokenizer
     sentence: SentenceFiles
     record: dict[str, Any]
+    is_decoder_compared: bool  # False: a decoder is stored beside the token table, and nobody looked whether it differs
+    notes: tuple[str, ...]
 
 
 class Undrawn(TorchFunctionMode):
@@ -87,6 +91,7 @@ def make_plan(folder: Path, compare: bool) -> Plan:
         if name not in TOLERATED:
             names[name] = tensor
     heads, pooler = parts_held(names, stated.architecture, where)
+    repeated = stated.config.tied and DECODER_TABLE in names and TOKEN_TABLE in names
     config = replace(stated.config, tied=_settle_decoder(names, stated.config.tied, compare))
     outputs = [names["classifier.weight"].shape[0]] if "classifier.weight" in names else []
     # more layers than tensors are missing in any case, and need not be counted one by one
@@ -105,19 +110,38 @@ def make_plan(folder: Path, compare: bool) -> Plan:
             f"{outputs[0]} outputs. One of the two files belongs to another model."
         )
     tokenizer = Tokenizer.load(folder)
-    if tokenizer.size > config.vocabulary_size:
-        raise InputError(
-            f"{folder}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has "
-            f"{config.vocabulary_size:,} rows (vocab_size). The tokenizer belongs to another model."
-        )
+    notes = [*stated.notes, *check_vocabulary(tokenizer, config.vocabulary_size, str(folder))]
+    if repeated and not compare:
+        notes.append(f"{weights.source.name} holds {DECODER_TABLE} too; whether it differs is seen when it is loaded")
     ours = _read_ours(folder)
     sentence = read_sentence(folder)
-    if not sentence.files:
-        sentence = replace(sentence, pooling=ours.get("pooling"), normalize=bool(ours.get("normalize")))
-    architecture = architecture_of(heads, stated.architecture)
+    if not (folder / MODULES).is_file():
+        sentence = SentenceFiles(ours.get("pooling"), bool(ours.get("normalize")), ours.get("foreign_pooling"))
     return Plan(
-        stated, weights, names, skeleton, tensors, labels, architecture, tokenizer, sentence, ours.get("record") or {}
+        stated=stated,
+        weights=weights,
+        names=names,
+        skeleton=skeleton,
+        tensors=tensors,
+        labels=labels,
+        architecture=architecture_of(heads, stated.architecture),
+        tokenizer=tokenizer,
+        sentence=sentence,
+        record=ours.get("record") or {},
+        is_decoder_compared=compare or not repeated,
+        notes=(*notes, *sentence.notes),
     )
+
+
+def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
+    """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
+    spare = rows - tokenizer.size
+    if spare > MOST_SPARE or spare < 0:
+        raise InputError(
+            f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
+            "(vocab_size). The tokenizer belongs to another model."
+        )
+    return [f"the token table has {rows:,} rows for {tokenizer.size:,} tokens; the rest is not used"] if spare else []
 
 
 def _settle_decoder(names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:

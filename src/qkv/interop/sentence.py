@@ -24,6 +24,7 @@ MODES: dict[str, str] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_t
 class SentenceFiles:
     pooling: str | None = None  # "mean" or "cls"; None: the folder does not say, or says what qkv cannot do
     normalize: bool = False
+    foreign: str | None = None  # how the folder pools, where that is not one of ours: a mean would be another vector
     files: Mapping[str, bytes] = field(default_factory=dict)  # by path in the folder
     notes: tuple[str, ...] = ()
 
@@ -39,21 +40,23 @@ def read_sentence(folder: Path) -> SentenceFiles:
     for _, path in steps:
         if path and Path(path).name != path:
             raise InputError(f"{folder / MODULES} names the path {path!r}, which is no folder beside it.")
+    normalize = any(name == "Normalize" for name, _ in steps)
     if other := [name for name, _ in steps if name not in STEPS]:
-        # without its weights the step could not be given back either
+        # without its weights the step could not be given back either, so the files are not kept
         note = f"{MODULES}: the step {other[0]} is not one that qkv does, so the folder's pooling is not used"
-        return SentenceFiles(notes=(note,))
+        return SentenceFiles(normalize=normalize, foreign=f"a step {other[0]}", notes=(note,))
     kept = [*KEPT, *(f"{path}/config.json" for _, path in steps if path)]
     files = {name: (folder / name).read_bytes() for name in kept if (folder / name).is_file()}
     notes: list[str] = []
-    pooling = None
+    pooling = foreign = None
     for path in (path for name, path in steps if name == "Pooling"):
         pooling, mode = _mode(read_object(folder / path / "config.json"))
         if pooling is None:
+            foreign = mode
             notes.append(f"{path}/config.json: pooling by {mode} is not one that qkv does ({', '.join(POOLINGS)})")
     if (folder / KEPT[1]).is_file() and read_object(folder / KEPT[1]).get("do_lower_case") is True:
         notes.append(f"{KEPT[1]}: do_lower_case is left to the tokenizer")
-    return SentenceFiles(pooling, any(name == "Normalize" for name, _ in steps), files, tuple(notes))
+    return SentenceFiles(pooling, normalize, foreign, files, tuple(notes))
 
 
 def _mode(fields: Mapping[str, Any]) -> tuple[str | None, str]:

@@ -4,6 +4,10 @@ Three answers: fixed waves that are added to the input (sinusoidal), a table tha
 and rotation of queries and keys by an angle that grows with the position (rotary), which makes a score depend on the
 distance of two tokens only.
 
+Angles are float32 whatever the dtype of the model: above 256 bfloat16 knows only even numbers, so that two neighbours
+would stand in one place. That is why the frequencies are no buffer, which `model.to(torch.bfloat16)` would round; they
+are a handful of numbers, worked out where they are used.
+
 Shapes: … any, T positions, D width, H heads, K head width.
 """
 
@@ -19,25 +23,21 @@ def sinusoidal_table(length: int, width: int, base: float = 10_000.0) -> Tensor:
     >>> sinusoidal_table(2, 4)[0].tolist()   # at position 0 every sine is 0 and every cosine 1
     [0.0, 1.0, 0.0, 1.0]
     """
-    assert width % 2 == 0, f"sine and cosine come in pairs: the width {width} must be even"
-    angles = _angles(torch.arange(length), width, base)  # (T, D/2)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+    return SinusoidalPositions(width, base)(torch.arange(length))
 
 
 class SinusoidalPositions(nn.Module):
-    """Adds the fixed waves; works for any position, so there is no longest text."""
-
-    frequencies: Tensor
+    """The fixed waves of any position, to be added to the input; there is no longest text."""
 
     def __init__(self, width: int, base: float = 10_000.0) -> None:
         super().__init__()
         assert width % 2 == 0, f"sine and cosine come in pairs: the width {width} must be even"
-        self.register_buffer("frequencies", _frequencies(width, base), persistent=False)
+        self.width, self.base = width, base
 
-    def forward(self, positions: Tensor) -> Tensor:
-        """(…,) → (…, D)"""
-        angles = positions[..., None] * self.frequencies
-        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
+    def forward(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(…,) → (…, D) of `dtype`, that of the input they are added to; rounded once, at the end."""
+        angles = _angles(positions, self.width, self.base)  # (…, D/2)
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
 
 
 class LearnedPositions(nn.Embedding):
@@ -54,19 +54,18 @@ class RotaryPositions(nn.Module):
     rather than into it: `rotary.around(attend, positions)` is again something a layer can be handed.
     """
 
-    frequencies: Tensor
-
     def __init__(self, head_width: int, base: float = 10_000.0) -> None:
         super().__init__()
         assert head_width % 2 == 0, f"rotation is in planes: the head width {head_width} must be even"
-        self.register_buffer("frequencies", _frequencies(head_width, base), persistent=False)
+        self.head_width, self.base = head_width, base
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (…, T, H, K) at positions (…, T) → the same, turned."""
-        angles = positions[..., None, None] * self.frequencies  # (…, T, 1, K/2)
+        """x (…, T, H, K) at positions (…, T) → the same, turned; rounded to x's dtype once, at the end."""
+        angles = _angles(positions, self.head_width, self.base)[..., None, :]  # (…, T, 1, K/2)
         cosine, sine = angles.cos(), angles.sin()
         even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1).flatten(-2)
+        turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], dim=-1)
+        return turned.flatten(-2).to(x.dtype)
 
     def around(self, attend: Attend, positions: Tensor, key_positions: Tensor | None = None) -> Attend:
         key_positions = positions if key_positions is None else key_positions
@@ -79,10 +78,7 @@ class RotaryPositions(nn.Module):
         return turned
 
 
-def _frequencies(width: int, base: float) -> Tensor:
-    """(D/2,): 1, then ever slower, down to nearly 1 / base."""
-    return base ** (-torch.arange(0, width, 2) / width)
-
-
 def _angles(positions: Tensor, width: int, base: float) -> Tensor:
-    return positions[..., None] * _frequencies(width, base)
+    """(…,) → (…, D/2): position × frequency; the frequencies begin with 1 and go down to nearly 1 / base."""
+    pairs = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
+    return positions[..., None] * base ** (-pairs / width)

@@ -11,11 +11,13 @@ Spans are filled up to the maximum length, but for a share of short ones (append
 What A gives up to fit is its beginning, what B gives up is its end: the two stay neighbours. A document of a single
 sentence is split inside it, so that a coin decides every label and IsNext stays at one half.
 
-All instances of an epoch are drawn at once, as a pure function of (corpus, seed, epoch). Positions are token indices
-of the whole corpus.
+All instances of an epoch are drawn at once, as a pure function of (corpus, seed, epoch). Where a row would end, were
+it to begin at a given sentence, does not depend on the rows before; so this is drawn for all sentences together, and
+only then does one walk through the corpus find out where rows really begin. Positions are token indices of the whole
+corpus.
 """
 
-from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -26,6 +28,7 @@ from qkv.errors import InputError, did_you_mean
 
 IS_NEXT, NOT_NEXT = 0, 1
 NEGATIVES = ("document", "corpus", "none")
+TOGETHER = 1 << 20  # sentences that are drawn for at a time, which bounds the memory; another number is another draw
 
 
 @dataclass(frozen=True)
@@ -79,85 +82,110 @@ def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> 
             "The corpus is one document only, so a random second span cannot come from another one. "
             "Take it from elsewhere in the corpus (negatives = corpus), or train without pairs (negatives = none)."
         )
-    return _Pairs(corpus, config, draw).build()
+    return _pairs(corpus, config, draw)
 
 
 def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
     """Documents cut into spans that leave nothing out; the first cut of a document is elsewhere every epoch."""
     room = config.max_length - 2  # [CLS] and [SEP]
     bounds = corpus.sentence_offsets[corpus.document_offsets]
-    starts, lengths = [], []
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        size = int(draw.integers(1, room + 1)) if end - begin > room else room
-        while begin < end:
-            size = min(size, end - begin)
-            starts.append(begin)
-            lengths.append(size)
+    first = draw.integers(1, room + 1, len(bounds) - 1)
+    sizes = _targets(room, config.short_share, draw)
+    starts = []
+    for begin, end, size in zip(bounds[:-1].tolist(), bounds[1:].tolist(), first.tolist(), strict=True):
+        starts.append(begin)
+        if end - begin > room:
             begin += size
-            size = int(draw.integers(2, room + 1)) if draw.random() < config.short_share else room
-    a_start, a_length = np.array(starts, np.int64), np.array(lengths, np.int64)
+            while begin < end:
+                starts.append(begin)
+                begin += next(sizes)
+    a_start = np.array(starts, np.int64)
     empty = np.zeros_like(a_start)
-    return Instances(a_start, a_length, empty, empty, empty)
+    return Instances(a_start, np.diff(a_start, append=bounds[-1]), empty, empty, empty)
 
 
-class _Pairs:
-    def __init__(self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> None:
-        self.config, self.draw = config, draw
-        self.room = config.max_length - 3  # [CLS], [SEP], [SEP]
-        # lists, because bisect and indexing one by one are several times faster on them than on arrays
-        self.tokens: list[int] = corpus.sentence_offsets.tolist()
-        self.documents: list[int] = corpus.document_offsets.tolist()
-        self.rows: list[tuple[int, int, int, int, int]] = []
+def _targets(room: int, short_share: float, draw: np.random.Generator) -> Iterator[int]:
+    """How many tokens a row is to have, without end."""
+    while True:
+        yield from _lengths(room, short_share, draw, 1 << 12).tolist()
 
-    def build(self) -> Instances:
-        for document in range(len(self.documents) - 1):
-            self._document(document)
-        columns = np.array(self.rows, np.int64).reshape(-1, 5).T.copy()
-        return Instances(*columns)
 
-    def _document(self, document: int) -> None:
-        sentence, last = self.documents[document], self.documents[document + 1]
-        while sentence < last:
-            short = self.draw.random() < self.config.short_share
-            target = int(self.draw.integers(2, self.room + 1)) if short else self.room
-            # as many whole sentences as reach the target
-            stop = min(last, bisect_left(self.tokens, self.tokens[sentence] + target, sentence + 1))
-            begin, end = self.tokens[sentence], self.tokens[stop]
-            if end - begin < 2:  # a document of one token has no second span
-                sentence = stop
-                continue
-            if stop - sentence > 1:
-                split_sentence = sentence + 1 + int(self.draw.integers(stop - sentence - 1))
-                split = self.tokens[split_sentence]
-            else:
-                split_sentence = stop
-                split = begin + 1 + int(self.draw.integers(end - begin - 1))
-            if self.draw.random() < 0.5:
-                self._add(begin, split, split, end, IS_NEXT)
-                sentence = stop
-            else:
-                other, other_end = self._elsewhere(document, split, max(1, target - (split - begin)))
-                self._add(begin, split, other, other_end, NOT_NEXT)
-                sentence = split_sentence  # what would have followed is used by the next row
+def _lengths(room: int, short_share: float, draw: np.random.Generator, count: int) -> NDArray[np.int64]:
+    return np.where(draw.random(count) < short_share, draw.integers(2, room + 1, count), room)
 
-    def _elsewhere(self, document: int, true_next: int, wanted: int) -> tuple[int, int]:
-        """A run of sentences of about the wanted length from another place."""
-        if self.config.negatives == "document":
-            other = int(self.draw.integers(len(self.documents) - 2))
-            other += other >= document
-            first, last = self.documents[other], self.documents[other + 1]
-            sentence = first + int(self.draw.integers(last - first))
-        else:
-            sentence = int(self.draw.integers(self.documents[-1]))
-            while self.tokens[sentence] == true_next:
-                sentence = int(self.draw.integers(self.documents[-1]))
-            last = self.documents[bisect_left(self.documents, sentence + 1)]
-        stop = min(last, bisect_left(self.tokens, self.tokens[sentence] + wanted, sentence + 1))
-        return self.tokens[sentence], self.tokens[stop]
 
-    def _add(self, a_start: int, a_end: int, b_start: int, b_end: int, label: int) -> None:
-        a, b = a_end - a_start, b_end - b_start
+def _pairs(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
+    sentences = len(corpus.sentence_offsets) - 1
+    found = [Instances(*np.zeros((5, 0), np.int64))]
+    begin = 0  # the sentence at which the next row begins
+    for first in range(0, sentences, TOGETHER):
+        end = min(sentences, first + TOGETHER)
+        drawn = _Drawn(corpus, config, draw, np.arange(first, end))
+        following, begins = drawn.following.tolist(), []
+        while begin < end:
+            begins.append(begin - first)
+            begin = following[begin - first]
+        found.append(drawn.rows(np.array(begins, np.int64)))
+    return Instances(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+
+class _Drawn:
+    """For each of some sentences, the row that would begin there."""
+
+    def __init__(
+        self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator, sentence: NDArray[np.int64]
+    ) -> None:
+        self.config, self.draw, self.room = config, draw, config.max_length - 3  # [CLS], [SEP], [SEP]
+        self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
+        self.document = np.searchsorted(self.documents, sentence, side="right") - 1
+        self.target = _lengths(self.room, config.short_share, draw, len(sentence))
+        self.begin = self.tokens[sentence]
+        stop = self._reach(sentence, self.document, self.target)
+        self.end = self.tokens[stop]
+        # the place between A and B: before a whole sentence, or, where there is one sentence only, inside it
+        self.splits_inside = stop - sentence == 1
+        choices = np.where(self.splits_inside, self.end - self.begin, stop - sentence) - 1
+        place = 1 + draw.integers(0, np.maximum(1, choices))
+        self.split_sentence = np.where(self.splits_inside, stop, sentence + place)
+        self.split = np.where(self.splits_inside, self.begin + place, self.tokens[self.split_sentence])
+        self.is_next = draw.random(len(sentence)) < 0.5
+        self.is_pair = self.end - self.begin > 1  # a document of one token has no second span
+        # what would have followed a NotNext is used by the next row
+        self.following = np.where(self.is_next | ~self.is_pair, stop, self.split_sentence)
+
+    def rows(self, chosen: NDArray[np.int64]) -> Instances:
+        """Of the chosen sentences; B of a NotNext is drawn only now."""
+        chosen = chosen[self.is_pair[chosen]]
+        a_start, split, b_end = self.begin[chosen], self.split[chosen], self.end[chosen]
+        b_start = split.copy()
+        random = ~self.is_next[chosen]
+        b_start[random], b_end[random] = self._elsewhere(chosen[random])
+        a, b = split - a_start, b_end - b_start
         half = self.room // 2
-        if a + b > self.room:  # the longer one gives way first
-            a, b = (self.room - b, b) if b <= half else (a, self.room - a) if a <= half else (self.room - half, half)
-        self.rows.append((a_end - a, a, b_start, b, label))
+        a_fits = np.where(
+            b <= half, self.room - b, np.where(a <= half, a, self.room - half)
+        )  # the longer one gives way
+        too_long = a + b > self.room
+        a, b = np.where(too_long, a_fits, a), np.where(too_long, self.room - a_fits, b)
+        return Instances(split - a, a, b_start, b, np.where(random, NOT_NEXT, IS_NEXT))
+
+    def _elsewhere(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A run of sentences from another place for each, of about the length that is left."""
+        if self.config.negatives == "document":
+            document = self.draw.integers(0, len(self.documents) - 2, len(rows))
+            document += document >= self.document[rows]
+            first, last = self.documents[document], self.documents[document + 1]
+            sentence = first + self.draw.integers(0, last - first)
+        else:
+            avoided = ~self.splits_inside[rows]  # the true next sentence, where there is one
+            sentence = self.draw.integers(0, self.documents[-1] - avoided)
+            sentence += avoided & (sentence >= self.split_sentence[rows])
+            document = np.searchsorted(self.documents, sentence, side="right") - 1
+        wanted = self.target[rows] - (self.split - self.begin)[rows]
+        return self.tokens[sentence], self.tokens[self._reach(sentence, document, np.maximum(1, wanted))]
+
+    def _reach(
+        self, sentence: NDArray[np.int64], document: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Where a run of sentences ends: as many whole ones as reach the wanted length, of one document."""
+        return np.minimum(self.documents[document + 1], np.searchsorted(self.tokens, self.tokens[sentence] + wanted))

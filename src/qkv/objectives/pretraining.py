@@ -65,13 +65,10 @@ class PretrainingBatches:
         self.corpus, self.tokenizer, self.pairs, self.masking = corpus, tokenizer, pairs, masking
         self.rows, self.accumulate, self.seed = rows, accumulate, seed
         self.vocabulary = Vocabulary(tokenizer.size, tokenizer.mask_id, tokenizer.special_ids)
-        self._epoch = lru_cache(maxsize=2)(self._drawn_epoch)
-        # the number of rows moves a little from epoch to epoch; the first one's sets the length of all, so that a
-        # step's epoch is a division and not a sum over the epochs before
-        self.steps_per_epoch = len(self._epoch(0)[0]) // (rows * accumulate)
+        self._drawn = lru_cache(maxsize=2)(self._draw_epoch)
         if not self.steps_per_epoch:
             raise InputError(
-                f"The corpus gives {len(self._epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
+                f"The corpus gives {len(self.epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
                 f"{rows * accumulate}. Give more text, or a smaller batch."
             )
 
@@ -79,11 +76,22 @@ class PretrainingBatches:
         """The same way of building rows from another corpus, such as the held-out documents."""
         other = copy(self)
         other.corpus = corpus
+        other._drawn = lru_cache(maxsize=2)(other._draw_epoch)
         return other
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of rows moves a little from epoch to epoch; the first one's sets the length of all, so that a
+        step's epoch is a division and not a sum over the epochs before."""
+        return len(self.epoch(0)[0]) // (self.rows * self.accumulate)
+
+    def epoch(self, number: int) -> tuple[Instances, NDArray[np.int64]]:
+        """All rows of an epoch in the order of the corpus, and the order in which they are trained on."""
+        return self._drawn(number)
 
     def __call__(self, step: int) -> list[Batch]:
         epoch, within = divmod(step, self.steps_per_epoch)
-        drawn, order = self._epoch(epoch)
+        drawn, order = self.epoch(epoch)
         begin = within * self.rows * self.accumulate
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, within, 1)))
         return [
@@ -91,7 +99,7 @@ class PretrainingBatches:
             for part in range(self.accumulate)
         ]
 
-    def _drawn_epoch(self, epoch: int) -> tuple[Instances, NDArray[np.int64]]:
+    def _draw_epoch(self, epoch: int) -> tuple[Instances, NDArray[np.int64]]:
         drawn = instances(self.corpus, self.pairs, self.seed, epoch)
         shuffle = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, 2)))
         return drawn, shuffle.permutation(len(drawn))

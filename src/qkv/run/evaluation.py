@@ -33,7 +33,7 @@ class BlankedSentence:
     def filled(self, model: BertWithHeads, tokenizer: Tokenizer, k: int = 5) -> dict[str, Any]:
         batch = self.batch.to(next(model.parameters()).device)
         hidden = model.encoder(**batch.inputs()).hidden[self.place]
-        best = model.predict("masked", hidden[None])[0].float().softmax(-1).topk(k)
+        best = model.predict("masked", hidden[None])[0].float().softmax(-1).topk(min(k, model.config.vocabulary_size))
         candidates = [
             [tokenizer.token(int(token)), round(float(probability), 4)]
             for token, probability in zip(best.indices, best.values, strict=True)
@@ -60,7 +60,8 @@ class Evaluation:
             for part in np.array_split(chosen, max(1, len(chosen) // batches.rows))
             if len(part)
         ]
-        self.blanks = blanked_sentences(held_out, tokenizer, draw, count=6)
+        longest = min(LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
+        self.blanks = blanked_sentences(held_out, tokenizer, draw, count=6, longest=longest)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, BertWithHeads)
@@ -74,12 +75,12 @@ class Evaluation:
 
 
 def blanked_sentences(
-    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int
+    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = LONGEST
 ) -> list[BlankedSentence]:
     """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
-    suitable = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
+    suitable = np.flatnonzero((lengths >= SHORTEST) & (lengths <= longest))
     found: list[BlankedSentence] = []
     for sentence in draw.permutation(suitable)[: 10 * count]:
         start, length = offsets[sentence : sentence + 1], lengths[sentence : sentence + 1]

@@ -6,6 +6,7 @@ weights' own names and in transformers.
 Shapes: E texts, R rows (windows of texts), N tokens, D width, H heads, T tokens of one row, V vocabulary.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -27,10 +28,12 @@ from qkv.tokenizer import Encoded, Tokenizer
 TOKENS_PER_BATCH = {"cpu": 4096}
 TOKENS_PER_BATCH_ELSEWHERE = 32_768
 """A CPU is quickest while a layer's activations stay in its cache; a GPU wants enough rows to be busy."""
-TEXTS_PER_CHUNK = 4096
-"""Texts that are tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream."""
+TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 4096, 4_000_000
+"""What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
+bound is for long texts, of which the first alone would hold gigabytes."""
 
 ABILITIES = {"masked": "fill a blank", "next_sentence": "judge whether one sentence follows another"}
+HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
 NEEDS = {
     "masked": "a BertForMaskedLM or BertForPreTraining folder",
     "next_sentence": "a BertForPreTraining or BertForNextSentencePrediction folder",
@@ -77,11 +80,17 @@ class Model:
         return self._folder.architecture
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
+        return self._folder.notes
+
+    @property
     def name(self) -> str:
         """What to call the model in a message or under a picture: its folder's name, or owner/name from the hub."""
         path = self._folder.path.resolve()
-        cached = path.parent.name == "snapshots"  # …/models--owner--name/snapshots/<revision>
-        return path.parent.parent.name.removeprefix("models--").replace("--", "/") if cached else path.name
+        if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
+            return cached["name"].replace("--", "/")
+        return path.name
 
     def save(self, folder: str | Path, architecture: str | None = None) -> Path:
         """Write a Hugging Face folder that transformers and `qkv.load` read, whole or not at all.
@@ -133,11 +142,12 @@ class Model:
         """One vector a text, in the given order.
 
         pooling "mean" averages every token of a text, [CLS] and [SEP] included, as sentence-transformers does; "cls"
-        takes the vector at [CLS]. None is what the folder says, else the mean. normalize None is what the folder says.
+        takes the vector at [CLS]. None is what the folder says, else the mean; a folder that says something else is an
+        error, because another pooling gives other vectors. normalize None is what the folder says.
 
         A text longer than the model is read in overlapping windows, and nothing of it is dropped: the mean counts every
         token once, in the window where it lies further from an edge; with "cls" a window weighs as much as the tokens
-        counted in it.
+        counted in it. Vectors are float32 whatever the model computes in; messages count texts from 1.
         """
         parts = list(
             self.embed_stream([texts] if isinstance(texts, str) else texts, pooling, normalize, tokens_per_batch)
@@ -159,9 +169,16 @@ class Model:
         tokens_per_batch: int | None = None,
     ) -> Iterator[Embeddings]:
         """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order."""
+        if pooling is None and (foreign := self._folder.foreign_pooling):
+            raise InputError(
+                f"{self.name} pools with {foreign}, which qkv does not do: give pooling mean or cls (--pooling) to "
+                "override it. The vectors will be other ones than this folder was made for."
+            )
         pool = pooling or self._folder.pooling or "mean"
         if pool not in POOLINGS:
             raise InputError(f"Unknown pooling '{pool}'.{did_you_mean(pool, POOLINGS)} Known: {', '.join(POOLINGS)}.")
+        if self.config.max_length < 3:
+            raise InputError(f"{self.name} has {self.config.max_length} positions; [CLS], a token and [SEP] need 3.")
         if tokens_per_batch is None:
             tokens_per_batch = TOKENS_PER_BATCH.get(self._device.type, TOKENS_PER_BATCH_ELSEWHERE)
         if tokens_per_batch < 1:
@@ -173,12 +190,12 @@ class Model:
         self, texts: Iterable[str], pooling: str, normalize: bool, tokens_per_batch: int
     ) -> Iterator[Embeddings]:
         seen = 0
-        for chunk in chunks(texts, TEXTS_PER_CHUNK):
+        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK):
             _check_texts(chunk, seen)
             ids = self.tokenizer.encode_ids(chunk)
-            for number, row in enumerate(ids):
+            for number, row in enumerate(ids, start=seen + 1):
                 if not row:
-                    raise InputError(_empty(f"Text {seen + number}"))
+                    raise InputError(_empty(f"Text {number}"))
             yield self._embed_ids(ids, pooling, normalize, tokens_per_batch)
             seen += len(chunk)
 
@@ -189,8 +206,8 @@ class Model:
         found = np.empty((len(rows), self.config.width), dtype=np.float32)  # (R, D)
         for chosen in plan(rows.lengths, tokens_per_batch):
             batch = rows.collate(chosen).to(self._device)
-            hidden = self._run(batch).hidden  # (N, D)
-            found[chosen] = POOLINGS[pooling](hidden, batch, rows.counted(chosen)).float().cpu().numpy()
+            hidden = self._run(batch).hidden.float()  # (N, D): a mean over half precision would lose what is left of it
+            found[chosen] = POOLINGS[pooling](hidden, batch, rows.counted(chosen)).cpu().numpy()
         vectors = _merge(found, rows)
         return Embeddings(normalized(vectors) if normalize else vectors, rows.n_tokens, rows.n_windows)
 
@@ -253,6 +270,10 @@ class Model:
     def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
         """Encode what must be seen in one piece, or say by how much it is too long."""
         _check_texts([text] if pair is None else [text, pair], 0)
+        if pair is not None and self.config.segments < 2:
+            raise InputError(
+                f"{self.name} reads single texts: it has one segment (type_vocab_size 1), and a pair needs 2."
+            )
         encoded = self.tokenizer.encode(text, pair)
         for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
             if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
@@ -302,10 +323,14 @@ def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple
     return chosen
 
 
-def _check_texts(texts: list[str], first: int) -> None:
-    for number, text in enumerate(texts):
+def _characters(text: str) -> int:
+    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+
+
+def _check_texts(texts: list[str], before: int) -> None:
+    for number, text in enumerate(texts, start=before + 1):
         if not isinstance(text, str):
-            raise InputError(f"Text {first + number} is of type {type(text).__name__}; a text is a string.")
+            raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
 
 
 def _empty(name: str) -> str:

@@ -6,10 +6,12 @@ RUN/timing.jsonl      speed, by the clock
 RUN/checkpoints/      what a resume starts from
 RUN/model/            the finished model
 RUN/report.html       the run as a page
+RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
 """
 
 import dataclasses
 import json
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,10 +22,11 @@ from typing import Any
 
 import torch
 
-from qkv.atomic import replaced_file
+from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, override, read_toml, to_toml
-from qkv.data.shards import Shards
+from qkv.data.shard_file import sha256_of
+from qkv.data.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
@@ -40,6 +43,8 @@ from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Outcome, TrainConfig, Trainer
 from qkv.train.progress import Progress
 
+SHAPE = ("layers", "width", "heads", "inner_width")
+
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -51,8 +56,16 @@ class ModelChoice:
     dropout: float = 0.1
     attention_dropout: float = 0.1
 
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
+        for name in SHAPE:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+
     def config(self, vocabulary_size: int, max_length: int) -> BertConfig:
-        named = {name: getattr(self, name) for name in ("layers", "width", "heads", "inner_width")}
+        named = {name: getattr(self, name) for name in SHAPE}
         changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
         return BertConfig.preset(
             self.size,
@@ -67,6 +80,7 @@ class ModelChoice:
 @dataclass(frozen=True)
 class PretrainConfig:
     data: str = ""  # the folder that `qkv prepare` wrote
+    data_sha256: str | None = None  # of its manifest; put here at the start
     init: str | None = None  # a folder to go on from; None: random weights
     rows: int = 32  # a batch
     evaluation_rows: int = 256  # of the held-out documents
@@ -77,35 +91,38 @@ class PretrainConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise InputError(f"rows must be at least 1, not {self.rows}.")
+        for name in ("rows", "evaluation_rows"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        brought = [name for name in ("size", *SHAPE) if getattr(self.model, name) != getattr(ModelChoice(), name)]
+        if self.init is not None and brought:
+            raise InputError(f"{self.init} has its own shape: leave out {', '.join(f'model.{x}' for x in brought)}.")
 
 
 @dataclass(frozen=True)
 class Finished:
     run: Path
     outcome: Outcome
+    steps: int  # what the run is to reach
     already: bool = False  # the run had ended before
 
     @property
     def evaluation(self) -> dict[str, Any] | None:
         """The last one in the log."""
-        lines = (self.run / "log.jsonl").read_text(encoding="utf-8").splitlines()
-        found = [line["evaluation"] for line in map(json.loads, lines) if "evaluation" in line]
+        found = [line["evaluation"] for line in _read_lines(self.run / "log.jsonl") if "evaluation" in line]
         return found[-1] if found else None
 
 
 def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
     """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    config = PretrainConfig(data=data)
+    config = PretrainConfig()
     if recipe is not None:
         config = merge(config, read_toml(recipe), str(recipe))
+    changes: dict[str, Any] = {"data": data}
     for key, value in flags.items():
-        table: Any = value
-        for part in reversed(key.split(".")):
-            table = {part: table}
-        config = merge(config, table, "command line")
-    return override(config, assignments)
+        table, _, name = key.rpartition(".")
+        (changes.setdefault(table, {}) if table else changes)[name] = value
+    return override(merge(config, changes, "command line"), assignments)
 
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
@@ -114,9 +131,10 @@ def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
         raise InputError(
             f"{out} holds a run already. Go on with it: qkv pretrain --resume {out}. Or give another folder."
         )
+    _remove_drafts(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
-    config = replace(config, data=str(Path(config.data).resolve()))
+    config = _absolute(config)
     trainer = _trainer(config, out, progress)
     if config.train.minutes is not None:
         # once, and frozen into the config: a resumed run must not measure again
@@ -124,8 +142,7 @@ def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
         progress.message(f"{config.train.minutes:g} minutes are {steps:,} steps on this machine.")
         config = replace(config, train=replace(config.train, steps=steps))
         trainer.config = config.train
-    with replaced_file(out / "config.toml") as part:
-        part.write_text(to_toml(config), encoding="utf-8")
+    write_text(out / "config.toml", to_toml(config))
     return _finish(config, out, trainer)
 
 
@@ -135,9 +152,39 @@ def resume(run: Path, progress: Progress) -> Finished:
     if not file.is_file():
         raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
     config = merge(PretrainConfig(), read_toml(file), str(file))
-    if (run / "model" / "config.json").exists() and (run / "report.html").exists():
-        return Finished(run, Outcome(config.train.steps, config.train.steps, finished=True), already=True)
+    steps = config.train.steps
+    reached = max((session["to"] for session in _read_lines(run / "sessions.jsonl")), default=0)
+    if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
+        return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
+    _remove_drafts(run)
     return _finish(config, run, _trainer(config, run, progress))
+
+
+def _absolute(config: PretrainConfig) -> PretrainConfig:
+    """What a resumed run finds from wherever it is called, and recognises."""
+    data = Path(config.data).expanduser().resolve()
+    init = Path(config.init).expanduser() if config.init is not None else None
+    return replace(
+        config,
+        data=str(data),
+        data_sha256=sha256_of(data / MANIFEST) if (data / MANIFEST).is_file() else None,
+        init=str(init.resolve()) if init is not None and init.is_dir() else config.init,
+    )
+
+
+def _remove_drafts(run: Path) -> None:
+    """What a process that was killed has left half written."""
+    for draft in (*run.glob(".*.part"), *run.glob(".*.old")):
+        if draft.is_dir():
+            shutil.rmtree(draft, ignore_errors=True)
+        else:
+            draft.unlink(missing_ok=True)
+
+
+def _read_lines(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[Batch]:
@@ -145,6 +192,11 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
     corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
+    if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
+        raise InputError(
+            f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
+            "another run, or prepare the corpus as it was."
+        )
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
@@ -166,7 +218,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
     if held_out.n_documents:
         evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
     else:
-        progress.message("No document is held out, so nothing is evaluated. See the note of `qkv prepare`.")
+        progress.message("No document is held out, so nothing is evaluated (qkv prepare --hold-out).")
     return Trainer(
         Job(
             model,
@@ -188,20 +240,37 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, progress:
     if config.init is None:
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
     folder = hf.load(locate(config.init))
-    if folder.tokenizer.vocabulary != tokenizer.vocabulary:
+    theirs = folder.tokenizer
+    if (theirs.vocabulary, theirs.kind, theirs.lowercase) != (
+        tokenizer.vocabulary,
+        tokenizer.kind,
+        tokenizer.lowercase,
+    ):
         raise InputError(
             f"{config.data} was prepared with another tokenizer than that of {config.init}. "
             f"Prepare the corpus again with --tokenizer {config.init}."
         )
     if config.pairs.max_length > folder.config.max_length:
-        raise InputError(f"{config.init} reads {folder.config.max_length} tokens, not {config.pairs.max_length}.")
+        raise InputError(
+            f"{config.init} reads {folder.config.max_length} tokens at most, and pairs.max_length is "
+            f"{config.pairs.max_length}. Set it lower."
+        )
     wanted = replace(folder.config, dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
     model = BertWithHeads(wanted, heads)
-    missing, _ = model.load_state_dict(folder.model.state_dict(), strict=False)
+    missing, left_out = model.load_state_dict(folder.model.state_dict(), strict=False)
     if missing:
-        parts = sorted({".".join(name.split(".")[:2]) for name in missing})
-        progress.message(f"{config.init} has no {', '.join(parts)}: begun from random weights.")
+        progress.message(f"{config.init} has no {_parts(missing)}: begun from random weights.")
+    if left_out:
+        progress.message(f"{config.init} has {_parts(left_out)}, which is not trained here and left out.")
     return model
+
+
+def _parts(names: Sequence[str]) -> str:
+    """
+    >>> _parts(["encoder.pooler.dense.weight", "encoder.pooler.dense.bias", "heads.masked.bias"])
+    'encoder.pooler, heads.masked'
+    """
+    return ", ".join(sorted({".".join(name.split(".")[:2]) for name in names}))
 
 
 def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finished:
@@ -215,14 +284,15 @@ def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finis
         record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
         hf.save(out / "model", model.eval(), corpus.tokenizer(), record=record)
     session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    with (out / "sessions.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(session | {"peak_memory": _peak_memory(trainer.device)}) + "\n")
-    write_report(out, pretraining_page(out, _facts(config, model, corpus, out)))
-    return Finished(out, outcome)
+    sessions = [*_read_lines(out / "sessions.jsonl"), session | {"peak_memory": _peak_memory(trainer.device)}]
+    write_report(out, pretraining_page(out, _facts(config, model, corpus, sessions)))
+    write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
+    return Finished(out, outcome, config.train.steps)
 
 
-def _facts(config: PretrainConfig, model: BertWithHeads, corpus: Shards, out: Path) -> PretrainingFacts:
-    sessions = [json.loads(line) for line in (out / "sessions.jsonl").read_text(encoding="utf-8").splitlines()]
+def _facts(
+    config: PretrainConfig, model: BertWithHeads, corpus: Shards, sessions: Sequence[Mapping[str, Any]]
+) -> PretrainingFacts:
     manifest = corpus.manifest
     return PretrainingFacts(
         vocabulary_size=model.config.vocabulary_size,

@@ -34,7 +34,10 @@ class Checkpoint:
 def save(
     folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
 ) -> Path:
-    """Write a checkpoint, then remove all but the newest `keep`. On an error what was there stays as it was."""
+    """Write a checkpoint, then remove all but the newest `keep`. On an error what was there stays as it was.
+
+    Later ones than this are removed too: a run comes by their step a second time only because they were damaged.
+    """
     target = folder / f"step-{step:08d}"
     with replaced_folder(target, lambda before: None) as fresh:
         hashes = {}
@@ -48,7 +51,9 @@ def save(
             hashes[file.name] = _sha256(file)
         content = to_json({"step": step, "state": state, "sha256": hashes})
         (fresh / "state.json").write_text(content, encoding="utf-8")
-    for old in steps(folder)[:-keep]:
+    found = steps(folder)
+    here = found.index(target) + 1
+    for old in (*found[: max(0, here - keep)], *found[here:]):
         shutil.rmtree(old, ignore_errors=True)
     return target
 

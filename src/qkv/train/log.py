@@ -2,16 +2,20 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
 import torch
 from torch import Tensor
 
+from qkv.atomic import write_text
+from qkv.errors import InputError
 from qkv.train.ahead import Built
 
 
@@ -25,15 +29,15 @@ class Window:
         self.counts: dict[str, int] = dict(state["counts"])
         self.tokens: int = state["tokens"]
         self.steepest = self._tensor(state["steepest"])  # the largest gradient norm
-        self.lost_at = torch.full((), -1, dtype=torch.int64, device=device)  # the first step whose loss is no number
+        self.lost_at = torch.full((), -1, dtype=torch.int64, device=device)  # the first step that gave no number
 
     def add(self, name: str, loss: Tensor, correct: Tensor, count: int) -> None:
         for key, value in ((f"{name}_loss", loss), (f"{name}_accuracy", correct)):
             self.sums[key] = self.sums.get(key, self._tensor(0.0)) + value.detach().double()
             self.counts[key] = self.counts.get(key, 0) + count
 
-    def step(self, step: int, loss: Tensor, gradient_norm: Tensor, tokens: int) -> None:
-        first = ~torch.isfinite(loss.detach()) & (self.lost_at < 0)
+    def step(self, step: int, lost: Tensor, gradient_norm: Tensor, tokens: int) -> None:
+        first = lost & (self.lost_at < 0)
         self.lost_at = torch.where(first, step, self.lost_at)
         self.steepest = torch.maximum(self.steepest, gradient_norm.detach().double())
         self.tokens += tokens
@@ -64,26 +68,77 @@ class Window:
 
 
 class Log:
-    """Appends lines; on opening, those later than the step that is resumed from are cut off."""
+    """Appends lines; on opening, those later than the step that is resumed from are cut off.
+
+    Where TensorBoard is installed, the same numbers go to it too.
+    """
 
     def __init__(self, folder: Path, step: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.files = {}
+        self.folder = folder
+        self.files: dict[str, TextIO] = {}
         for name in ("log.jsonl", "timing.jsonl"):
-            file = folder / name
-            kept = [line for line in _lines(file) if json.loads(line)["step"] <= step]
-            part = file.with_suffix(".part")
-            part.write_text("".join(kept), encoding="utf-8")
-            part.replace(file)
-            self.files[name] = file.open("a", encoding="utf-8")
+            kept = "".join(line for line in _lines(folder / name) if _step_of(line) <= step)
+            write_text(folder / name, kept)
+            self.files[name] = (folder / name).open("a", encoding="utf-8", newline="\n")
+        self.board = _board(folder / "tensorboard", step)
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        self.files[name].write(json.dumps(content, ensure_ascii=False) + "\n")
-        self.files[name].flush()
+        with self._writing(name):
+            self.files[name].write(json.dumps(content, ensure_ascii=False) + "\n")
+            self.files[name].flush()
+        if self.board is not None:
+            for key, value in _numbers(content):
+                self.board.add_scalar(key, value, content["step"])
+
+    def flush(self) -> None:
+        """To the disk itself."""
+        for name, file in self.files.items():
+            with self._writing(name):
+                os.fsync(file.fileno())
 
     def close(self) -> None:
         for file in self.files.values():
-            file.close()
+            with suppress(OSError):  # every line was flushed when it was written; what was not has been told
+                file.close()
+        if self.board is not None:
+            self.board.close()
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"{self.folder / name} cannot be written: {error.strerror or error}. The checkpoints are whole: "
+                "the run can be resumed."
+            ) from error
+
+
+class Board(Protocol):
+    def add_scalar(self, name: str, value: float, step: int) -> None: ...
+    def close(self) -> None: ...
+
+
+def _board(folder: Path, step: int) -> Board | None:
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    # what an earlier process wrote for later steps is hidden
+    writer: Board = SummaryWriter(str(folder), purge_step=step + 1)
+    return writer
+
+
+def _numbers(content: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """
+    >>> list(_numbers({"step": 3, "loss": 2.5, "evaluation": {"masked_loss": 2.75, "samples": []}}))
+    [('loss', 2.5), ('evaluation/masked_loss', 2.75)]
+    """
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{key}/{name}", number) for name, number in _numbers(value))
+        elif isinstance(value, int | float) and key != "step":
+            yield key, value
 
 
 def _lines(file: Path) -> Iterator[str]:
@@ -93,6 +148,14 @@ def _lines(file: Path) -> Iterator[str]:
             for line in lines:
                 if line.endswith("\n"):
                     yield line
+
+
+def _step_of(line: str) -> float:
+    """Of a line that cannot be read, later than all: a machine that lost its power may leave anything."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf
 
 
 class Sized(Protocol):

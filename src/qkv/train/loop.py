@@ -11,7 +11,9 @@ text nor networks. What it promises:
 - A loss that is no number stops the run before anything more is saved, and says at which step.
 """
 
+import math
 import platform
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,9 +68,21 @@ class TrainConfig:
         for name in ("steps", "accumulate", "log_every", "evaluate_every", "save_every", "keep"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("lr", "epsilon", "clip"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{name} must be a number above 0, not {value}.")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(f"betas lie between 0 and 1, unlike {self.betas}.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"weight_decay must be 0 or more, not {self.weight_decay}.")
+        if self.seed < 0:
+            raise InputError(f"seed must be 0 or more, not {self.seed}.")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be at least 1, not {self.threads}.")
         if not 0 <= self.warmup < 1:
             raise InputError(f"warmup is a share of the steps, from 0 to less than 1, not {self.warmup}.")
-        if self.minutes is not None and self.minutes <= 0:
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise InputError(f"minutes must be more than 0, not {self.minutes}.")
 
     def lr_at(self, step: int) -> float:
@@ -152,15 +166,17 @@ class Trainer(Generic[B]):
 
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
         """How many steps fit into the time, from a few that are tried at learning rate 0, which moves nothing."""
+        seconds = min(seconds, 6 * minutes)  # a tenth of a short budget
         for step in range(2):  # the first ones also allocate and compile
             self.advance(self.job.batches(step), 0.0)
-        tried, begin = 0, time.perf_counter()
-        while (elapsed := time.perf_counter() - begin) < seconds or tried < 3:
-            self.advance(self.job.batches(tried), 0.0)
+        tried: list[float] = []
+        while sum(tried) < seconds or len(tried) < 5:
+            batches, begin = self.job.batches(len(tried)), time.perf_counter()
+            self.advance(batches, 0.0)
             int(self.window.lost_at)  # a GPU answers when it is done
-            tried += 1
+            tried.append(time.perf_counter() - begin)
         self._begin()
-        return max(1, int(minutes * 60 * tried / elapsed))
+        return max(1, int(minutes * 60 / statistics.median(tried)))  # the middle one: a machine may hiccup
 
     def run(self) -> Outcome:
         """To `config.steps`, from the newest checkpoint in `job.out` if there is one."""
@@ -169,9 +185,10 @@ class Trainer(Generic[B]):
         started = self.step
         if started >= config.steps:
             return Outcome(started, started, finished=True)
-        log, clock = Log(job.out, self.step), Clock()
         peak = measured_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
+        log = Log(job.out, self.step)
         progress.start(self.step, config.steps)
+        clock = Clock()
         try:
             with interruptible() as interruption:
                 for built in built_ahead(job.batches, self.step, config.steps):
@@ -180,7 +197,7 @@ class Trainer(Generic[B]):
                     clock.add(built, job.flops)
                     last, stop = self.step == config.steps, bool(interruption)
                     if self.step % config.log_every == 0 or last:
-                        figures = self.figures(lr)
+                        figures = self.figures()
                         log.write("log.jsonl", {"step": self.step, **figures, "lr": lr})
                         timing = clock.lap(peak)
                         log.write("timing.jsonl", {"step": self.step, **timing})
@@ -191,7 +208,8 @@ class Trainer(Generic[B]):
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
                             progress.message(f"step {self.step:,}: {_summary(result)}")
                         if self.step % config.save_every == 0 or last or stop:
-                            self.save(lr)
+                            log.flush()  # what the log says up to here must be as lasting as the checkpoint
+                            self.save()
                     if stop and not last:
                         return Outcome(started, self.step, finished=False, signal=interruption.signal)
         finally:
@@ -202,8 +220,14 @@ class Trainer(Generic[B]):
         found = checkpoint.latest(self.job.out / "checkpoints", self.progress.message)
         if found is None:
             return
-        self.job.model.load_state_dict(found.tensors["model"])
-        restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
+        try:
+            self.job.model.load_state_dict(found.tensors["model"])
+            restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
+        except (RuntimeError, KeyError):
+            raise InputError(
+                f"{found.path} holds another model than the settings describe. Set them back to what the run was "
+                "begun with, or begin another run."
+            ) from None
         self.scaler.load_state_dict(dict(found.state["scaler"]))
         self.window = Window(self.device, found.state["window"])
         self.step = found.step
@@ -241,11 +265,14 @@ class Trainer(Generic[B]):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.window.step(self.step, step_loss, norm, sum(batch.n_tokens for batch in batches))
+        lost = ~torch.isfinite(step_loss)
+        if not self.scaler.is_enabled():  # else a gradient that overflows is left out, and a smaller scale is tried
+            lost = lost | ~torch.isfinite(norm)
+        self.window.step(self.step, lost, norm, sum(batch.n_tokens for batch in batches))
 
-    def figures(self, lr: float) -> dict[str, Any]:
+    def figures(self) -> dict[str, Any]:
         """The window's means; a new window begins."""
-        self.stop_if_lost(lr)
+        self.stop_if_lost()
         line = self.window.record(self.job.objective.weights)
         self.window = Window(self.device)
         return line
@@ -258,8 +285,8 @@ class Trainer(Generic[B]):
         self.job.model.train()
         return result
 
-    def save(self, lr: float) -> None:
-        self.stop_if_lost(lr)
+    def save(self) -> None:
+        self.stop_if_lost()
         checkpoint.save(
             self.job.out / "checkpoints",
             self.step,
@@ -268,14 +295,15 @@ class Trainer(Generic[B]):
             self.config.keep,
         )
 
-    def stop_if_lost(self, lr: float) -> None:
+    def stop_if_lost(self) -> None:
         step = int(self.window.lost_at)
         if step < 0:
             return
+        lr = self.config.lr_at(step - 1)
         kept = checkpoint.steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
-            f"The loss is not a number any more at step {step} (learning rate {lr:.3g}). {where} "
+            f"The loss, or its gradient, is not a number any more at step {step} (learning rate {lr:.3g}). {where} "
             "Try a lower learning rate (--set train.lr=…), a longer warm-up or stronger clipping (--set train.clip=…)."
         )
 
