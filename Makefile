@@ -55,7 +55,7 @@ bench: $(VENV)/.installed-bench
 	@set -e; for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:
-	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist qkv-demo src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # pip is the last thing a new environment gets, so its presence means the environment is whole.

@@ -87,6 +87,12 @@ def test_a_file_comes_back(tmp_path: Path) -> None:
         ({"format": "bertviz"}, "not an attention map"),
         ({"shape": [2, 3, 5, 6]}, "bytes where shape"),
         ({"attn": "%%%"}, "damaged"),
+        ({"shape": [-2, -3, 5, 5]}, "bytes where shape"),
+        ({"shape": [2, 3, 5, "many"]}, "damaged"),
+        ({"shape": [2, 3, 25]}, "where .* uint8 is due"),
+        ({"shape": [1e400, 3, 5, 5]}, "damaged"),
+        ({"shape": [2**70, 3, 5, 5]}, "bytes where shape"),
+        ({"n_windows": "one"}, "damaged"),
         ({"left": [{"word": "x"}]}, "damaged"),
         ({"layers": [0]}, "where .* uint8 is due"),
     ],
@@ -97,14 +103,16 @@ def test_a_damaged_map_is_told(change: dict[str, Any], message: str) -> None:
 
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="none.json is missing"):
         AttentionMap.load(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
-    with pytest.raises(InputError, match="not a JSON file"):
+    with pytest.raises(InputError, match="bad.json is not valid JSON"):
         AttentionMap.load(tmp_path / "bad.json")
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(InputError, match="holds no attention map"):
+    with pytest.raises(InputError, match="holds a JSON list"):
         AttentionMap.load(tmp_path / "list.json")
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        AttentionMap.load(tmp_path)
 
 
 def test_writing_where_one_cannot_is_told_and_leaves_nothing(tmp_path: Path) -> None:

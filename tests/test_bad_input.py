@@ -87,6 +87,14 @@ def test_a_config_of_another_architecture(capsys: pytest.CaptureFixture[str], fo
     assert "gpt2" in fails(capsys, "info", folder).lower()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("hidden_act", ["gelu"]), ("architectures", [["x"]]), ("type_vocab_size", "two")]
+)
+def test_a_config_of_odd_values(capsys: pytest.CaptureFixture[str], folder: Path, name: str, value: object) -> None:
+    change_config(folder, **{name: value})
+    assert "config.json" in fails(capsys, "info", folder)
+
+
 def test_a_config_that_is_not_json(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "config.json").write_text('{"model_type": ', encoding="utf-8")
     assert "config.json" in fails(capsys, "info", folder)
@@ -130,10 +138,10 @@ def test_a_text_without_a_blank(capsys: pytest.CaptureFixture[str], sound: Path)
     assert "巴黎是[MASK]国的首都" in fails(capsys, "fill", "the cat", "--model", sound)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "\u3000\n"])
+@pytest.mark.parametrize("text", ["", "  ", "\u3000\n", "\u200b"])
 def test_an_empty_text(capsys: pytest.CaptureFixture[str], sound: Path, text: str) -> None:
     assert "The text is empty" in fails(capsys, "fill", text, "--model", sound)
-    assert "Text 1 is empty" in fails(capsys, "embed", "a", text, "--model", sound)
+    assert "Text 2 is empty" in fails(capsys, "embed", "a", text, "--model", sound)
     assert "The text is empty" in fails(capsys, "attention", text, "--model", sound)
     assert "The second text is empty" in fails(capsys, "attention", "a", "--pair", text, "--model", sound)
 
@@ -154,9 +162,14 @@ def test_an_empty_line_is_named(capsys: pytest.CaptureFixture[str], sound: Path,
     file, out = tmp_path / "texts.txt", tmp_path / "v.npy"
     file.write_text("a cat\n猫\n\na dog\n", encoding="utf-8")
     assert f"{file}, line 3 is empty" in fails(capsys, "embed", "-f", file, "-o", out, "-m", sound)
+    file.write_text("a cat\n\u200b\n", encoding="utf-8")
+    assert f"{file}, line 2 is empty" in fails(capsys, "embed", "-f", file, "-o", out, "-m", sound)
     file.write_text("", encoding="utf-8")
     assert "no text to embed" in fails(capsys, "embed", "-f", file, "-o", out, "-m", sound)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a"}\n\n{"text": "b"}\n\n{"text": ""}\n', encoding="utf-8")
+    assert f"{rows}, line 5 is empty" in fails(capsys, "embed", "-f", rows, "-o", out, "-m", sound)
 
 
 def test_a_file_that_is_not_utf8(
@@ -223,10 +236,14 @@ def given(*words: str) -> Callable[[Path], list[str]]:
         (given("embed", "a", "--out", "v.nyp", "-m", "FOLDER"), "Did you mean '.npy'?"),
         (given("embed", *["a"] * 13, "-m", "FOLDER"), "--out vectors.npy"),
         (given("embed", "a", "--device", "cuda:77", "-m", "FOLDER"), "'cpu'"),
+        (given("embed", "a", "--device", "meta", "-m", "FOLDER"), "Use cpu, cuda, cuda:0 or mps"),
+        (given("embed", "a", "--dtype", "half", "-m", "FOLDER"), "Known: float32, bfloat16, float16"),
         (given("embed", "a", "--threads", "0", "-m", "FOLDER"), "threads"),
         (given("attention", "a", "--layer", "2", "-m", "FOLDER"), "layers 0 … 1"),
         (given("attention", "a", "--head", "-1", "-m", "FOLDER"), "heads 0 … 3"),
         (given("attention", "a", "--token", "b", "-m", "FOLDER"), "no token 'b'"),
+        (given("attention", "a", "--token", "b", "--json", "-m", "FOLDER"), "no token 'b'"),
+        (given("attention", "a", "--token", "b", "--out", "a.json", "-m", "FOLDER"), "no token 'b'"),
         (given("attention", "a", "--lang", "fr", "-m", "FOLDER"), "Known: en, zh"),
         (given("attention", "a", "--out", "a.png", "-m", "FOLDER"), ".svg or .html or .json"),
         (given("demo", "--layer", "6"), "0 … 5"),
@@ -235,6 +252,9 @@ def given(*words: str) -> Callable[[Path], list[str]]:
         (given("convert", "FOLDER", "new", "--architecture", "BertForQuestionAnswering"), "span"),
         (given("tokenizer", "train", "FOLDER/vocab.txt", "--out", "new", "--kind", "words"), "wordpiece"),
         (given("tokenizer", "train", "FOLDER/vocab.txt", "--out", "new", "--vocab-size", "3"), "special tokens"),
+        (given("tokenizer", "train", "FOLDER/vocab.txt", "--out", "new", "--min-frequency", "0"), "at least 1"),
+        (given("tokenizer", "train", "FOLDER/vocab.txt", "--out", "FOLDER"), "it is a model folder"),
+        (given("tokenizer", "train", "no.txt", "--out", "FOLDER"), "it is a model folder"),
     ],
 )
 def test_words_of_the_command_line(

@@ -62,6 +62,17 @@ def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path: Path, name: st
     assert "damaged" in messages[0]
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_damaged_later_one_does_not_push_out_a_good_one(tmp_path: Path, keep: int) -> None:
+    """The run fell back to step 6 and was stopped at step 7: that is what must stay, not the damaged 9."""
+    saved(tmp_path, 6, 9)
+    (tmp_path / "step-00000009" / "model.safetensors").write_bytes(b"")
+    saved(tmp_path, 7, keep=keep)
+    found = checkpoint.latest(tmp_path, pytest.fail)
+    assert found is not None and found.step == 7
+    assert [path.name for path in checkpoint.steps(tmp_path)] == ["step-00000006", "step-00000007"][-keep:]
+
+
 def test_all_damaged_is_an_error(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     (tmp_path / "step-00000001" / "state.json").unlink()

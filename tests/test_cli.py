@@ -1,8 +1,11 @@
 """Every verb, as a person and as a program calls it."""
 
+import inspect
 import io
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +15,15 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import qkv
-from qkv.cli.demo import HEAD, LAYER, TIRED
+from qkv.cli.demo import HEAD, LAYER, TIRED, demo
 from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
+from qkv.cli.tokenizer import train
 from qkv.report.attention_map import AttentionMap
-from tests.folders import make_folder
+from tests.folders import TOKENS, make_folder
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +69,40 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "--version").startswith("qkv")
 
 
-def test_python_m_and_unicode_on_a_poor_terminal(folder: str) -> None:
-    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-m", "qkv", "tokenize", "猫", "-m", folder], capture_output=True, env=env)
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "cp1252", "utf-8"])
+def test_a_pipe_carries_utf8_whatever_the_machine_prefers(folder: str, encoding: str) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "qkv", "tokenize", "猫😀", "-m", folder]
+    done = subprocess.run(command, capture_output=True, env=env)
     assert (done.returncode, done.stderr) == (0, b"")
+    assert "😀" in done.stdout.decode("utf-8")
+    done = subprocess.run([*command, "--json", "--pair", os.fsdecode(b"\xff")], capture_output=True, env=env)
+    assert (done.returncode, done.stdout) == (2, b"") and "U+DCFF" in done.stderr.decode("utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such terminals on Windows")
+def test_a_poor_terminal_gets_what_it_can_show(folder: str) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "qkv", "tokenize", "猫 the", "-m", folder]
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, env=env)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "猫".encode() not in shown and b"?" in shown and b"the" in shown
+
+
+def test_notes_about_a_folder_stand_beside_the_results(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    odd = str(make_folder(tmp_path / "odd", vocabulary_size=len(TOKENS) + 3))
+    commands = [["fill", "[MASK]", "-m", odd], ["embed", "a", "-m", odd], ["attention", "a", "-m", odd]]
+    for words in [*commands, ["convert", odd, str(tmp_path / "new")]]:
+        assert main([*words, "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out) and f"note: the token table has {len(TOKENS) + 3} rows" in err
+    assert "rows" in said(capsys, "info", odd)
 
 
 def test_fill(capsys: pytest.CaptureFixture[str], folder: str) -> None:
@@ -131,10 +166,17 @@ def test_embed_files(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: 
     assert "3 texts" in capsys.readouterr().err
 
 
+def test_embed_in_half_precision(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    words = ["embed", "a cat", "--model", folder, "--json"]
+    half, whole = (json.loads(said(capsys, *words, *more))["vector"] for more in (["--dtype", "bfloat16"], []))
+    assert half != whole and np.abs(np.array(half) - whole).max() < 0.1
+
+
 def test_embed_can_leave_out_empty_lines(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a cat\n\n \n猫\n", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("a cat\n\n \n猫\n\u200b\n", encoding="utf-8")
     words = ["embed", "-f", str(tmp_path / "a.txt"), "-m", folder, "--json", "--skip-empty"]
     assert len(said(capsys, *words).splitlines()) == 2
+    assert json.loads(said(capsys, *words, "--out", str(tmp_path / "v.npy")))["n_texts"] == 2
 
 
 def test_tokenize(capsys: pytest.CaptureFixture[str], folder: str) -> None:
@@ -152,6 +194,11 @@ def test_tokenize_steps(capsys: pytest.CaptureFixture[str], folder: str) -> None
     steps = json.loads(said(capsys, "tokenize", "Dogs 猫", "--steps", "--model", folder, "--json"))["steps"]
     assert steps[0]["step"] == "text" and steps[-1]["parts"] == ["dog", "##s", "猫"]
     assert "##s" in said(capsys, "tokenize", "Dogs 猫", "--steps", "--model", folder)
+    words = ["tokenize", "Dogs 猫", "--pair", "Cats", "--steps", "--model", folder]
+    both = json.loads(said(capsys, *words, "--json"))
+    assert both["steps"] == steps and both["pair"] == "Cats" and both["pair_steps"][-1]["parts"] == ["cat", "##s"]
+    shown = said(capsys, *words)
+    assert "the second text gives" in shown and "cat" in shown and "猫" in shown
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "word", "character"])
@@ -162,6 +209,14 @@ def test_tokenizer_train(capsys: pytest.CaptureFixture[str], tmp_path: Path, kin
     assert (facts["kind"], facts["n_texts"]) == (kind, 20)
     assert qkv.Tokenizer.load(tmp_path / "new").size == facts["size"] <= 60
     assert "learned from 20 texts" in said(capsys, *words, "--vocab-size", "60", "--cased")
+    said(capsys, *words, "--limit-alphabet", "3", "--min-frequency", "1")
+    small = qkv.Tokenizer.load(tmp_path / "new")
+    assert small.encode("猫", special=False).tokens == ["[UNK]"] or kind == "word"
+
+
+def test_one_default_size_of_a_vocabulary() -> None:
+    ours = inspect.signature(qkv.Tokenizer.train).parameters["vocabulary_size"].default
+    assert inspect.signature(train).parameters["vocabulary_size"].default == ours == 8000
 
 
 def test_info(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
@@ -182,6 +237,37 @@ def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
     assert "float16" in said(capsys, "convert", str(new), str(tmp_path / "again")), "the dtype stays as it was"
 
 
+@pytest.mark.parametrize("stored", ["float64", "float16 and float32"])
+def test_convert_says_when_the_dtype_does_not_stay(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str, stored: str
+) -> None:
+    source = Path(shutil.copytree(folder, tmp_path / "odd"))
+    tensors = load_file(source / "model.safetensors")
+    kinds = stored.split(" and ")
+    tensors = {name: tensor.astype(kinds[n % len(kinds)]) for n, (name, tensor) in enumerate(tensors.items())}
+    save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    assert main(["convert", str(source), str(tmp_path / "new")]) == 0
+    out, err = capsys.readouterr()
+    assert err == f"note: the weights are stored as {stored} and are written as float32\n" and "float32" in out
+    assert "float16" in said(capsys, "convert", str(source), str(tmp_path / "half"), "--dtype", "float16")
+
+
+def test_the_home_folder_may_be_written_as_a_tilde(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    facts = json.loads(said(capsys, "convert", folder, "~/new", "--json"))
+    assert facts["path"] == str(tmp_path / "new")
+    assert "猫" in said(capsys, "tokenize", "猫", "-m", "~/new")
+    assert "猫" in said(capsys, "tokenize", "猫", "-m", "~/new/vocab.txt")
+    (tmp_path / "a.txt").write_text("猫\n" * 9, encoding="utf-8")
+    said(capsys, "embed", "-f", "~/a.txt", "-m", "~/new", "-o", "~/v.npy", "--json")
+    said(capsys, "attention", "猫", "-m", "~/new", "-o", "~/a.svg", "--json")
+    said(capsys, "tokenizer", "train", "~/a.txt", "--out", "~/t", "--kind", "character")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"new", "a.txt", "v.npy", "a.svg", "t"}
+
+
 def test_attention(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
     words = ["attention", "the cat 他欠 <b>", "--model", folder]
     whole = AttentionMap.from_dict(json.loads(said(capsys, *words, "--json")))
@@ -199,6 +285,23 @@ def test_attention(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: s
     assert AttentionMap.load(tmp_path / "a.json").attn.shape[:2] == (2, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "heads"),
+    [("a.svg", [1], [0]), ("a.html", [0, 1], [0, 1, 2, 3]), ("a.json", [0, 1], [0, 1, 2, 3])],
+)
+def test_attention_writes_the_same_with_and_without_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str, name: str, layers: list[int], heads: list[int]
+) -> None:
+    out = tmp_path / name
+    words = ["attention", "the cat", "--model", folder, "--out", str(out)]
+    assert main(words) == 0
+    assert name in capsys.readouterr().err
+    before = out.read_bytes()
+    facts = json.loads(said(capsys, *words, "--json"))
+    assert facts == {"out": str(out), "layers": layers, "heads": heads, "n_tokens": 4}
+    assert out.read_bytes() == before
+
+
 def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path, minilm: Path) -> None:
     assert said(capsys, "demo", "--weights").strip() == str(minilm)
     shown = said(capsys, "demo", "--out", str(tmp_path / "demo"))
@@ -212,6 +315,14 @@ def test_demo(capsys: pytest.CaptureFixture[str], tmp_path: Path, minilm: Path) 
     assert divmod(int(beyond.argmax()), len(found.heads)) == (LAYER, HEAD)
     for name in ("attention.svg", "attention.html"):
         assert str(tmp_path / "demo" / name) in shown and (tmp_path / "demo" / name).stat().st_size > 10_000
+
+
+def test_what_the_demo_leaves_is_ignored_and_cleaned() -> None:
+    folder = str(inspect.signature(demo).parameters["out"].default)
+    root = Path(__file__).resolve().parent.parent
+    assert f"/{folder}/" in (root / ".gitignore").read_text(encoding="utf-8").splitlines()
+    (clean,) = re.findall(r"^clean:\n\trm -rf (.*)", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert folder in clean.split()
 
 
 def test_a_reader_that_goes_away_is_no_error(folder: str) -> None:

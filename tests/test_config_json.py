@@ -101,6 +101,9 @@ def test_every_activation_of_ours_can_be_written() -> None:
         ({"architectures": ["BertForMaskedML"]}, "Did you mean 'BertForMaskedLM'"),
         ({"hidden_act": "gelu_nwe"}, "hidden_act 'gelu_nwe' is not known. Did you mean 'gelu_new'"),
         ({"hidden_act": None}, "hidden_act None is not known"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\] is not known"),
+        ({"architectures": [["x"]]}, "is not one that qkv reads"),
+        ({"architectures": [["x"]], "model_type": "absent"}, "says no model_type"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key', but .*absolute"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
@@ -147,3 +150,13 @@ def test_labels(tmp_path: Path) -> None:
     stated = read(tmp_path, id2label={"0": "A", "1": "B"}, label2id={"A": 1, "B": 0})
     assert stated.labels == ("A", "B")
     assert "label2id disagrees" in stated.notes[0]
+
+
+def test_labels_of_one_name_are_noted_and_written(tmp_path: Path) -> None:
+    stated = read(tmp_path, id2label={"0": "A", "1": "B", "2": "A"})
+    assert stated.labels == ("A", "B", "A")
+    assert stated.notes == ("config.json: more than one label is called A; only their ids tell them apart",)
+    written = write_config(stated.config, "BertForSequenceClassification", stated.labels, "float32", {})
+    assert written["id2label"] == {"0": "A", "1": "B", "2": "A"}
+    assert written["label2id"] == {"A": 0, "B": 1}
+    assert read(tmp_path, **written).notes == stated.notes

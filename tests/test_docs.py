@@ -232,6 +232,21 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not dead, f"{page.relative_to(ROOT)} points to what is not there: {dead}"
 
 
+UNFINISHED = re.compile(r"\b(FIXME|TODO)\b")
+
+
+def test_no_page_is_unfinished() -> None:
+    pages = [path for path in (*ROOT.glob("README*"), *(ROOT / "docs").rglob("*")) if path.suffix in (".md", ".svg")]
+    assert {ROOT / name for name in READMES} < set(pages)
+    found = [
+        f"{page.relative_to(ROOT)}, line {number}"
+        for page in sorted(pages)
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+        if UNFINISHED.search(line)
+    ]
+    assert not found, f"to be written still: {found}"
+
+
 def names_a_thing(name: str) -> bool:
     """Whether `nn.attention.causal_mask` or `batch.Batch.labels` is there, as a module, an attribute or a field."""
     owner, _, last = f"qkv.{name}".rpartition(".")

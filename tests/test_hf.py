@@ -6,10 +6,11 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -38,15 +39,8 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_round_trip_gives_every_number_back(tmp_path: Path, architecture: str) -> None:
-    labels = (
-        ("O", "人名", "地名")
-        if architecture
-        in (
-            "BertForSequenceClassification",
-            "BertForTokenClassification",
-        )
-        else ()
-    )
+    has_labels = architecture in ("BertForSequenceClassification", "BertForTokenClassification")
+    labels = ("O", "人名", "地名") if has_labels else ()
     model = make_model(architecture, len(labels) or 2)
     save(tmp_path / "m", model, make_tokenizer(), labels)
     folder = load(tmp_path / "m")
@@ -169,11 +163,11 @@ def test_what_a_save_refuses(tmp_path: Path) -> None:
     model = make_model("BertForSequenceClassification", labels=3)
     with pytest.raises(InputError, match="2 labels were given for a head of 3 outputs"):
         save(tmp_path / "m", model, make_tokenizer(), ("a", "b"))
-    with pytest.raises(InputError, match="A label is given twice: a, b, a"):
-        save(tmp_path / "m", model, make_tokenizer(), ("a", "b", "a"))
     large = Tokenizer.from_vocabulary([*TOKENS, "one", "two"], kind="wordpiece", lowercase=True)
-    with pytest.raises(InputError, match=f"The tokenizer has {len(TOKENS) + 2} tokens"):
+    with pytest.raises(InputError, match=f"m: the tokenizer has {len(TOKENS) + 2} tokens"):
         save(tmp_path / "m", model, large)
+    with pytest.raises(InputError, match=f"m: the tokenizer has {len(TOKENS)} tokens, but .* {len(TOKENS) + 128} rows"):
+        save(tmp_path / "m", make_model(vocabulary_size=len(TOKENS) + 128), make_tokenizer())
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "thesis.docx").touch()
@@ -190,14 +184,62 @@ def test_ctrl_c_in_a_save_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         make_folder(tmp_path / "m")
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
 
-    def interrupted(self: Tokenizer, folder: Path) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Tokenizer, "save", interrupted)
+    monkeypatch.setattr("qkv.interop.hf.save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save(tmp_path / "m", make_model(seed=1), make_tokenizer())
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
     assert {entry.name for entry in tmp_path.iterdir()} == ({"m"} if existing else set())
+
+
+def test_a_full_disk_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(tmp_path / "m")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("qkv.interop.hf.save_file", full)
+    with pytest.raises(InputError, match=r"m cannot be written: .*No space left on device.*\. The folder is as it was"):
+        save(tmp_path / "m", make_model(seed=1), make_tokenizer())
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "README.md", "vocab.txt"])
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    folder = make_folder(tmp_path / "m")
+    (folder / "tokenizer.json").unlink()
+    opened = Path.open
+
+    def locked(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self.name == name:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", locked)
+    with pytest.raises(InputError, match=rf"m/{name} cannot be read: Permission denied\."):
+        load(folder)
+    if name != "README.md":
+        with pytest.raises(InputError, match=rf"m/{name} cannot be read: Permission denied\."):
+            describe(folder)
+
+
+def test_labels_of_one_name_survive_a_save(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "m", "BertForSequenceClassification", labels=("A", "B", "A"))
+    assert load(folder).labels == ("A", "B", "A")
+    load(folder).save(tmp_path / "again")
+    again = load(tmp_path / "again")
+    assert again.labels == ("A", "B", "A")
+    assert "more than one label is called A" in again.notes[0]
+
+
+def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert make_folder(Path("~/m")) == tmp_path / "m"
+    assert load("~/m").path == tmp_path / "m"
+    assert describe("~/m")["path"] == str(tmp_path / "m")
 
 
 def test_what_came_with_a_folder_goes_with_it(tmp_path: Path) -> None:
@@ -248,14 +290,23 @@ def test_describe(tmp_path: Path) -> None:
     parts = [counts[part] for part in ("embeddings", "encoder", "pooler")]
     assert counts["total"] == sum(parts) + sum(counts["heads"].values())
     assert counts["heads"]["next_sentence"] == 32 * 2 + 2
-    assert told["vocabulary"] == {
-        "size": len(TOKENS),
-        "rows": len(TOKENS) + 3,
-        "kind": "wordpiece",
-        "lowercase": True,
-    }
+    size = {"size": len(TOKENS), "rows": len(TOKENS) + 3}
+    assert told["vocabulary"] == {**size, "kind": "wordpiece", "lowercase": True}
     assert told["weight_bytes"] == told["files"]["model.safetensors"]
     assert json.loads(json.dumps(told)) == told
+
+
+def test_describe_says_when_it_did_not_compare_the_decoder(tmp_path: Path) -> None:
+    file = make_folder(tmp_path / "m") / "model.safetensors"
+    assert describe(tmp_path / "m")["tied"] is True
+    tensors = load_file(file)
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + 1.0
+    save_file(tensors, file)
+    told = describe(tmp_path / "m")
+    assert told["tied"] is None and "decoder.weight" in told["notes"][0]
+    assert load(tmp_path / "m").config.tied is False
+    make_folder(tmp_path / "m", tied=False)
+    assert describe(tmp_path / "m")["tied"] is False
 
 
 def test_describe_reads_no_weights(tmp_path: Path) -> None:
@@ -333,7 +384,8 @@ def test_memory_of_minilm() -> None:
 @pytest.mark.parametrize("pickled", [False, True])
 def test_memory_of_a_base_model(tmp_path: Path, stored: torch.dtype, pickled: bool) -> None:
     model = BertWithHeads(BertConfig.preset("base"), ("masked", "next_sentence")).to(stored)
-    save(tmp_path / "base", model, make_tokenizer())
+    more = (f"[unused{number}]" for number in range(model.config.vocabulary_size - len(TOKENS)))
+    save(tmp_path / "base", model, Tokenizer.from_vocabulary([*TOKENS, *more]))
     if pickled:
         file = tmp_path / "base" / "model.safetensors"
         torch.save(load_file(file), tmp_path / "base" / "pytorch_model.bin")

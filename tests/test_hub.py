@@ -46,6 +46,8 @@ def test_a_folder_is_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert locate("模型 1") == Path("模型 1")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert locate("~/模型 1") == tmp_path / "模型 1"
+    with pytest.raises(InputError, match="There is no folder ~nobody-of-that-name"):
+        locate("~nobody-of-that-name/x")
     assert hub.calls == []
 
 

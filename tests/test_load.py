@@ -9,7 +9,8 @@ import torch
 
 import qkv
 from qkv.errors import InputError
-from qkv.run.load import load
+from qkv.interop.hf import describe
+from qkv.run.load import DTYPES, load
 from tests.folders import make_folder
 
 
@@ -39,6 +40,8 @@ def test_a_loaded_model_says_what_it_is(tmp_path: Path) -> None:
 def test_a_hub_snapshot_is_called_by_its_name(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "models--owner--some-name" / "snapshots" / "0123abc")
     assert qkv.load(folder).name == "owner/some-name"
+    for other in (("models--x", "0123abc"), ("mine", "snapshots", "best"), ("snapshots", "best")):
+        assert qkv.load(make_folder(tmp_path.joinpath(*other))).name == other[-1]
 
 
 def test_save_and_load_again(tmp_path: Path) -> None:
@@ -62,7 +65,26 @@ def test_threads_are_set_and_checked(tmp_path: Path) -> None:
         qkv.load(folder, threads=0)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:99", ""])
+def test_the_home_folder_may_be_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    make_folder(tmp_path / "one")
+    assert qkv.load("~/one").save("~/two") == tmp_path / "two"
+    assert qkv.load("~/two").name == "two"
+
+
+@pytest.mark.parametrize("dtype", list(DTYPES))
+def test_what_a_model_computes_in(tmp_path: Path, dtype: str) -> None:
+    model = qkv.load(make_folder(tmp_path / "tiny"), dtype=dtype)
+    model.save(tmp_path / "again")
+    assert describe(tmp_path / "again")["dtype"] == dtype
+
+
+def test_a_dtype_that_is_not_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"Unknown dtype 'bfloat61'\. Did you mean 'bfloat16'\? Known: float32, "):
+        qkv.load(make_folder(tmp_path / "tiny"), dtype="bfloat61")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "xpu", "meta", "cup"])
 def test_a_device_that_is_not_there(tmp_path: Path, device: str) -> None:
-    with pytest.raises(InputError, match="device"):
+    with pytest.raises(InputError, match=r"(Unknown|Cannot use) device .* Use (device 'cpu'|cpu, cuda, cuda:0 or mps)"):
         qkv.load(make_folder(tmp_path / "tiny"), device=device)

@@ -167,6 +167,24 @@ def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) ->
     assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003", "step-00000006"]
 
 
+def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
+    """The loss may still be a number when its gradient is none: the weights would not survive the step."""
+    broken = job(tmp_path)
+    parameter = next(broken.model.parameters())
+    trainer = Trainer(broken, replace(CONFIG, log_every=6), Silent())
+    parameter.register_hook(lambda gradient: gradient * float("inf") if trainer.step == 4 else gradient)
+    with pytest.raises(InputError, match=r"gradient, is not a number any more at step 5 \(learning rate 0.0017\d\)"):
+        trainer.run()
+    assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003"]
+
+
+def test_a_lost_evaluation_stops_before_it_is_logged(tmp_path: Path) -> None:
+    broken = job(tmp_path, evaluate=lambda model: {"masked_loss": float("nan")})
+    with pytest.raises(InputError, match="not a number any more at step 4"):
+        Trainer(broken, CONFIG, Silent()).run()
+    assert "NaN" not in (tmp_path / "log.jsonl").read_text()
+
+
 def test_recomputing_activations_changes_nothing(tmp_path: Path) -> None:
     run(tmp_path / "plain")
     run(tmp_path / "again", replace(CONFIG, recompute=True))
@@ -208,6 +226,12 @@ def test_minutes_become_steps_and_move_nothing(tmp_path: Path) -> None:
         ({"warmup": 3.0}, "warmup is a share"),
         ({"minutes": -1.0}, "minutes must be more than 0"),
         ({"betas": (0.9,)}, "betas are two numbers"),
+        ({"betas": (0.9, 1.0)}, "betas lie between 0 and 1"),
+        ({"lr": 0.0}, "lr must be a number above 0"),
+        ({"clip": float("nan")}, "clip must be a number above 0"),
+        ({"weight_decay": -0.1}, "weight_decay must be 0 or more"),
+        ({"seed": -1}, "seed must be 0 or more"),
+        ({"threads": 0}, "threads must be at least 1"),
     ],
 )
 def test_configs_are_checked(change: dict[str, Any], message: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from qkv.errors import InputError
+from qkv.objectives import pairs
 from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 
 
@@ -53,6 +54,19 @@ def test_next_is_next_and_rows_fit(negatives: str) -> None:
     assert same[rows.label == IS_NEXT].all()
     if negatives == "document":
         assert not same[rows.label == NOT_NEXT].any()
+
+
+def test_nothing_changes_at_the_seams_of_what_is_drawn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large corpora are drawn for a piece at a time; rows go on from one piece into the next."""
+    corpus = layout(30, sentences=40, longest=12)
+    for together in (1, 7, 100_000):
+        monkeypatch.setattr(pairs, "TOGETHER", together)
+        rows = instances(corpus, PairConfig("document", max_length=64, short_share=0.0), seed=1, epoch=0)
+        assert (np.diff(rows.a_start) > 0).all()
+        covered = np.zeros(corpus.sentence_offsets[-1], bool)
+        for start, a, b, label in zip(rows.a_start, rows.a_length, rows.b_length, rows.label, strict=True):
+            covered[start : start + a + (b if label == IS_NEXT else 0)] = True
+        assert covered.mean() > 0.85, "all of the text but what was too long for a row"
 
 
 def test_most_rows_are_full_and_a_share_is_short() -> None:

@@ -140,7 +140,10 @@ def test_a_vocabulary_of_the_wrong_size(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_may_be_smaller_than_the_table_but_not_larger(tmp_path: Path) -> None:
-    plan(make_folder(tmp_path / "padded", vocabulary_size=len(TOKENS) + 7))  # published tables are rounded up
+    assert plan(make_folder(tmp_path / "whole")).notes == ()
+    for spare in (7, 127):  # published tables are rounded up
+        (note,) = plan(make_folder(tmp_path / "padded", vocabulary_size=len(TOKENS) + spare)).notes
+        assert f"{len(TOKENS) + spare} rows for {len(TOKENS)} tokens" in note
     folder = make_folder(tmp_path / "m")
 
     def shrink(tensors: dict[str, Tensor]) -> None:
@@ -151,6 +154,28 @@ def test_a_tokenizer_may_be_smaller_than_the_table_but_not_larger(tmp_path: Path
     change_config(folder, vocab_size=50)
     with pytest.raises(InputError, match=rf"the tokenizer has {len(TOKENS)} tokens, but the model's table has 50 rows"):
         plan(folder)
+
+
+def test_a_tokenizer_far_smaller_than_the_table_is_another_ones(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "m", vocabulary_size=len(TOKENS) + 127)
+    for name in ("tokenizer.json", "vocab.txt"):
+        (folder / name).unlink()
+    (folder / "vocab.txt").write_text("\n".join(TOKENS[:-1]) + "\n", encoding="utf-8")
+    rows = len(TOKENS) + 127
+    message = rf"the tokenizer has {len(TOKENS) - 1} tokens, but the model's table has {rows} rows .* another model"
+    with pytest.raises(InputError, match=message):
+        plan(folder)
+
+
+def test_a_decoder_that_was_not_looked_at(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "m")
+    assert make_plan(folder, compare=False).is_decoder_compared
+    table = {"cls.predictions.decoder.weight": torch.zeros(len(TOKENS), 32)}
+    change_weights(folder, lambda tensors: tensors.update(table))
+    quick, whole = make_plan(folder, compare=False), plan(folder)
+    assert (quick.is_decoder_compared, whole.is_decoder_compared) == (False, True)
+    assert "whether it differs is seen when it is loaded" in quick.notes[0] and whole.notes == ()
+    assert not whole.skeleton.config.tied
 
 
 def test_labels_and_outputs_must_agree(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a loaded model answers, against the network called by hand and against transformers."""
 
+import json
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,66 @@ def test_streams_are_taken_in_parts(model: Model, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(np.concatenate([part.vectors for part in parts]), whole, atol=2e-6)
 
 
+def test_long_texts_make_small_parts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.run.predict.CHARACTERS_PER_CHUNK", 1000)
+    texts = [LONG, LONG, "猫", "a dog", LONG]
+    assert len(LONG) > 500
+    parts = list(model.embed_stream(iter(texts)))
+    assert [len(part) for part in parts] == [2, 3]
+    np.testing.assert_allclose(np.concatenate([part.vectors for part in parts]), model.embed(texts).vectors, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_half_precision_gives_float32_vectors(model: Model, folder: Path, dtype: str, pooling: str) -> None:
+    half = qkv.load(folder, dtype=dtype)
+    found, expected = half.embed([*TEXTS, LONG], pooling), model.embed([*TEXTS, LONG], pooling)
+    assert found.vectors.dtype == np.float32
+    assert np.abs(found.vectors - expected.vectors).max() < 0.1 * np.abs(expected.vectors).max()
+    assert half.attention(TEXTS[0]).attn.dtype == np.uint8
+    assert half.fill("the [MASK]")[0].best.probability == pytest.approx(
+        model.fill("the [MASK]")[0].best.probability, rel=0.1
+    )
+
+
+def pools_with(folder: Path, steps: list[str], mode: str) -> Path:
+    """Say in sentence-transformers' files how a folder pools."""
+    modules = [{"type": f"x.{kind}", "path": f"{n}_{kind}" if n else ""} for n, kind in enumerate(steps)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("steps", "mode", "named"),
+    [
+        (["Transformer", "Pooling"], "max", "max"),
+        (["Transformer", "Pooling", "Dense"], "mean", "a step Dense"),
+        (["Transformer", "Pooling", "Dense", "Normalize"], "mean", "a step Dense"),
+    ],
+)
+def test_another_pooling_is_not_done_in_silence(tmp_path: Path, steps: list[str], mode: str, named: str) -> None:
+    plain = qkv.load(make_folder(tmp_path / "plain"))
+    model = qkv.load(pools_with(make_folder(tmp_path / "m"), steps, mode))
+    assert len(model.notes) == 1 and plain.notes == ()
+    message = rf"m pools with {named}, which qkv does not do: give pooling mean or cls \(--pooling\) to override"
+    with pytest.raises(InputError, match=message):
+        model.embed(TEXTS)
+    with pytest.raises(InputError, match=message):
+        model.embed_stream(iter(TEXTS))
+    expected = plain.embed(TEXTS, "cls", normalize="Normalize" in steps).vectors
+    np.testing.assert_allclose(model.embed(TEXTS, "cls").vectors, expected, atol=1e-6)
+    model.save(tmp_path / "copy")
+    with pytest.raises(InputError, match=f"copy pools with {named}"):
+        qkv.load(tmp_path / "copy").embed(TEXTS)
+
+
+def test_a_model_too_short_for_any_text(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has 2 positions"):
+        qkv.load(make_folder(tmp_path / "m", max_length=2)).embed("a")
+
+
 def test_no_text_is_no_vector(model: Model) -> None:
     nothing = model.embed([])
     assert nothing.vectors.shape == (0, model.config.width) and len(nothing) == 0
@@ -165,16 +226,16 @@ def test_embed_says_what_is_wrong(model: Model, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match="Unknown pooling 'men'. Did you mean 'mean'"):
         model.embed("a", pooling="men")
     for empty in ("", "  ", "\t\u3000", "\x00"):
-        with pytest.raises(InputError, match="Text 1 is empty"):
+        with pytest.raises(InputError, match="Text 2 is empty"):
             model.embed(["a", empty])
-    with pytest.raises(InputError, match="Text 2 is of type float"):
+    with pytest.raises(InputError, match="Text 3 is of type float"):
         model.embed(["a", "b", cast(str, float("nan"))])
     with pytest.raises(InputError, match="tokens_per_batch"):
         model.embed("a", tokens_per_batch=0)
     with pytest.raises(InputError, match="U\\+D83D"):
         model.embed(["\ud83d"])
     monkeypatch.setattr("qkv.run.predict.TEXTS_PER_CHUNK", 2)
-    with pytest.raises(InputError, match="Text 4 is empty"):
+    with pytest.raises(InputError, match="Text 5 is empty"):
         model.embed(["a", "a", "a", "a", ""])
 
 
@@ -210,6 +271,14 @@ def test_attention_says_what_is_wrong(model: Model) -> None:
         model.attention("a", "")
     with pytest.raises(InputError, match="reads 64 at once"):
         model.attention(LONG)
+
+
+def test_a_pair_needs_two_segments(tmp_path: Path) -> None:
+    model = qkv.load(make_folder(tmp_path / "m", segments=1))
+    assert model.attention("a").n_tokens == 3
+    for ask in (model.attention, model.next_sentence):
+        with pytest.raises(InputError, match=r"m reads single texts: it has one segment \(type_vocab_size 1\)"):
+            ask("a", "b")
 
 
 def test_next_sentence(model: Model, folder: Path, tmp_path: Path) -> None:

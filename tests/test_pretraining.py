@@ -117,6 +117,16 @@ def test_flops_count_the_products() -> None:
     assert training_flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.1)
 
 
+def test_another_corpus_has_epochs_of_its_own() -> None:
+    build = batches()
+    other = build.over(MemoryCorpus(documents=12, seed=7))
+    assert other.steps_per_epoch < build.steps_per_epoch
+    rows, order = other.epoch(0)
+    assert len(order) == len(rows) < len(build.epoch(0)[0])
+    assert sorted(order.tolist()) == list(range(len(rows)))
+    assert build.epoch(0) is build.epoch(0), "drawn once"
+
+
 def test_a_corpus_smaller_than_a_step_is_refused() -> None:
     with pytest.raises(InputError, match="a step takes 100000"):
         batches(rows=100_000)

@@ -16,14 +16,14 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def test_a_folder_without_these_files(tmp_path: Path) -> None:
-    assert read_sentence(tmp_path) == SentenceFiles(None, False, {}, ())
+    assert read_sentence(tmp_path) == SentenceFiles()
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_reads_what_it_writes(tmp_path: Path, pooling: str, normalize: bool) -> None:
     files = write_sentence(pooling, normalize, 32)
-    assert read_sentence(write(tmp_path, files)) == SentenceFiles(pooling, normalize, files, ())
+    assert read_sentence(write(tmp_path, files)) == SentenceFiles(pooling, normalize, files=files)
 
 
 def step(number: int, path: str, kind: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_names_of_version_6(tmp_path: Path) -> None:
         "2_Normalize/config.json": b"{}",
         "config_sentence_transformers.json": b'{"prompts": {"query": "q: "}}',
     }
-    assert read_sentence(write(tmp_path, files)) == SentenceFiles("cls", True, files, ())
+    assert read_sentence(write(tmp_path, files)) == SentenceFiles("cls", True, files=files)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,14 @@ def test_modes(tmp_path: Path, fields: dict[str, Any], pooling: str | None, note
     write(tmp_path, write_sentence("mean", False, 32) | {"1_Pooling/config.json": json.dumps(fields).encode()})
     found = read_sentence(tmp_path)
     assert found.pooling == pooling
+    assert (found.foreign is None) == (pooling is not None)
     assert [note in text for text in found.notes] == ([True] if note else []) if note else not found.notes
 
 
 def test_a_step_that_qkv_does_not_do_is_noted(tmp_path: Path) -> None:
     steps = [step(0, "", "x.Transformer"), step(1, "1_Pooling", "x.Pooling"), step(2, "2_Dense", "x.Dense")]
     found = read_sentence(write(tmp_path, {"modules.json": json.dumps(steps).encode()}))
-    assert (found.pooling, found.files) == (None, {})
+    assert (found.pooling, found.foreign, found.files) == (None, "a step Dense", {})
     assert "the step Dense is not one that qkv does" in found.notes[0]
 
 

@@ -60,10 +60,13 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
 
 
-def test_names_are_checked_first(tmp_path: Path) -> None:
+def test_names_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="'v.json'. Did you mean '.jsonl'"), vector_file(tmp_path / "v.json", 7):
         pass
     with pytest.raises(InputError, match="it is a folder"), vector_file(tmp_path, 7):
+        pass
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(InputError, match="it is a folder"), vector_file(Path("~/"), 7):
         pass
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="annot .*writ"), vector_file(tmp_path / "file" / "v.npy", 7):

@@ -71,6 +71,11 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
             shutil.rmtree(aside, ignore_errors=True)
 
 
+def check_folder(path: Path, may_replace: Callable[[Path], str | None]) -> None:
+    """Raise what `replaced_folder` would: for whoever works long before there is something to write."""
+    _check(_behind(path), may_replace)
+
+
 def _behind(path: Path) -> Path:
     """What a name stands for: `~` is the home folder, and a link is what it points to, which is replaced under it.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qkv.atomic import replaced_folder
+from qkv.atomic import check_folder, replaced_folder
 from qkv.errors import InputError, did_you_mean
 from qkv.json_file import read_object
 
@@ -45,6 +45,11 @@ def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
             raise
         raise InputError(f"{source}: the added tokens are not a table of ids and tokens ({error!r}).") from error
     return dict(sorted(found.items()))
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a folder that `replace_files` would refuse, before the work starts."""
+    check_folder(folder, _reason_to_keep)
 
 
 def replace_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -72,8 +72,8 @@ def reference(architecture: str, **changes: Any) -> Any:
 
 def write_reference(folder: Path, architecture: str, shard: str = "1GB", **changes: Any) -> Any:
     model = reference(architecture, **changes)
-    model.save_pretrained(folder, max_shard_size=shard)
     make_tokenizer().save(folder)
+    model.save_pretrained(folder, max_shard_size=shard)
     return model
 
 
@@ -248,8 +248,8 @@ def test_a_decoder_that_differs_is_used_as_theirs_is(tmp_path: Path, name: str) 
 
 def test_half_precision_files_agree_in_float32(tmp_path: Path) -> None:
     model = reference("BertForPreTraining").half()
-    model.save_pretrained(tmp_path)
     make_tokenizer().save(tmp_path)
+    model.save_pretrained(tmp_path)
     assert_equal(tmp_path, model.float())
 
 
@@ -257,6 +257,7 @@ def test_the_tokenizer_goes_along(tmp_path: Path) -> None:
     make_folder(tmp_path / "m")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "m")
     ours = make_tokenizer()
+    assert theirs.model_max_length == 64
     for text, pair in [("他欠我100万。", "The cat sat!"), ("  Unhappyness 😀  北京", None), ("", None)]:
         expected = theirs(text, pair)
         encoded = ours.encode(text, pair)

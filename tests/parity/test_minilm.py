@@ -65,6 +65,7 @@ def test_what_the_folder_says() -> None:
 def test_it_survives_a_save(tmp_path: Path) -> None:
     load(FOLDER).save(tmp_path / "m")
     copy = load(tmp_path / "m")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "m").model_max_length == 512
     assert (copy.pooling, copy.normalize) == ("mean", True)
     state = load(FOLDER).model.state_dict()
     for name, tensor in copy.model.state_dict().items():

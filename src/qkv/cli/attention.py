@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, LanguageOption, ModelOption, required_model, suffix_of, text_or_stdin
+from qkv.cli.options import (
+    JsonOption,
+    LanguageOption,
+    ModelOption,
+    load_model,
+    required_model,
+    suffix_of,
+    text_or_stdin,
+)
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,29 +47,30 @@ def attention(
     qkv attention "他欠我100万" --pair "我欠他100万" --out pair.html --lang zh --model FOLDER
 
     .svg is a picture of one head, .html a page with every head, .json (also --json) all weights asked for,
-    one byte each: {name, attn, shape, layers, heads, left, right, texts}.
+    one byte each: {name, attn, shape, layers, heads, left, right, texts}. With --out, --json prints one document
+    about the file: out, layers, heads, n_tokens.
     """
-    from qkv.report.attention_picture import caption_texts
+    from qkv.report.attention_picture import caption_texts, choose
 
     suffix = suffix_of(out, ENDINGS) if out is not None else None
     caption_texts(lang)
-    folder = required_model(model)
+    required_model(model)
     text = text_or_stdin(text)
-    from qkv.run.load import load
-
-    loaded = load(folder)
-    one = not as_json and suffix in (None, ".svg")
+    loaded = load_model(model)
+    one = suffix == ".svg" or (suffix is None and not as_json)
     wanted_layer = loaded.config.layers - 1 if layer is None and one else layer
     wanted_head = 0 if head is None and one else head
     # the page shows every head and begins with the one asked for; everything else holds what was asked for alone
     page = suffix == ".html"
     found = loaded.attention(text, pair, None if page else wanted_layer, None if page else wanted_head)
+    choose(found, found.weights(found.layers[0], found.heads[0]), token)  # a word that is not there is told in any case
     if out is not None:
         write_attention(found, out, wanted_layer, wanted_head, token, lang)
     if as_json:
         from qkv.cli.terminal import print_json
 
-        print_json(found.to_dict())
+        facts = {"out": str(out), "layers": found.layers, "heads": found.heads, "n_tokens": found.n_tokens}
+        print_json(found.to_dict() if out is None else facts)
     elif out is not None:
         from qkv.cli.terminal import say
 

@@ -8,14 +8,15 @@ import typer
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean
 
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 def convert(
     source: Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or hf:owner/name.")],
     target: Annotated[Path, typer.Argument(metavar="NEW", help="The folder to write.")],
     dtype: Annotated[
-        str | None, typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; as stored if left out.")
+        str | None,
+        typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; else as stored, if that is one."),
     ] = None,
     architecture: Annotated[
         str | None, typer.Option("--architecture", metavar="CLASS", help="Keep only the parts of this class.")
@@ -24,7 +25,8 @@ def convert(
 ) -> None:
     """Rewrite a model folder as transformers writes one today, whole or not at all.
 
-    Reads what is out there: pytorch_model.bin, shards, old gamma/beta names, a vocab.txt and nothing else.
+    Reads what is out there: pytorch_model.bin, shards, old gamma/beta names, a vocab.txt and nothing else. Weights
+    stored in several types, or in float64, become float32 unless --dtype says otherwise.
 
     \b
     qkv convert old-folder new-folder
@@ -36,14 +38,19 @@ def convert(
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     import torch
 
+    from qkv.cli.terminal import say
     from qkv.interop import hf
     from qkv.interop.hub import locate
 
-    types = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
     place = locate(source)
-    dtype = dtype or hf.describe(place)["dtype"]
-    folder = hf.load(place, dtype=types.get(dtype, torch.float32))
-    folder.save(target, architecture)
+    stored = hf.describe(place)["dtype"]
+    if dtype is None and stored not in DTYPES:
+        say(f"note: the weights are stored as {stored} and are written as float32")
+        dtype = "float32"
+    folder = hf.load(place, dtype=getattr(torch, dtype or stored))
+    for note in folder.notes:
+        say(f"note: {note}")
+    target = folder.save(target, architecture)
     facts = hf.describe(target)
     total = facts["parameters"]["total"]
     if as_json:

@@ -1,17 +1,19 @@
 """qkv embed: texts to vectors."""
 
-import time
+import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import DeviceOption, JsonOption, ModelOption, ThreadsOption, required_model
+from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ModelOption, ThreadsOption, load_model
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.run.predict import Model
+    from qkv.tokenizer import Tokenizer
 
 FEW = 12
 """As many texts as a similarity table can still show on a terminal."""
@@ -32,9 +34,12 @@ def embed(
     normalize: Annotated[
         bool | None, typer.Option("--normalize/--no-normalize", help="Scale to length 1; else as in the folder.")
     ] = None,
-    skip_empty: Annotated[bool, typer.Option("--skip-empty", help="Leave out empty lines of files and input.")] = False,
+    skip_empty: Annotated[
+        bool, typer.Option("--skip-empty", help="Leave out texts without a token, in files and input.")
+    ] = False,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
+    dtype: DtypeOption = "float32",
     as_json: JsonOption = False,
 ) -> None:
     """Turn texts into vectors; a few texts on a terminal are compared with each other.
@@ -55,13 +60,9 @@ def embed(
         check_name(out)
     if bool(texts) == bool(file):
         raise InputError('Give texts (qkv embed "one text" "another"), or a file with --file; one of the two.')
-    folder = required_model(model)
-    number = _count(file, skip_empty) if file else len(texts) if texts and texts != ["-"] else None
-    from qkv.run.load import load
-
-    loaded = load(folder, device=device, threads=threads)
+    loaded = load_model(model, device=device, threads=threads, dtype=dtype)
     how = (pooling, normalize)
-    stream = _read(file, skip_empty) if file else _standard_input(skip_empty) if texts == ["-"] else iter(texts or ())
+    number, stream = _opened(texts or [], file or [], loaded.tokenizer, skip_empty)
     if out is not None:
         _to_file(loaded, stream, number, out, how, as_json)
     elif as_json:
@@ -70,57 +71,18 @@ def embed(
         _to_terminal(loaded, stream, how)
 
 
-def _read(files: Iterable[Path], skip_empty: bool) -> Iterator[str]:
-    from qkv.data.readers import texts
+def _opened(
+    texts: list[str], files: list[Path], tokenizer: "Tokenizer", skip_empty: bool
+) -> tuple[int | None, Iterator[str]]:
+    """The texts, and how many there are where that can be known."""
+    from qkv.run.embed_file import file_texts, stream_texts
 
-    return (text for text in texts(files) if text.strip() or not skip_empty)
-
-
-def _count(files: Iterable[Path], skip_empty: bool) -> int:
-    """Read once to the end before the work starts: a fault in the last line should not cost an hour."""
-    from qkv.data.readers import texts
-
-    files, count = list(files), 0
-    list(map(texts, files))  # names first, all of them
-    for file in files:
-        what = "line" if ".txt" in file.suffixes else "text"
-        for number, text in enumerate(texts(file), start=1):
-            if text.strip():
-                count += 1
-            elif not skip_empty:
-                raise InputError(f"{file}, {what} {number} is empty. Take it out, or add --skip-empty.")
-    return count
-
-
-def _standard_input(skip_empty: bool) -> Iterator[str]:
-    import sys
-
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            text = line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"Standard input, line {number} is not UTF-8.") from error
-        if text.strip():
-            yield text
-        elif not skip_empty:
-            raise InputError(f"Standard input, line {number} is empty. Take it out, or add --skip-empty.")
-
-
-class _Kept:
-    """Passes texts on and keeps those whose vectors are still to come."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = texts
-        self._waiting: list[str] = []
-
-    def __iter__(self) -> Iterator[str]:
-        for text in self._texts:
-            self._waiting.append(text)
-            yield text
-
-    def take(self, number: int) -> list[str]:
-        taken, self._waiting = self._waiting[:number], self._waiting[number:]
-        return taken
+    if files:
+        # read once to the end before the work starts: a fault in the last line should not cost an hour
+        return sum(1 for _ in file_texts(files, tokenizer, skip_empty)), file_texts(files, tokenizer, skip_empty)
+    if texts == ["-"]:
+        return None, stream_texts(sys.stdin.buffer, "Standard input", tokenizer, skip_empty)
+    return len(texts), iter(texts)
 
 
 def _to_file(
@@ -132,34 +94,24 @@ def _to_file(
     as_json: bool,
 ) -> None:
     from qkv.cli.terminal import print_json, progress, say
-    from qkv.run.vector_files import vector_file
+    from qkv.run.embed_file import embed_to_file
 
-    kept, began = _Kept(texts), time.perf_counter()
-    done = n_tokens = n_windows = 0
-    with vector_file(out, model.config.width) as writer, progress("embed", number) as advance:
-        for part in model.embed_stream(kept, *how):
-            writer.add(kept.take(len(part)), part)
-            done += len(part)
-            n_tokens += int(part.n_tokens.sum())
-            n_windows += int(part.n_windows.sum())
-            advance(len(part))
-        if not done:
-            raise InputError("There is no text to embed: the input is empty.")
-    seconds = time.perf_counter() - began
+    with progress("embed", number) as advance:
+        done = embed_to_file(model, texts, out, *how, advance)
     if as_json:
-        facts = {"out": str(out), "n_texts": done, "n_tokens": n_tokens, "n_windows": n_windows}
-        print_json({**facts, "width": model.config.width, "seconds": round(seconds, 3)})
-    else:
-        windows = f" in {n_windows:,} windows" if n_windows > done else ""
-        say(f"{out}: {done:,} texts{windows}, {model.config.width} numbers each, {done / seconds:,.0f} texts a second")
+        print_json(asdict(done))
+        return
+    windows = f" in {done.n_windows:,} windows" if done.n_windows > done.n_texts else ""
+    speed = f"{done.n_texts / max(done.seconds, 1e-3):,.0f} texts a second"
+    say(f"{out}: {done.n_texts:,} texts{windows}, {done.width} numbers each, {speed}")
 
 
 def _to_json(model: "Model", texts: Iterable[str], how: tuple[str | None, bool | None]) -> None:
+    from qkv.run.embed_file import embed_parts
     from qkv.run.vector_files import json_lines
 
-    kept = _Kept(texts)
-    for part in model.embed_stream(kept, *how):
-        for line in json_lines(kept.take(len(part)), part):
+    for taken, part in embed_parts(model, texts, *how):
+        for line in json_lines(taken, part):
             typer.echo(line)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, ModelOption, required_model, text_or_stdin
+from qkv.cli.options import JsonOption, ModelOption, load_model, required_model, text_or_stdin
 
 
 def fill(
@@ -25,11 +25,9 @@ def fill(
     --json prints one document: text, n_tokens, n_windows, and blanks with start, end (character positions) and
     candidates (token, text, probability).
     """
-    folder = required_model(model)
+    required_model(model)
     text = text_or_stdin(text)
-    from qkv.run.load import load
-
-    blanks = load(folder).fill(text, k)
+    blanks = load_model(model).fill(text, k)
     from qkv.cli.terminal import bar, print_json, table
 
     if as_json:

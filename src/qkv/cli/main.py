@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli.attention import attention
+from qkv.cli.check import check
 from qkv.cli.convert import convert
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed
@@ -18,6 +19,7 @@ from qkv.cli.fill import fill
 from qkv.cli.info import info
 from qkv.cli.prepare import prepare
 from qkv.cli.pretrain import pretrain
+from qkv.cli.show import show
 from qkv.cli.tokenize import tokenize
 from qkv.cli.tokenizer import tokenizer
 from qkv.errors import InputError, did_you_mean
@@ -28,7 +30,9 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
     "tokenize": (tokenize, "Cut a text into tokens."),
+    "check": (check, "Say what is in a corpus, and what is wrong with it."),
     "prepare": (prepare, "Turn a corpus into shards to train on."),
+    "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
     "pretrain": (pretrain, "Pretrain BERT on shards; resume a run that was stopped."),
     "info": (info, "Say what a model folder holds."),
     "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
@@ -50,6 +54,13 @@ Then, with that model or your own folder:
     qkv attention "It was too tired" --token it --out it.svg
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
     qkv fill "巴黎是[MASK]国的首都。" --model hf:google-bert/bert-base-chinese
+
+Or train one on text of your own, Chinese or English:
+
+\b
+    qkv tokenizer train 语料.txt corpus.txt --vocab-size 8000 --out tokenizer
+    qkv prepare 语料.txt corpus.txt --tokenizer tokenizer --out shards
+    qkv pretrain bert --size mini --data shards --out run --minutes 20
 
 A model is a Hugging Face folder. Only hf:owner/name reaches for the network. `qkv VERB --help` has examples.
 """
@@ -93,8 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 2 bad input, 130 interrupted."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and (stream.encoding or "").lower().replace("-", "") != "utf8":
-            stream.reconfigure(errors="replace")  # a terminal that cannot show 汉字 is no reason to stop
+        _settle_encoding(stream)
     try:
         answer = build()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
@@ -112,6 +122,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if message is None:
             raise
         return _fail(message)
+
+
+def _settle_encoding(stream: Any) -> None:
+    """What goes into a file or a pipe is UTF-8 on every machine; a terminal gets what it can show."""
+    if not hasattr(stream, "reconfigure"):
+        return
+    if stream.isatty():
+        stream.reconfigure(errors="replace")  # a terminal that cannot show 汉字 is no reason to stop
+    else:
+        # a file name that is no text comes out escaped, so that the output stays UTF-8, and JSON stays JSON
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _fail(message: str) -> int:

@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.run.predict import Model
 
 ModelOption = Annotated[
     str | None,
@@ -14,7 +17,10 @@ ModelOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:0 or mps.")]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", metavar="TYPE", help="What to compute in: float32, or bfloat16, float16 for a GPU.")
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="CPU threads to use.")]
 
 
@@ -26,6 +32,17 @@ def required_model(model: str | None) -> str:
             "To try with real weights: --model $(qkv demo --weights)"
         )
     return model
+
+
+def load_model(model: str | None, **how: Any) -> "Model":
+    """Load the model that was named; what is odd about its folder is said beside the results."""
+    folder = required_model(model)
+    from qkv.run.load import load
+
+    loaded = load(folder, **how)
+    for note in loaded.notes:
+        typer.echo(f"note: {note}", err=True)
+    return loaded
 
 
 def text_or_stdin(text: str) -> str:

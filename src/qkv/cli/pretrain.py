@@ -72,10 +72,9 @@ def pretrain(
             raise InputError(f"{named}Say what to train: qkv pretrain bert --data SHARDS --out RUN.")
         if data is None or out is None:
             raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
-        changes = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
-        config = job.configured(
-            data, recipe, {key: value for key, value in changes.items() if value is not None}, settings or []
-        )
+        flags = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
+        wanted = {key: value for key, value in flags.items() if value is not None}
+        config = job.configured(data, recipe, wanted, settings or [])
         with for_stderr() as progress:
             finished = job.start(config, out, progress)
     _tell(finished, as_json)

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDE = 400
-"""Columns of a table that goes to a file or a pipe: nothing is folded there."""
+"""Columns of a table that goes to a file or a pipe, which has no width of its own; only a longer line is folded."""
 
 
 def console(error: bool = False) -> Console:
@@ -137,6 +137,6 @@ def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
         nonlocal last
         if time.monotonic() - last >= every:
             last = time.monotonic()
-            say(f"{what}: {share:.0%}, {figures}")
+            say(f"{what}: {share:.0%}" + (f", {figures}" if figures else ""))
 
     yield moved

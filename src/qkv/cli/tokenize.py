@@ -34,12 +34,13 @@ def tokenize(
     qkv tokenize "How are you?" --pair "Fine." --model FOLDER --json
     qkv tokenize "unaffable" --steps --model FOLDER
 
-    --json prints one document: text, pair, n_tokens, and tokens with token, id, segment, start, end, text.
+    --json prints one document: text, pair, n_tokens, and tokens with token, id, segment, start, end, text. With
+    --steps: text, pair, steps and pair_steps with step and parts.
     """
     tokenizer = load_tokenizer(required_model(model))
     text = text_or_stdin(text)
     if steps:
-        _show_steps(tokenizer, text, as_json)
+        _show_steps(tokenizer, text, pair, as_json)
         return
     encoded = tokenizer.encode(text, pair)
     from qkv.cli.terminal import print_json, table
@@ -85,11 +86,18 @@ def load_tokenizer(name: str) -> "Tokenizer":
     return Tokenizer.load(name)
 
 
-def _show_steps(tokenizer: "Tokenizer", text: str, as_json: bool) -> None:
+def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bool) -> None:
+    """The two texts of a pair are cut each by itself; only the special tokens join them."""
     from qkv.cli.terminal import print_json, table
 
-    found = tokenizer.plain().steps(text)
+    plain = tokenizer.plain()
+    found = [plain.steps(one) for one in (text, pair) if one is not None]
     if as_json:
-        print_json({"text": text, "steps": [{"step": step, "parts": parts} for step, parts in found]})
+        steps = [[{"step": step, "parts": parts} for step, parts in one] for one in found]
+        print_json({"text": text, "pair": pair, "steps": steps[0], "pair_steps": None if pair is None else steps[1]})
         return
-    table(["step", "gives"], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in found])
+    for number, one in enumerate(found):
+        if number:
+            typer.echo()
+        name = "gives" if len(found) == 1 else ("the first text gives", "the second text gives")[number]
+        table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])

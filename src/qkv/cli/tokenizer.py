@@ -30,6 +30,12 @@ def train(
     min_frequency: Annotated[
         int, typer.Option("--min-frequency", metavar="N", help="How often a word, or a pair to join, must occur.")
     ] = 2,
+    limit_alphabet: Annotated[
+        int | None,
+        typer.Option(
+            "--limit-alphabet", metavar="N", help="Characters to start from; else enough for 99.99 % of the text."
+        ),
+    ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capital letters and accents.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,9 +53,11 @@ def train(
     from qkv.cli.terminal import print_json, progress
     from qkv.data.readers import texts
     from qkv.tokenizer import Tokenizer
+    from qkv.tokenizer_files import check_target
     from qkv.vocabulary import check_kind
 
     check_kind(kind)
+    check_target(out)
     began, read = time.perf_counter(), 0
     with progress("read", None) as advance:
 
@@ -64,6 +72,7 @@ def train(
             vocabulary_size=vocabulary_size,
             lowercase=not cased,
             min_frequency=min_frequency,
+            limit_alphabet=limit_alphabet,
             progress=seen,
         )
     learned.save(out)

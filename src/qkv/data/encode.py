@@ -32,7 +32,7 @@ from qkv.data.words import Segmenter, word_starts
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import CHINESE, WHITE, is_punctuation
 
-MOST_WORDS = 1 << 18  # remembered at a time, and
+MOST_WORDS = 1 << 17  # remembered at a time, and
 MOST_CHARACTERS = 1 << 24  # how many characters these may have, together
 
 # What a character is to the tokenizer. NEW: not yet looked at.
@@ -200,10 +200,10 @@ class Encoder:
         return Pieces(ids, word_begins, lengths)
 
     def _kinds_of(self, codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-        kinds = self._kinds[codes]
+        kinds = self._kinds.take(codes)
         if not kinds.all():
             self._look_at(np.unique(codes[kinds == NEW]))
-            kinds = self._kinds[codes]
+            kinds = self._kinds.take(codes)
         return kinds
 
     def _look_at(self, codes: NDArray[np.uint32]) -> None:

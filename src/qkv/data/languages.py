@@ -31,11 +31,11 @@ class Letters:
     def count(self, text: str) -> NDArray[np.int64]:
         """How many of zh, en, other."""
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        found = self._table[codes]
+        found = self._table.take(codes)
         if not found.all():
             for code in np.unique(codes[found == NEW]).tolist():
                 self._table[code] = _language(chr(code))
-            found = self._table[codes]
+            found = self._table.take(codes)
         return np.array([np.count_nonzero(found == language) for language in (1, 2, 3)])
 
 

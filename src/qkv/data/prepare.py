@@ -30,7 +30,7 @@ from qkv.errors import InputError
 from qkv.json_file import read_object, to_json
 from qkv.tokenizer import Tokenizer
 
-SHARD_TOKENS = 1 << 23
+SHARD_TOKENS = 1 << 22
 SMALL = 1 << 23  # bytes of sources for which starting other processes costs more than it gives
 SAMPLED = 8  # files of which the sample shows the beginning
 SAMPLE, TOKENIZER = "sample.txt", "tokenizer"

@@ -40,7 +40,9 @@ STARTERS = frozenset(
     "Not No Such What Who Which Where Why How Also Later Today Now According Following Several Few To Of".split()
 )
 
-_end = re.compile(rf"[\n.!?…{STRONG}](?:(?<!\n)[.!?…{STRONG}]*[{re.escape(CLOSING)}]*)?")
+# Where a sentence could end. The empty group marks an end beyond doubt, by far the most frequent one: a full stop after a
+# word too long for an abbreviation, and a capital after the space.
+_end = re.compile(rf"[\n.!?…{STRONG}](?:(?<=[a-z]{{7}}\.)(?= [A-Z])()|(?<!\n)[.!?…{STRONG}]*[{re.escape(CLOSING)}]*)?")
 _next_word = re.compile(rf"[^\S\n]*[{re.escape(OPENING)}]*(\w*)(\.?)")
 _numeral = re.compile(r"\d+|[B-HJ-Z]|[IVXLC]{2,}")
 _letters_and_stops = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}")
@@ -67,7 +69,7 @@ def split(text: str) -> list[tuple[int, int]]:
             continue
         if text[place] == "\n":
             end = start + len(text[start:place].rstrip())
-        elif not _ends(text, start, place, end):
+        elif not found.lastindex and not _ends(text, start, place, end):
             continue
         spans.append((start, end))
         start = end

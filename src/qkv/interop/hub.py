@@ -4,6 +4,7 @@ A name is a path. Only one that begins with `hf:` is looked up on the Hugging Fa
 library imported: nothing else in qkv reaches for the network.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def locate(name: str | Path) -> Path:
         return _download(text)
     if not text.strip():
         raise InputError("The name of the model is empty. Give a folder, or hf:owner/name for one of the hub.")
-    path = Path(text).expanduser()
+    path = Path(os.path.expanduser(text))
     try:
         if path.is_dir():
             return path

@@ -162,9 +162,8 @@ class _Drawn:
         b_start[random], b_end[random] = self._elsewhere(chosen[random])
         a, b = split - a_start, b_end - b_start
         half = self.room // 2
-        a_fits = np.where(
-            b <= half, self.room - b, np.where(a <= half, a, self.room - half)
-        )  # the longer one gives way
+        # the longer one gives way first
+        a_fits = np.where(b <= half, self.room - b, np.where(a <= half, a, self.room - half))
         too_long = a + b > self.room
         a, b = np.where(too_long, a_fits, a), np.where(too_long, self.room - a_fits, b)
         return Instances(split - a, a, b_start, b, np.where(random, NOT_NEXT, IS_NEXT))

@@ -26,8 +26,8 @@ twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
 """
 
 import base64
-import binascii
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 
 from qkv.atomic import write_text
 from qkv.errors import InputError
+from qkv.json_file import read_object
 
 FORMAT = "qkv.attention.1"
-NAMES = ("self", "pair", "cross")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class AttentionMap:
         try:
             raw = base64.b64decode(data["attn"], validate=True)
             shape = tuple(int(size) for size in data["shape"])
-            if len(raw) != int(np.prod(shape)):
+            if min(shape, default=0) < 0 or len(raw) != math.prod(shape):
                 raise InputError(f"The attention map holds {len(raw)} bytes where shape {shape} needs another number.")
             return cls(
                 name=str(data["name"]),
@@ -130,7 +130,9 @@ class AttentionMap:
                 model=str(data.get("model", "")),
                 n_windows=int(data.get("n_windows", 1)),
             )
-        except (KeyError, TypeError, binascii.Error) as error:
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"The attention map is damaged: {error!r}.") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -140,15 +142,7 @@ class AttentionMap:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file that `save` wrote."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise InputError(f"No such file: {path}.") from error
-        except ValueError as error:
-            raise InputError(f"{path} is not a JSON file: {error}.") from error
-        if not isinstance(data, dict):
-            raise InputError(f"{path} holds no attention map.")
-        return cls.from_dict(data)
+        return cls.from_dict(read_object(Path(os.path.expanduser(path))))
 
 
 def _place(what: str, number: int, available: Sequence[int]) -> int:

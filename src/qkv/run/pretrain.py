@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from qkv.run.evaluation import Evaluation
 from qkv.run.load import device_named
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Outcome, TrainConfig, Trainer
-from qkv.train.progress import Progress
+from qkv.train.progress import Progress, Silent
 
 SHAPE = ("layers", "width", "heads", "inner_width")
 
@@ -94,9 +94,6 @@ class PretrainConfig:
         for name in ("rows", "evaluation_rows"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        brought = [name for name in ("size", *SHAPE) if getattr(self.model, name) != getattr(ModelChoice(), name)]
-        if self.init is not None and brought:
-            raise InputError(f"{self.init} has its own shape: leave out {', '.join(f'model.{x}' for x in brought)}.")
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
     config = _absolute(config)
-    trainer = _trainer(config, out, progress)
+    trainer = _trainer(config, out, progress, begins=True)
     if config.train.minutes is not None:
         # once, and frozen into the config: a resumed run must not measure again
         steps = trainer.steps_in(config.train.minutes)
@@ -157,7 +154,7 @@ def resume(run: Path, progress: Progress) -> Finished:
     if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
         return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
     _remove_drafts(run)
-    return _finish(config, run, _trainer(config, run, progress))
+    return _finish(config, run, _trainer(config, run, progress, begins=False))
 
 
 def _absolute(config: PretrainConfig) -> PretrainConfig:
@@ -173,12 +170,13 @@ def _absolute(config: PretrainConfig) -> PretrainConfig:
 
 
 def _remove_drafts(run: Path) -> None:
-    """What a process that was killed has left half written."""
-    for draft in (*run.glob(".*.part"), *run.glob(".*.old")):
-        if draft.is_dir():
-            shutil.rmtree(draft, ignore_errors=True)
-        else:
-            draft.unlink(missing_ok=True)
+    """What a process that was killed has left half written; nothing but our own."""
+    for name in ("config.toml", "log.jsonl", "timing.jsonl", "sessions.jsonl", "report.html", "model"):
+        for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
+            if draft.is_dir():
+                shutil.rmtree(draft, ignore_errors=True)
+            else:
+                draft.unlink(missing_ok=True)
 
 
 def _read_lines(file: Path) -> list[dict[str, Any]]:
@@ -187,7 +185,8 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[Batch]:
+def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
@@ -200,7 +199,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
-    model = _model(config, tokenizer, paired, progress).to(device)
+    model = _model(config, tokenizer, paired, tell).to(device)
     batches = PretrainingBatches(
         corpus,
         tokenizer,
@@ -217,8 +216,9 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
     evaluate = None
     if held_out.n_documents:
         evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
-    else:
-        progress.message("No document is held out, so nothing is evaluated (qkv prepare --hold-out).")
+    if evaluate is None or not evaluate.batches:
+        evaluate = None
+        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return Trainer(
         Job(
             model,
@@ -235,17 +235,15 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress) -> Trainer[B
     )
 
 
-def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, progress: Progress) -> BertWithHeads:
+def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:
     heads = ["masked", "next_sentence"] if paired else ["masked"]
     if config.init is None:
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
+    if chosen := [name for name in ("size", *SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
+        raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
     folder = hf.load(locate(config.init))
-    theirs = folder.tokenizer
-    if (theirs.vocabulary, theirs.kind, theirs.lowercase) != (
-        tokenizer.vocabulary,
-        tokenizer.kind,
-        tokenizer.lowercase,
-    ):
+    ours, theirs = ((one.vocabulary, one.kind, one.lowercase) for one in (tokenizer, folder.tokenizer))
+    if ours != theirs:
         raise InputError(
             f"{config.data} was prepared with another tokenizer than that of {config.init}. "
             f"Prepare the corpus again with --tokenizer {config.init}."
@@ -259,9 +257,9 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, progress:
     model = BertWithHeads(wanted, heads)
     missing, left_out = model.load_state_dict(folder.model.state_dict(), strict=False)
     if missing:
-        progress.message(f"{config.init} has no {_parts(missing)}: begun from random weights.")
+        tell(f"{config.init} has no {_parts(missing)}: begun from random weights.")
     if left_out:
-        progress.message(f"{config.init} has {_parts(left_out)}, which is not trained here and left out.")
+        tell(f"{config.init} has {_parts(left_out)}, which is not trained here and left out.")
     return model
 
 

@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,7 +80,7 @@ def vector_file(path: Path, width: int) -> Iterator[Writer]:
 
 def check_name(path: Path) -> None:
     """Refuse a file we could not write before the work starts."""
-    if path.is_dir():
+    if Path(os.path.expanduser(path)).is_dir():
         raise InputError(f"Cannot write {path}: it is a folder.")
     suffix = path.suffix.lower()
     if suffix not in WRITERS:

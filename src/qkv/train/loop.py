@@ -283,6 +283,9 @@ class Trainer(Generic[B]):
         with torch.inference_mode():
             result = self.job.evaluate(self.job.model)
         self.job.model.train()
+        if any(isinstance(value, float) and math.isnan(value) for value in result.values()):
+            self.window.lost_at.fill_(self.step)  # the step's own loss was the last good one
+        self.stop_if_lost()
         return result
 
     def save(self) -> None:

@@ -1,0 +1,102 @@
+"""Any number of texts to vectors, with every text kept beside its vector: the work behind `qkv embed`.
+
+A text of which nothing is left after tokenization has no vector. It is named by its file and line, or left out where
+that is asked for; the same test decides both, and it is the tokenizer's own.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qkv.data.readers import placed
+from qkv.errors import InputError
+from qkv.run.predict import Model
+from qkv.run.results import Embeddings
+from qkv.run.vector_files import vector_file
+from qkv.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a file of vectors holds and how long it took."""
+
+    out: str
+    n_texts: int
+    n_tokens: int
+    n_windows: int
+    width: int
+    seconds: float
+
+
+def file_texts(files: Sequence[Path], tokenizer: Tokenizer, skip_empty: bool = False) -> Iterator[str]:
+    """The texts of files in order; an empty one is an error that names its line, or is left out."""
+    lines = ((f"{file}, line {number}", text) for file, number, text in placed(files))
+    return _with_content(lines, tokenizer, skip_empty)
+
+
+def stream_texts(stream: Iterable[bytes], name: str, tokenizer: Tokenizer, skip_empty: bool = False) -> Iterator[str]:
+    """The lines of an open stream of UTF-8; `name` is what a message calls it."""
+    return _with_content(_decoded(stream, name), tokenizer, skip_empty)
+
+
+def _decoded(stream: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            yield f"{name}, line {number}", line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}, line {number} is not UTF-8.") from error
+
+
+def _with_content(lines: Iterable[tuple[str, str]], tokenizer: Tokenizer, skip_empty: bool) -> Iterator[str]:
+    for place, text in lines:
+        # a line of nothing but spaces is empty to the person who wrote it, even where spaces are tokens
+        if text.strip() and not tokenizer.is_empty(text):
+            yield text
+        elif not skip_empty:
+            raise InputError(f"{place} is empty. Take it out, or add --skip-empty.")
+
+
+def embed_parts(
+    model: Model, texts: Iterable[str], pooling: str | None = None, normalize: bool | None = None
+) -> Iterator[tuple[list[str], Embeddings]]:
+    """`Model.embed_stream`, each part with its texts."""
+    waiting: list[str] = []
+
+    def kept() -> Iterator[str]:
+        for text in texts:
+            waiting.append(text)
+            yield text
+
+    for part in model.embed_stream(kept(), pooling, normalize):
+        taken = waiting[: len(part)]
+        del waiting[: len(part)]
+        yield taken, part
+
+
+def embed_to_file(
+    model: Model,
+    texts: Iterable[str],
+    out: Path,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Written:
+    """Write the vectors of texts as the ending of `out` says (see vector_files.py), whole or not at all.
+
+    `progress` is told after each part how many texts it held.
+    """
+    began = time.perf_counter()
+    n_texts = n_tokens = n_windows = 0
+    with vector_file(out, model.config.width) as writer:
+        for taken, part in embed_parts(model, texts, pooling, normalize):
+            writer.add(taken, part)
+            n_texts += len(part)
+            n_tokens += int(part.n_tokens.sum())
+            n_windows += int(part.n_windows.sum())
+            if progress is not None:
+                progress(len(part))
+        if not n_texts:
+            raise InputError("There is no text to embed: the input is empty.")
+    seconds = round(time.perf_counter() - began, 3)
+    return Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds)
