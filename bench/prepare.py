@@ -10,7 +10,7 @@
     qkv, words  the same with Chinese words from rjieba
 
 Each runs in a process of its own, imports not counted, and they take turns; a figure is the median over rounds of the
-ratio within a round. The ids of all are compared. Where others use the machine too, processor time is the fairer
+ratio within a round. The ids of all are compared. Where others use the machine too, CPU time is the fairer
 measure. Memory is the largest sum, over a contender and its child processes, of what is theirs alone and of their part
 of what they share (PSS).
 
@@ -195,7 +195,7 @@ def watched(name: str, corpus: Path, tokenizer_folder: Path) -> dict[str, Any]:
 
 def speed(console: Console, folder: Path, megabytes: float, rounds: int) -> None:
     table = Table(title=f"{megabytes:g} MB a language, median of {rounds} rounds, equal ids")
-    for heading in ("", "MB/s", "× datasets", "× bare", "processor s/MB", "× datasets", "peak MB"):
+    for heading in ("", "MB/s", "× datasets", "× bare", "CPU s/MB", "× datasets", "peak MB"):
         table.add_column(heading, justify="left" if not heading else "right")
     for language in LANGUAGES:
         corpus = write_text(language, int(megabytes * 1e6), folder / f"{language}.txt")
@@ -226,19 +226,19 @@ def speed(console: Console, folder: Path, megabytes: float, rounds: int) -> None
 
 
 def memory(console: Console, folder: Path, megabytes: float) -> None:
-    """The peak for a corpus and for one ten times as large."""
+    """The peak for a corpus in both languages and for one ten times as large."""
     peaks = []
     for size in (megabytes, 10 * megabytes):
         corpus = folder / "both.txt"
         with open(corpus, "wb") as out:
             for language in LANGUAGES:
-                with open(write_text(language, int(size * 5e5), folder / "part.txt"), "rb") as part:
+                with open(write_text(language, int(size * 1e6), folder / "part.txt"), "rb") as part:
                     shutil.copyfileobj(part, out)
         tokenizer_for("zh", corpus).save(folder / "both")
         peaks.append(watched("qkv, words", corpus, folder / "both")["peak"] / 1e6)
     console.print(
-        f"qkv, words: peak memory {peaks[0]:.0f} MB for {megabytes:g} MB of text in both languages, {peaks[1]:.0f} MB "
-        f"for {10 * megabytes:g} MB ({peaks[1] / max(1, peaks[0]):.2f} ×)"
+        f"qkv, words: peak {peaks[0]:.0f} MB of memory for {2 * megabytes:g} MB of text, {peaks[1]:.0f} MB for "
+        f"{20 * megabytes:g} MB: {peaks[1] / max(1, peaks[0]):.2f} ×"
     )
 
 

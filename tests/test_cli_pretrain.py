@@ -1,11 +1,9 @@
 """qkv check, prepare, show and pretrain, as a person and as a program calls them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import qkv
 from qkv.cli.main import main
@@ -14,15 +12,9 @@ from tests.corpora import write_corpus
 from tests.small_run import SETTINGS, make_tokenizer
 from tests.test_bad_input import fails
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WORDS = [word for setting in (*SETTINGS, "train.steps=4") for word in ("--set", setting)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _threads() -> Iterator[None]:
-    """A run sets their number for its whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

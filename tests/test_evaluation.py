@@ -14,6 +14,8 @@ from qkv.objectives.pretraining import Pretraining, PretrainingBatches
 from qkv.run.evaluation import Evaluation, blanked_sentences
 from tests.small_run import make_config, make_shards, make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:

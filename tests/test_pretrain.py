@@ -27,15 +27,9 @@ from qkv.train.progress import Silent
 from tests.conftest import ROOT
 from tests.small_run import Recorder, contents, make_config, make_shards, make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _threads() -> Iterator[None]:
-    """A run sets their number for its whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

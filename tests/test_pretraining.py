@@ -13,6 +13,8 @@ from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated, training_flops
 from tests.corpus import Ids, MemoryCorpus
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CONFIG = BertConfig(vocabulary_size=50, layers=2, width=32, heads=4, inner_width=64, max_length=32)
 
 

@@ -1,4 +1,4 @@
-"""Documents out of text files of any size, a block of about a megabyte at a time.
+"""Documents out of text files of any size, a block of half a megabyte at a time.
 
     .txt     a blank line lies between documents; a line is a sentence or a paragraph
     .jsonl   a line is a document, in the field "text"; a line end inside it ends a paragraph
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from qkv.data.readers import BOM, UNREADABLE, AnyPath, checked, field_of, not_utf8, open_bytes, unreadable
 from qkv.errors import InputError
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 19
 Fault = Callable[[str, int, str], None]  # told the kind of a fault, its line, and what to say
 LONGEST_LINE = 1 << 26  # bytes; what holds memory down is that a line ends some time
 

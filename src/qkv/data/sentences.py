@@ -40,8 +40,8 @@ STARTERS = frozenset(
     "Not No Such What Who Which Where Why How Also Later Today Now According Following Several Few To Of".split()
 )
 
-# Where a sentence could end. The empty group marks an end beyond doubt, by far the most frequent one: a full stop after a
-# word too long for an abbreviation, and a capital after the space.
+# Where a sentence could end. The empty group marks an end beyond doubt, the most frequent one: a full stop after a word
+# too long for an abbreviation, and a capital after the space.
 _end = re.compile(rf"[\n.!?…{STRONG}](?:(?<=[a-z]{{7}}\.)(?= [A-Z])()|(?<!\n)[.!?…{STRONG}]*[{re.escape(CLOSING)}]*)?")
 _next_word = re.compile(rf"[^\S\n]*[{re.escape(OPENING)}]*(\w*)(\.?)")
 _numeral = re.compile(r"\d+|[B-HJ-Z]|[IVXLC]{2,}")
