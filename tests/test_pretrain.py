@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,12 @@ from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.models.bert import BertWithHeads
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches
-from qkv.run.pretrain import Finished, PretrainConfig, configured, resume, start
+from qkv.run.pretrain import Finished, resume, start
+from qkv.run.pretrain_config import PretrainConfig
 from qkv.train.progress import Silent
-from tests.conftest import ROOT
 from tests.small_run import Recorder, contents, make_config, make_shards, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +81,10 @@ def test_the_model_fills_blanks(finished: Finished) -> None:
 def test_transformers_gives_the_same_loss(finished: Finished, shards: Path, tmp_path: Path, negatives: str) -> None:
     paired = negatives != "none"
     run = finished.run if paired else go(shards, tmp_path / "run", "pairs.negatives=none", "train.steps=2").run
-    theirs, loading = (BertForPreTraining if paired else BertForMaskedLM).from_pretrained(
+    loaded: Any = (BertForPreTraining if paired else BertForMaskedLM).from_pretrained(
         run / "model", output_loading_info=True
     )
+    theirs, loading = loaded
     assert not any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     corpus, config = Shards.open(shards), make_config(shards, f"pairs.negatives={negatives}")
     build = PretrainingBatches(corpus, corpus.tokenizer(), config.pairs, config.masking, rows=8)
@@ -223,31 +221,6 @@ def test_init_and_what_does_not_go_with_it(finished: Finished, shards: Path, tmp
 
 
 # Settings
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_recipes_state_differences_alone(recipe: Path) -> None:
-    table = read_toml(recipe)
-    merge(PretrainConfig(), table, str(recipe))
-    defaults = dataclasses.asdict(PretrainConfig())
-
-    def same(stated: dict[str, Any], default: dict[str, Any], prefix: str = "") -> Iterator[str]:
-        for key, value in stated.items():
-            if isinstance(value, dict):
-                yield from same(value, default[key], f"{prefix}{key}.")
-            elif (tuple(value) if isinstance(value, list) else value) == default[key]:
-                yield f"{prefix}{key}"
-
-    assert list(same(table, defaults)) == [], "these are the defaults: leave them out"
-
-
-def test_a_recipe_gives_way_to_flags_and_flags_to_set(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text('data = "elsewhere"\nrows = 4\n[model]\nsize = "small"\n[train]\nlr = 0.5\nminutes = 3\n')
-    config = configured("here", recipe, {"model.size": "tiny", "train.minutes": 2.0}, ["train.minutes=1", "rows=2"])
-    assert (config.data, config.model.size, config.train.lr, config.train.minutes, config.rows) == (
-        "here", "tiny", 0.5, 1.0, 2
-    )  # fmt: skip
 
 
 SETTINGS_REFUSED = {

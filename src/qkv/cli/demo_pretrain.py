@@ -31,7 +31,8 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.data.readers import texts
     from qkv.run.demo_corpus import write_corpus
     from qkv.run.load import load
-    from qkv.run.pretrain import PretrainConfig, start
+    from qkv.run.pretrain import start
+    from qkv.run.pretrain_config import PretrainConfig
     from qkv.tokenizer import Tokenizer
     from qkv.train.progress import for_stderr
 

@@ -57,6 +57,7 @@ def pretrain(
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
     from qkv.run import pretrain as job
+    from qkv.run.pretrain_config import configured
     from qkv.train.progress import for_stderr
 
     if resume is not None:
@@ -74,7 +75,7 @@ def pretrain(
             raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
         flags = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
         wanted = {key: value for key, value in flags.items() if value is not None}
-        config = job.configured(data, recipe, wanted, settings or [])
+        config = configured(data, recipe, wanted, settings or [])
         with for_stderr() as progress:
             finished = job.start(config, out, progress)
     _tell(finished, as_json)

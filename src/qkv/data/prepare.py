@@ -209,7 +209,7 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
     if changed:
         raise InputError(
             f"{folder} was {'prepared' if left == MANIFEST else 'begun'} from something else: other "
-            f"{', '.join(dict.fromkeys(changed))}. Give another folder, or have this one overwritten."
+            f"{', '.join(dict.fromkeys(changed))}. Give another folder, or have this one overwritten (--overwrite)."
         )
     if left == STATE:
         return found

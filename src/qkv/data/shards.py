@@ -60,7 +60,7 @@ class Shards:
             size = file.stat().st_size if file.is_file() else None
             if size != shard["bytes"]:
                 found = "is missing" if size is None else f"has {size:,} bytes instead of {shard['bytes']:,}"
-                raise InputError(f"{file} {found}. Copy the folder again, or prepare the corpus again.")
+                raise InputError(f"{file} {found}. Copy the folder again, or prepare the corpus again (--overwrite).")
         return shards
 
     @property

@@ -19,8 +19,9 @@ def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = 
     Nothing reaches for the network unless a hub id is given. `threads` is how many CPU threads torch may use; torch
     keeps one such number for the whole process, so the model called last sets it.
 
-    `dtype` is what the model computes in: float32, bfloat16 or float16. Half the bits are many times as fast on a GPU,
-    where packed rows then go through one kernel, and change a vector in its third digit; results are float32 always.
+    `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
+    through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
+    as float32 in any case.
 
     >>> model = load("path/to/folder")                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP

@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,76 +24,23 @@ import torch
 
 from qkv.atomic import write_text
 from qkv.batch import Batch
-from qkv.config import merge, override, read_toml, to_toml
+from qkv.config import merge, read_toml, to_toml
 from qkv.data.shard_file import sha256_of
 from qkv.data.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
-from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.models.bert import BertWithHeads
 from qkv.nn.block import FeedForward
-from qkv.objectives.masked import MaskingConfig
-from qkv.objectives.pairs import PairConfig
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
 from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
 from qkv.run.load import device_named
+from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.tokenizer import Tokenizer
-from qkv.train.loop import Job, Outcome, TrainConfig, Trainer
+from qkv.train.loop import Job, Outcome, Trainer
 from qkv.train.progress import Progress, Silent
-
-SHAPE = ("layers", "width", "heads", "inner_width")
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    size: str = "mini"  # a preset of models/bert.py; the fields below change it
-    layers: int | None = None
-    width: int | None = None
-    heads: int | None = None
-    inner_width: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
-        for name in SHAPE:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}.")
-
-    def config(self, vocabulary_size: int, max_length: int) -> BertConfig:
-        named = {name: getattr(self, name) for name in SHAPE}
-        changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-        return BertConfig.preset(
-            self.size,
-            vocabulary_size=vocabulary_size,
-            max_length=max(512, max_length),
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            **changes,
-        )
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    data: str = ""  # the folder that `qkv prepare` wrote
-    data_sha256: str | None = None  # of its manifest; put here at the start
-    init: str | None = None  # a folder to go on from; None: random weights
-    rows: int = 32  # a batch
-    evaluation_rows: int = 256  # of the held-out documents
-    device: str = "cpu"
-    model: ModelChoice = field(default_factory=ModelChoice)
-    pairs: PairConfig = field(default_factory=PairConfig)
-    masking: MaskingConfig = field(default_factory=MaskingConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        for name in ("rows", "evaluation_rows"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -108,18 +55,6 @@ class Finished:
         """The last one in the log."""
         found = [line["evaluation"] for line in _read_lines(self.run / "log.jsonl") if "evaluation" in line]
         return found[-1] if found else None
-
-
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    config = PretrainConfig()
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    return override(merge(config, changes, "command line"), assignments)
 
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
