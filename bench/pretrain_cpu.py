@@ -113,7 +113,7 @@ class ChosenTokens(BertForMaskedLM):
 def theirs(data: list[list[int]], kind: type[BertForMaskedLM], folder: Path) -> Timed:
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    model = kind(BertConfig(vocab_size=len(tokenizer), **SHAPE))
+    model = kind(BertConfig(vocab_size=len(tokenizer), **MINI))
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     done = 0
 
