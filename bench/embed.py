@@ -137,7 +137,7 @@ def main() -> None:
             f"{ratio(name, 'sentence-transformers'):.2f}",
             f"{(vectors[name] * reference).sum(-1).min():.6f}",
         )
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

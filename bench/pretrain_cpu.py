@@ -187,7 +187,7 @@ def main() -> None:
                 for to in ("transformers Trainer", "transformers, head on chosen tokens")
             ),
         )
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

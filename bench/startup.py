@@ -61,7 +61,7 @@ def main() -> None:
         loaded, used = map(int, output.split())
         table.add_row("memory after loading, × weights", f"{loaded / weights:.2f}", "≤ 1.3")
         table.add_row("memory after one embedding, × weights", f"{used / weights:.2f}", "≤ 1.3")
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

@@ -187,11 +187,17 @@ def test_readme_blocks_can_be_judged(name: str) -> None:
     assert mistakes(found) == []
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_readme_commands_do_what_they_say(name: str, tmp_path: Path) -> None:
-    found = readme(name)
-    assert found
-    run(found, tmp_path)
+def test_readme_commands_do_what_they_say(tmp_path: Path) -> None:
+    """The English ones all, then of the Chinese ones those that differ in more than their remarks."""
+    english, chinese = (readme(name) for name in READMES)
+    assert english
+    run(english, tmp_path)
+    ran = {without_remarks(block.text) for block in english}
+    run([block for block in chinese if without_remarks(block.text) not in ran], tmp_path)
+
+
+def without_remarks(code: str) -> str:
+    return re.sub(r"(^|\s+)# .*", "", code, flags=re.MULTILINE)
 
 
 def pages_with_code() -> list[str]:

@@ -28,13 +28,12 @@ SETTINGS = (
     "model.heads=2",
     "model.inner_width=256",
     "pairs.max_length=48",
-    "train.steps=48",
     "train.threads=1",
     "train.log_every=3",
     "train.evaluate_every=10",
     "train.save_every=8",
 )
-WORDS = [word for setting in SETTINGS for word in ("--set", setting)]
+STEPS, MANY = 48, 240  # few for three kills, many for twenty
 
 Command = Callable[..., int]
 """`Forks.run`, or the same with a Python that is started anew."""
@@ -44,7 +43,7 @@ Command = Callable[..., int]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """corpus.txt and tokenizer/, for all."""
     folder = tmp_path_factory.mktemp("resume")
-    write_corpus(folder / "corpus.txt", 400)
+    write_corpus(folder / "corpus.txt", 1000)
     make_tokenizer().save(folder / "tokenizer")
     return folder
 
@@ -59,10 +58,18 @@ def forks(folder: Path) -> Iterator[Forks]:
 @pytest.fixture(scope="module")
 def whole(folder: Path, forks: Forks) -> Path:
     """shards/ and run/ that nobody stopped."""
-    whole = folder / "whole"
-    assert forks.run(*preparation(folder, whole)) == 0
-    assert forks.run(*training(whole)) == 0
-    return whole
+    return never_stopped(folder, folder / "whole", forks, STEPS)
+
+
+@pytest.fixture(scope="module")
+def long(folder: Path, forks: Forks) -> Path:
+    return never_stopped(folder, folder / "long", forks, MANY)
+
+
+def never_stopped(folder: Path, into: Path, forks: Forks, steps: int) -> Path:
+    assert forks.run(*preparation(folder, into)) == 0
+    assert forks.run(*training(into, steps)) == 0
+    return into
 
 
 def preparation(folder: Path, into: Path) -> list[object]:
@@ -70,12 +77,13 @@ def preparation(folder: Path, into: Path) -> list[object]:
     return ["prepare", folder / "corpus.txt", *words]
 
 
-def training(into: Path) -> list[object]:
+def training(into: Path, steps: int = STEPS) -> list[object]:
     """Begin or go on, as a person would who does not know how far it got."""
     run = into / "run"
     if (run / "config.toml").exists():
         return ["pretrain", "--resume", run]
-    return ["pretrain", "bert", "--data", into / "shards", "--out", run, *WORDS]
+    words = [word for setting in (*SETTINGS, f"train.steps={steps}") for word in ("--set", setting)]
+    return ["pretrain", "bert", "--data", into / "shards", "--out", run, *words]
 
 
 def results(into: Path) -> dict[str, bytes]:
@@ -97,7 +105,7 @@ def moment(what: str, into: Path, draw: random.Random) -> Callable[[], bool]:
     """True from some time on while a process prepares, trains or saves, or at any time at all."""
     run, end = into / "run", time.monotonic() + draw.random()
     if what == "preparing":
-        return lambda: (into / "shards" / "unfinished.json").exists() and later(draw, 0.1)
+        return lambda: (into / "shards" / "unfinished.json").exists() and later(draw, 0.05)
     if what == "training":
         lines = lines_in(run / "log.jsonl") + draw.randint(0, 4)
         return lambda: lines_in(run / "log.jsonl") > lines and later(draw, 0.03)
@@ -120,16 +128,18 @@ def later(draw: random.Random, longest: float) -> bool:
     return True
 
 
-def survives(moments: list[str], folder: Path, into: Path, command: Command, seed: int) -> list[str]:
+def survives(
+    moments: list[str], folder: Path, into: Path, command: Command, seed: int, steps: int = STEPS
+) -> list[str]:
     """Kill it at each of these moments and go on in between; at which of them a process was there to be killed."""
     draw, hit = random.Random(seed), []
     for what in moments:
         if what != "preparing" and not (into / "shards" / "manifest.json").exists():
             assert command(*preparation(folder, into)) == 0
-        words = preparation(folder, into) if what == "preparing" else training(into)
+        words = preparation(folder, into) if what == "preparing" else training(into, steps)
         if command(*words, signal_at=moment(what, into, draw)) == -signal.SIGKILL:
             hit.append(what)
-    assert command(*training(into)) == 0
+    assert command(*training(into, steps)) == 0
     return hit
 
 
@@ -141,12 +151,12 @@ def test_kill_9(folder: Path, forks: Forks, whole: Path, tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_kill_9_at_twenty_moments(folder: Path, forks: Forks, whole: Path, tmp_path: Path, seed: int) -> None:
+def test_kill_9_at_twenty_moments(folder: Path, forks: Forks, long: Path, tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     moments = ["preparing"] * 5 + draw.choices(["training", "saving", "anywhen"], k=15)
-    hit = survives(moments, folder, tmp_path, forks.run, seed)
-    assert {"preparing", "training", "saving"} <= set(hit)
-    assert results(tmp_path) == results(whole)
+    hit = survives(moments, folder, tmp_path, forks.run, seed, MANY)
+    assert {"preparing", "training", "saving"} <= set(hit) and len(hit) >= 15, "a fast machine may finish before some"
+    assert results(tmp_path) == results(long)
 
 
 @pytest.mark.slow

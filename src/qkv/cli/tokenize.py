@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from qkv.tokenizer import Tokenizer
 
 
+DRAWN = 500
+"""Rows that a table is drawn for; laying out more takes longer than reading them, so they come as plain columns."""
+
+
 def tokenize(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: Annotated[
@@ -72,7 +76,11 @@ def tokenize(
         ]
         for token in tokens
     ]
-    table(["token", "id", "segment", "characters", "text"], rows, right=(1, 2))
+    headings = ["token", "id", "segment", "characters", "text"]
+    if len(rows) <= DRAWN:
+        table(headings, rows, right=(1, 2))
+    else:
+        typer.echo("\n".join("\t".join(row) for row in [headings, *rows]))
     typer.echo(f"\n{len(tokens)} tokens")
 
 

@@ -28,7 +28,7 @@ from qkv.tokenizer import Encoded, Tokenizer
 TOKENS_PER_BATCH = {"cpu": 4096}
 TOKENS_PER_BATCH_ELSEWHERE = 32_768
 """A CPU is quickest while a layer's activations stay in its cache; a GPU wants enough rows to be busy."""
-TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 4096, 4_000_000
+TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
 """What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
 bound is for long texts, of which the first alone would hold gigabytes."""
 
