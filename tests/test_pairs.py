@@ -80,7 +80,7 @@ def test_most_rows_are_full_and_a_share_is_short() -> None:
 
 def test_one_document_needs_negatives_from_the_corpus() -> None:
     corpus = layout(1, sentences=200)
-    with pytest.raises(InputError, match="one document only.*negatives = corpus"):
+    with pytest.raises(InputError, match="one document only.*pairs.negatives=corpus"):
         instances(corpus, PairConfig("document"), 0, 0)
     rows = instances(corpus, PairConfig("corpus"), 0, 0)
     assert {IS_NEXT, NOT_NEXT} == set(rows.label.tolist())
@@ -129,3 +129,23 @@ def test_names_are_checked() -> None:
         PairConfig("documents")
     with pytest.raises(InputError, match="at least 8"):
         PairConfig(max_length=4)
+
+
+@pytest.mark.parametrize("negatives", ["document", "corpus"])
+def test_where_b_begins_does_not_tell_the_label(negatives: str) -> None:
+    """B begins inside a sentence as often when it is the next one as when it is not."""
+    corpus = layout(800, sentences=3, longest=60)
+    rows = instances(corpus, PairConfig(negatives, max_length=48), 0, 0)
+    inside = ~np.isin(rows.b_start, corpus.sentence_offsets)
+    shares = [float(inside[rows.label == label].mean()) for label in (IS_NEXT, NOT_NEXT)]
+    assert min(shares) > 0.1
+    assert abs(shares[0] - shares[1]) < 0.08
+
+
+def test_a_random_span_of_the_corpus_holds_nothing_of_a() -> None:
+    corpus = layout(3, sentences=40)
+    for seed in range(10):
+        rows = instances(corpus, PairConfig("corpus", max_length=48), seed, 0)
+        a_end, b_end = rows.a_start + rows.a_length, rows.b_start + rows.b_length
+        overlap = (rows.b_start < a_end) & (rows.a_start < b_end)
+        assert not overlap.any()

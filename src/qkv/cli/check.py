@@ -71,7 +71,7 @@ def _print(report: "CorpusReport") -> None:
             typer.echo(f"  {place}: {finding.message}")
         if len(found) < count:
             typer.echo(f"  … and {count - len(found):,} more")
-    if not report.counts:
+    if not report.counts and report.documents:
         typer.echo("\nNothing is wrong with it.")
     for limit in report.limits:
         typer.echo(f"\nnote: {limit}")

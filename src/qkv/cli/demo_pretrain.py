@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from qkv.atomic import write_text
 from qkv.errors import InputError
 
 BLANKS = (
@@ -29,7 +30,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.config import merge
     from qkv.data.prepare import prepare
     from qkv.data.readers import texts
-    from qkv.run.demo_corpus import write_corpus
+    from qkv.run.demo_corpus import documents
     from qkv.run.load import load
     from qkv.run.pretrain import start
     from qkv.run.pretrain_config import PretrainConfig
@@ -38,11 +39,11 @@ def demo_pretrain(out: Path, minutes: float) -> None:
 
     folder = out / "pretrain"
     corpus = folder / "corpus.txt"
-    if folder.exists() and any(folder.iterdir()) and not corpus.exists():
-        raise InputError(f"{folder} is not empty and not of an earlier demo. Give another folder with --out.")
-    shutil.rmtree(folder, ignore_errors=True)
-    documents = write_corpus(corpus)
-    typer.echo(f"{corpus}: {documents} documents, Python's own documentation")
+    found = list(documents())
+    text = "".join("\n".join(paragraphs) + "\n\n" for paragraphs in found)
+    _clear(folder, text)
+    write_text(corpus, text)
+    typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
     tokenizer = Tokenizer.train(texts(corpus), vocabulary_size=4000)
     tokenizer.save(folder / "tokenizer")
     typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
@@ -56,10 +57,13 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     config = merge(PretrainConfig(data=str(folder / "shards")), RECIPE, "demo")
     config = merge(config, {"train": {"minutes": minutes, "evaluate_every": 100}}, "demo")
     with for_stderr() as progress:
-        start(config, run, progress)
+        outcome = start(config, run, progress).outcome
+    if not outcome.finished:
+        typer.echo(f"Stopped and saved at step {outcome.step:,}. Go on with: qkv pretrain --resume {run}", err=True)
+        raise typer.Exit(128 + (outcome.signal or 0))
 
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    found = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
+    evaluations = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
     typer.echo("\nOn documents it was not trained on:\n")
     table(
         ["step", "masked-word loss", "accuracy", "next-sentence accuracy"],
@@ -70,7 +74,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
                 f"{e['masked_accuracy']:.1%}",
                 f"{e['next_sentence_accuracy']:.1%}",
             )
-            for step, e in found
+            for step, e in evaluations
         ],
         right=range(4),
     )
@@ -80,3 +84,18 @@ def demo_pretrain(out: Path, minutes: float) -> None:
         best = ", ".join(f"{one.text} {one.probability:.0%}" for one in model.fill(text, k=4)[0].candidates)
         typer.echo(f"{text}\n    {best}")
     typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, fillings, remarks")
+
+
+def _clear(folder: Path, text: str) -> None:
+    """Make room where an earlier demonstration stood, and only there: nobody's own corpus or run is removed."""
+    if not folder.exists():
+        return
+    ours = {"corpus.txt", "tokenizer", "shards", "run"}
+    corpus = folder / "corpus.txt"
+    others = {one.name for one in folder.iterdir()} - ours
+    if others or (corpus.exists() and corpus.read_text(encoding="utf-8", errors="replace") != text):
+        what = sorted(others)[0] if others else "another corpus"
+        raise InputError(f"{folder} holds {what}, which is not the demonstration's. Give another folder with --out.")
+    for name in ours:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    corpus.unlink(missing_ok=True)

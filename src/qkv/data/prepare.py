@@ -186,7 +186,8 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for draft in (*folder.glob(".*.part"), *(folder / TOKENIZER).glob(".*.part")):
-            draft.unlink()  # of a run that was killed
+            # of a run that was killed
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
         held = sorted(one.name for one in folder.iterdir())
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
@@ -219,8 +220,8 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
 
 
 def _remove(folder: Path) -> None:
-    """All that a preparation leaves, and nothing else."""
+    """All that a preparation leaves, and nothing else; what marks the folder as one goes last."""
+    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     for pattern in OURS:
         for file in folder.glob(pattern):
             file.unlink()
-    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)

@@ -4,9 +4,9 @@ Of all ordinary tokens 15 % are chosen; of those 80 % become [MASK], 10 % anothe
 are, so that the model must keep a good idea of every token, not only of the hidden ones. Special tokens are never
 chosen, and nor is [UNK], which nobody wants predicted.
 
-With whole words (Cui et al. 2021 for Chinese), what is chosen is a word, all its pieces or characters together. The
-share is kept exactly in the mean: words are taken in random order until the budget is used up, and the one that
-crosses it is taken with the probability that makes the expectation come out.
+With whole words (Cui et al. 2021 for Chinese), what is chosen is a word, all its pieces or characters together. Words
+are taken in random order until the budget is used up, and the one that crosses it is taken with the probability that
+makes the expectation come out. Only a row so short that 15 % of it is less than a word has more: one word is taken.
 
 Everything is vectorised over a batch; a draw is a function of the generator alone.
 

@@ -80,7 +80,8 @@ def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> 
     if config.negatives == "document" and len(corpus.document_offsets) < 3:
         raise InputError(
             "The corpus is one document only, so a random second span cannot come from another one. "
-            "Take it from elsewhere in the corpus (negatives = corpus), or train without pairs (negatives = none)."
+            "Take it from elsewhere in the corpus (--set pairs.negatives=corpus), or train without pairs "
+            "(--set pairs.negatives=none)."
         )
     return _pairs(corpus, config, draw)
 
@@ -137,6 +138,7 @@ class _Drawn:
     ) -> None:
         self.config, self.draw, self.room = config, draw, config.max_length - 3  # [CLS], [SEP], [SEP]
         self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
+        self.sentence = sentence
         self.document = np.searchsorted(self.documents, sentence, side="right") - 1
         self.target = _lengths(self.room, config.short_share, draw, len(sentence))
         self.begin = self.tokens[sentence]
@@ -176,12 +178,28 @@ class _Drawn:
             first, last = self.documents[document], self.documents[document + 1]
             sentence = first + self.draw.integers(0, last - first)
         else:
-            avoided = ~self.splits_inside[rows]  # the true next sentence, where there is one
-            sentence = self.draw.integers(0, self.documents[-1] - avoided)
-            sentence += avoided & (sentence >= self.split_sentence[rows])
+            sentence = self._not_in_the_row(rows)
             document = np.searchsorted(self.documents, sentence, side="right") - 1
+        start = self.tokens[sentence]
+        # where the true B would begin inside a sentence, so does this one: where B begins must not tell the label
+        within = np.maximum(1, self.tokens[sentence + 1] - start)
+        skipped = np.where(self.splits_inside[rows], np.minimum(1 + self.draw.integers(0, within), within - 1), 0)
         wanted = self.target[rows] - (self.split - self.begin)[rows]
-        return self.tokens[sentence], self.tokens[self._reach(sentence, document, np.maximum(1, wanted))]
+        end = self.tokens[self._reach(sentence, document, np.maximum(1, wanted) + skipped)]
+        begin = self.begin[rows]
+        end = np.where((start < begin) & (end > begin), begin, end)  # up to A, not into it
+        return start + skipped, end
+
+    def _not_in_the_row(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A random sentence that is neither in A nor the true next one; where those are all, only not the next."""
+        first, total = self.sentence[rows], self.documents[-1]
+        inside, split = self.splits_inside[rows], self.split_sentence[rows]
+        avoided = np.where(inside, 1, split - first + 1)
+        all_of_it = avoided >= total
+        first = np.where(all_of_it, split, first)
+        avoided = np.where(all_of_it, ~inside, avoided)
+        sentence = self.draw.integers(0, total - avoided)
+        return sentence + np.where(sentence >= first, avoided, 0)
 
     def _reach(
         self, sentence: NDArray[np.int64], document: NDArray[np.int64], wanted: NDArray[np.int64]

@@ -69,7 +69,7 @@ class PretrainingBatches:
         if not self.steps_per_epoch:
             raise InputError(
                 f"The corpus gives {len(self.epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
-                f"{rows * accumulate}. Give more text, or a smaller batch."
+                f"{rows * accumulate}. Give more text, or fewer rows a step (--set rows=…)."
             )
 
     def over(self, corpus: Corpus) -> Self:

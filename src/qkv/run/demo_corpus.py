@@ -1,7 +1,7 @@
 """A corpus that is on every machine that has Python: the standard library's own documentation and docstrings.
 
-One document a help topic or module; paragraphs of prose, one a line. Two megabytes of English about one subject: too
-little to learn a language from, enough to watch a loss fall and blanks fill.
+A document is a help topic or a module, as a list of paragraphs of prose. Two megabytes of English about one subject:
+too little to learn a language from, enough to watch a loss fall and blanks fill.
 """
 
 import ast
@@ -11,24 +11,12 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from qkv.atomic import replaced_file
-
 LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
 MARKUP = re.compile(r"[*=~^_`|+#\-]{3,}|``|\*\*")  # rules, underlines and emphasis
 PROSE = re.compile(r"[A-Za-z]{2,}.*[a-z]{2,}.*[.:]$")  # a sentence rather than a table or a prompt
 
 
-def write_corpus(path: Path) -> int:
-    """Write the corpus; return the number of documents."""
-    count = 0
-    with replaced_file(path) as part, part.open("w", encoding="utf-8") as file:
-        for paragraphs in _documents():
-            file.write("\n".join(paragraphs) + "\n\n")
-            count += 1
-    return count
-
-
-def _documents() -> Iterator[list[str]]:
+def documents() -> Iterator[list[str]]:
     for topic in pydoc_data.topics.topics.values():
         if paragraphs := _prose(topic):
             yield paragraphs

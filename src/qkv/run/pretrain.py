@@ -126,6 +126,9 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: b
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
     corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
+    if begins:
+        corpus.verify()
+        held_out.verify()
     if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
         raise InputError(
             f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
@@ -235,7 +238,7 @@ def _facts(
         sentences=corpus.n_sentences,
         tokens=corpus.n_tokens,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        languages=manifest["languages"],
+        languages={name: share for name, share in manifest["languages"].items() if share >= 0.005},
         seconds=sum(session["seconds"] for session in sessions),
         peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
         negatives=config.pairs.negatives,

@@ -67,6 +67,10 @@ class PretrainConfig:
 
 def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
     """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
+    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
+        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
+    if "init" in flags and "model.size" in flags:
+        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
     config = PretrainConfig()
     if recipe is not None:
         config = merge(config, read_toml(recipe), str(recipe))

@@ -72,9 +72,11 @@ def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
         try:
             return _load(path)
         except InputError as error:
-            warn(f"{error} The checkpoint before it is used.")
+            warn(f"{error} The checkpoint before it is used." if path != found[0] else str(error))
     if found:
-        raise InputError(f"{folder}: none of its {len(found)} checkpoints is whole. Start the run anew.")
+        raise InputError(
+            f"{folder}: none of its {len(found)} checkpoints is whole. Remove {folder.parent} and begin the run anew."
+        )
     return None
 
 

@@ -307,7 +307,8 @@ class Trainer(Generic[B]):
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss, or its gradient, is not a number any more at step {step} (learning rate {lr:.3g}). {where} "
-            "Try a lower learning rate (--set train.lr=…), a longer warm-up or stronger clipping (--set train.clip=…)."
+            f"Set a lower train.lr or train.clip, or a longer train.warmup, in {self.job.out / 'config.toml'} "
+            "and resume, or begin anew with them (--set train.lr=…)."
         )
 
 
@@ -328,7 +329,8 @@ def environment() -> dict[str, Any]:
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "processor": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine(),
+        "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
 
 
