@@ -154,3 +154,9 @@ def test_points_can_be_read_out() -> None:
         (10, "25.0 %"),
         (20, "50.0 %"),
     ]
+
+
+def test_lines_of_one_name_stand_once_in_the_legend() -> None:
+    others = tuple(Series(Phrase("other seeds", "其他种子"), ((1, float(i)), (2, 2.0)), "other") for i in range(3))
+    text = figure(Chart(LOSS, (*others, Series("kept", ((2, 2.0),), "kept", dots=True))))
+    assert text.count('class="key other"') == 1 and text.count('class="line other"') == 3 and "key kept dotted" in text

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from qkv.models.bert import BertConfig as BertConfig
     from qkv.models.bert import BertWithHeads as BertWithHeads
     from qkv.report.attention_map import AttentionMap as AttentionMap
+    from qkv.run.estimator import Classifier as Classifier
     from qkv.run.load import load as load
     from qkv.run.predict import Model as Model
     from qkv.tokenizer import Tokenizer as Tokenizer
@@ -24,6 +25,7 @@ _PLACES = {
     "Bert": "qkv.models.bert",
     "BertConfig": "qkv.models.bert",
     "BertWithHeads": "qkv.models.bert",
+    "Classifier": "qkv.run.estimator",
     "InputError": "qkv.errors",
     "Model": "qkv.run.predict",
     "Tokenizer": "qkv.tokenizer",

@@ -1,4 +1,4 @@
-"""`qkv check`: what is in a corpus and what is wrong with it, before anything is trained on it."""
+"""`qkv check`: what is in a corpus or in labelled files and what is wrong, before anything is trained on them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,38 +10,133 @@ from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.data.check import CorpusReport
+    from qkv.tokenizer import Tokenizer
 
 LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
 
 def check(
-    corpus: Annotated[list[Path], typer.Argument(metavar="FILE", help=".txt or .jsonl, also .gz and .xz.")],
-    field: Annotated[str, typer.Option("--field", metavar="NAME", help="The text in .jsonl files.")] = "text",
+    corpus: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="A corpus, .txt or .jsonl; or labelled files: csv, tsv, jsonl, CoNLL, SQuAD … (.gz .xz).",
+        ),
+    ],
+    field: Annotated[str, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl.")] = "text",
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="TASK", help="The files are labelled, for classify, tag, answer or choice."),
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option("--against", metavar="TEST", help="Labelled files that must not hold the same texts; repeatable."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            "--tokenizer",
+            metavar="FOLDER",
+            help="Count lengths in its tokens, and hold them to its limit.",
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="Column of the text.")] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="Column of the second text.")] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column of the label.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll …; found out if left out.")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", metavar="TEXT", help="Between several labels in one cell.")
+    ] = None,
     named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Look through a corpus: documents, sentences, languages, and everything that is wrong with it, by file and line.
+    """Look through a corpus or labelled files: what there is, and everything that is wrong, by file and line.
 
     \b
     qkv check corpus.txt
     qkv check 语料.txt more-*.jsonl.gz -n 20
-    qkv check corpus.txt --json
+    qkv check train.csv --against test.csv --model FOLDER
+    qkv check 评论.txt --task classify --text 2 --label 1
+
+    A file is taken as labelled when --task or a column is given, or when it looks so: a table, words with tags, JSON
+    with questions, spans or labels. Then labels are counted and compared for slips, repeated texts are found, those
+    with another label, those that stand in TEST too, spans and answers that do not stand where the file says, mixed
+    full and half width, 简 and 繁, and lengths against the model's limit.
 
     Nothing is changed. Files are read once, in little memory. The exit code is 0 whatever was found, and 2 when a file
-    is not there. --json prints one document: files, bytes, documents, sentences, characters, languages, counts,
-    findings (kind, file, line, message), limits, …
+    is not there or its columns cannot be told. --json prints one document: for a corpus files, bytes, documents,
+    sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
+    files, examples, labels, characters, tokens, counts, findings, notes, …
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
-    from qkv.cli.terminal import fraction, print_json
-    from qkv.data.check import check_corpus
+    columns = {role: name for role, name in (("text", text), ("pair", pair), ("label", label)) if name is not None}
+    if not (task or against or columns or format or separator or model or _is_labelled(corpus[0])):
+        from qkv.cli.terminal import fraction, print_json
+        from qkv.data.check import check_corpus
 
+        with fraction("checking") as moved:
+            report = check_corpus(corpus, field, named, progress=lambda share: moved(share, ""))
+        if as_json:
+            print_json(report.to_dict())
+        else:
+            _print(report)
+        return
+    _check_labelled(corpus, task, against or [], model, columns, format, separator, named, as_json)
+
+
+def _is_labelled(path: Path) -> bool:
+    from qkv.data.readers import checked
+    from qkv.data.task_guess import guessed_task
+
+    try:
+        return guessed_task(path) is not None
+    except InputError as error:
+        try:
+            checked(path)
+        except InputError:
+            raise error from None
+        return False  # the check of a corpus says what is wrong with it, and goes on
+
+
+def _check_labelled(
+    paths: list[Path], task: str | None, against: list[Path], model: str | None, columns: dict[str, str],
+    format: str | None, separator: str | None, named: int, as_json: bool,
+) -> None:  # fmt: skip
+    from qkv.cli.labelled_report import print_labelled
+    from qkv.cli.terminal import fraction, print_json
+    from qkv.data.check_labelled import check_labelled
+
+    tokenizer, limit = _tokenizer(model) if model is not None else (None, None)
     with fraction("checking") as moved:
-        report = check_corpus(corpus, field, named, progress=lambda share: moved(share, ""))
+        report = check_labelled(
+            paths, task, against=against, columns=columns, format=format, separator=separator, tokenizer=tokenizer,
+            max_length=limit, named=named, progress=moved,
+        )  # fmt: skip
     if as_json:
         print_json(report.to_dict())
     else:
-        _print(report)
+        print_labelled(report)
+
+
+def _tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
+    """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
+    from qkv.interop.hub import locate
+    from qkv.json_file import read_object
+    from qkv.run.load import model_folder
+    from qkv.tokenizer import Tokenizer
+
+    path = Path(name).expanduser()
+    if path.is_file():
+        return Tokenizer.load(path), None
+    folder = model_folder(locate(name))
+    config = folder / "config.json"
+    limit = read_object(config).get("max_position_embeddings") if config.is_file() else None
+    return Tokenizer.load(folder), limit if isinstance(limit, int) else None
 
 
 def _print(report: "CorpusReport") -> None:

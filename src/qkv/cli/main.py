@@ -13,10 +13,14 @@ import typer
 from qkv.cli.attention import attention
 from qkv.cli.check import check
 from qkv.cli.convert import convert
+from qkv.cli.curve import curve
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed
+from qkv.cli.evaluate import evaluate
 from qkv.cli.fill import fill
+from qkv.cli.finetune import finetune
 from qkv.cli.info import info
+from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare
 from qkv.cli.pretrain import pretrain
 from qkv.cli.show import show
@@ -34,6 +38,10 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "prepare": (prepare, "Turn a corpus into shards to train on."),
     "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
     "pretrain": (pretrain, "Pretrain BERT on shards; resume a run that was stopped."),
+    "finetune": (finetune, "Fine-tune on a labelled file: classes, entities, answers, choices."),
+    "evaluate": (evaluate, "Score a fine-tuned model on a labelled file."),
+    "predict": (predict, "Say what a fine-tuned model says about texts."),
+    "curve": (curve, "How many more labels would help."),
     "info": (info, "Say what a model folder holds."),
     "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
 }

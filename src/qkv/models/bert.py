@@ -125,10 +125,12 @@ class Bert(nn.Module):
         packing: Packing | None = None,
         attention: Collection[int] = (),
         states: bool = False,
+        pool: bool = True,
     ) -> Encoding:
         """Padded ids (B, T) with a mask (B, T), True where a token is real; or packed ids (N,) with a packing.
 
         `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
+        Without `pool` the pooler is left out, for callers that have a use of their own for [CLS].
         """
         if segments is None:
             segments = torch.zeros_like(ids)
@@ -146,7 +148,7 @@ class Bert(nn.Module):
             if states:
                 all_states.append(x)
         pooled = None
-        if self.pooler is not None:
+        if pool and self.pooler is not None:
             first = x[:, 0] if packing is None else x[packing.offsets[:-1].long()]  # (B, D)
             pooled = self.pooler(first)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)

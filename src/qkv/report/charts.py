@@ -48,7 +48,7 @@ class Series:
 
     name: Words
     points: tuple[Point, ...]
-    role: str = "train"  # which colour: "train" or "evaluation"
+    role: str = "train"  # which colour: "train", "evaluation", "other" (in the background) or "kept" (a ring)
     dots: bool = False
     smooth: bool = False  # noisy: drawn faintly, with its running mean over it
     fine: bool = False  # noisy, and the noise is the point
@@ -195,8 +195,11 @@ def figure(chart: Chart, name: str = "0") -> str:
         return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
     frame = _Frame(chart)
     keys = [] if [one.name for one in positive] == [chart.title] else positive
+    # lines of one kind share a name
     legend = "".join(
-        f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in keys
+        dict.fromkeys(
+            f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in keys
+        )
     )
     # a mark that no legend explains is a riddle
     if chart.spikes:
@@ -233,7 +236,7 @@ def _svg(chart: Chart, frame: _Frame, name: str) -> str:
         parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 18}" text-anchor="{anchor}">{tick:,.0f}</text>')
     parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{right}"/>')
     place = f'x="{right}" y="{frame.height - 3}" text-anchor="end"'
-    parts.append(_text(Phrase("step", "步"), "tick unit", place))
+    parts.append(svg_text(Phrase("step", "步"), "tick unit", place))
     for seam in chart.seams:
         if frame.x0 <= seam <= frame.x1:
             parts.append(f'<path class="seam" d="M{frame.x(seam):.1f} {TOP}V{bottom}"/>')
@@ -281,12 +284,13 @@ def _levels(chart: Chart, frame: _Frame) -> list[str]:
         y, end = frame.y(level.value), frame.width - RIGHT
         parts.append(f'<path class="level" d="M{LEFT} {y:.1f}H{end}"/>')
         label = y - 6 if y - 6 >= max(TOP + 4, last + 15) else max(y + 15, last + 15)
-        parts.append(_text(level.name, "level", f'x="{end - 4}" y="{label:.1f}" text-anchor="end"'))
+        parts.append(svg_text(level.name, "level", f'x="{end - 4}" y="{label:.1f}" text-anchor="end"'))
         last = label
     return parts
 
 
-def _text(words: Words, kind: str, attributes: str) -> str:
+def svg_text(words: Words, kind: str, attributes: str) -> str:
+    """Both languages at one place of a picture, of which the page hides one."""
     both = phrase(words)
     return "".join(
         f'<text class="{kind} {lang}" lang="{lang}" {attributes}>{safe(getattr(both, lang))}</text>'

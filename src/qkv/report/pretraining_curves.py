@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from qkv.metrics import wilson_interval
+from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase
 from qkv.report.charts import Chart, Level, Point, Series
 from qkv.report.remarks import find_spikes

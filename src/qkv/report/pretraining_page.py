@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qkv.metrics import perplexity, wilson_interval
+from qkv.metrics.intervals import wilson_interval
+from qkv.metrics.language import perplexity
 from qkv.report import remarks
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, joined, percent, phrase, size
 from qkv.report.charts import Point

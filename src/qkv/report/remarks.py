@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from qkv.metrics import wilson_interval
+from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import SPACE, Phrase, percent
 
 GOOD, NOTE, WARNING = "good", "note", "warning"

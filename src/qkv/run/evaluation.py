@@ -11,7 +11,7 @@ from torch import nn
 
 from qkv.batch import Batch
 from qkv.data.shards import Shards
-from qkv.metrics import perplexity
+from qkv.metrics.language import perplexity
 from qkv.models.bert import BertWithHeads
 from qkv.objectives.pairs import instances
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated

@@ -14,7 +14,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = None, dtype: str = "float32") -> Model:
-    """Load a Hugging Face folder, or `hf:owner/name` from the hub, and say what it can do.
+    """Load a Hugging Face folder, a run of qkv, or `hf:owner/name` from the hub, and say what it can do.
 
     Nothing reaches for the network unless a hub id is given. `threads` is how many CPU threads torch may use; torch
     keeps one such number for the whole process, so the model called last sets it.
@@ -33,8 +33,18 @@ def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = 
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    folder = hf.load(locate(path_or_hub_id), dtype=DTYPES[dtype])
+    folder = hf.load(model_folder(locate(path_or_hub_id)), dtype=DTYPES[dtype])
     return Model(folder, place, threads)
+
+
+def model_folder(path: Path) -> Path:
+    """The model of a run, where the folder of a run is given."""
+    if (path / "config.json").exists() or not (path / "config.toml").is_file():
+        return path
+    if not (path / "model" / "config.json").is_file():
+        verb = "finetune" if "\n[classify]" in (path / "config.toml").read_text(encoding="utf-8") else "pretrain"
+        raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
+    return path / "model"
 
 
 def device_named(name: str) -> torch.device:

@@ -7,8 +7,10 @@ Shapes: E texts, R rows (windows of texts), N tokens, D width, H heads, T tokens
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +24,9 @@ from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
 from qkv.models.bert import BertConfig, Encoding
 from qkv.report.attention_map import AttentionMap, Token
+from qkv.run.inputs import examples_of
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, normalized
+from qkv.run.solver import Solver, solver_of
 from qkv.tokenizer import Encoded, Tokenizer
 
 TOKENS_PER_BATCH = {"cpu": 4096}
@@ -258,6 +262,26 @@ class Model:
         assert pooled is not None, "a next-sentence head comes with a pooler"
         is_next, not_next = self._network.predict("next_sentence", pooled)[0].float().softmax(-1).tolist()
         return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
+
+    def predict(self, inputs: Any) -> list[Any]:
+        """What the model was fine-tuned to say, one result an input, in order.
+
+        A classifier reads texts, or pairs; a tagger texts; a reader (question, passage); a chooser tables with text,
+        question and choices. One input alone may be given without a list. Long texts are read in overlapping windows;
+        every result says n_tokens and n_windows.
+        """
+        single = isinstance(inputs, str | Mapping)
+        return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
+
+    def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+        """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
+        solver = self.solver
+        return solver.stream(examples_of(solver.task.name, inputs, self.tokenizer))
+
+    @cached_property
+    def solver(self) -> Solver:
+        """The task it was fine-tuned for; an error that says what to do, where it was not."""
+        return solver_of(self._folder, self._device)
 
     def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
         if self._threads is not None and torch.get_num_threads() != self._threads:

@@ -12,7 +12,6 @@ RUN/sessions.jsonl    each time somebody started or resumed it; written last, so
 import dataclasses
 import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
 from qkv.run.load import device_named
+from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Outcome, Trainer
@@ -220,7 +220,7 @@ def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finis
         record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
         hf.save(out / "model", model.eval(), corpus.tokenizer(), record=record)
     session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    sessions = [*_read_lines(out / "sessions.jsonl"), session | {"peak_memory": _peak_memory(trainer.device)}]
+    sessions = [*_read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
     write_report(out, pretraining_page(out, _facts(config, model, corpus, sessions)))
     write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
     return Finished(out, outcome, config.train.steps)
@@ -246,15 +246,3 @@ def _facts(
         resumed_from=tuple(session["from"] for session in sessions if session["from"]),
         held_out_documents=manifest["valid"]["documents"],
     )
-
-
-def _peak_memory(device: torch.device) -> int | None:
-    """Bytes: of the GPU where there is one, else of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -16,7 +16,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -57,6 +57,7 @@ class TrainConfig:
     evaluate_every: int = 500
     save_every: int = 500
     keep: int = 2  # checkpoints
+    patience: int | None = None  # evaluations without a better one after which a run ends; None: never
 
     def __post_init__(self) -> None:
         schedule(self.schedule)
@@ -76,6 +77,8 @@ class TrainConfig:
             raise InputError(f"betas lie between 0 and 1, unlike {self.betas}.")
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(f"weight_decay must be 0 or more, not {self.weight_decay}.")
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"patience must be at least 1, not {self.patience}.")
         if self.seed < 0:
             raise InputError(f"seed must be 0 or more, not {self.seed}.")
         if self.threads is not None and self.threads < 1:
@@ -127,6 +130,8 @@ class Job(Generic[B]):
     flops: Callable[[B], float] | None = None  # of forward and backward
     compiled: Sequence[nn.Module] = ()  # parts that torch.compile may take
     recomputed: Sequence[nn.Module] = ()  # parts whose activations may be computed twice
+    best_by: str | None = None  # which value of an evaluation is the better the larger; the best weights are kept
+    scale: Callable[[str], float] | None = None  # of the learning rate, by a parameter's name
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,27 @@ class Outcome:
     step: int
     finished: bool  # False: interrupted, saved, ready to be resumed
     signal: int | None = None
+
+
+@dataclass
+class Best:
+    """The best evaluation so far, with the weights it was made with."""
+
+    step: int = 0
+    value: float = -math.inf
+    waited: int = 0  # evaluations since
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def offer(self, step: int, value: float, weights: Mapping[str, Tensor]) -> None:
+        if value > self.value:
+            self.step, self.value, self.waited = step, value, 0
+            # a copy on the host: it is read once, at the end, and must not move with the model
+            self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
+        else:
+            self.waited += 1
+
+    def state(self) -> dict[str, Any]:
+        return {"step": self.step, "value": self.value if self.weights else None, "waited": self.waited}
 
 
 class Trainer(Generic[B]):
@@ -155,6 +181,7 @@ class Trainer(Generic[B]):
     def _begin(self) -> None:
         self.step = 0
         self.window = Window(self.device)
+        self.best = Best()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = adamw(
             self.job.model,
@@ -162,6 +189,7 @@ class Trainer(Generic[B]):
             betas=(self.config.betas[0], self.config.betas[1]),
             epsilon=self.config.epsilon,
             weight_decay=self.config.weight_decay,
+            scale=self.job.scale,
         )
 
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
@@ -183,7 +211,7 @@ class Trainer(Generic[B]):
         job, config, progress = self.job, self.config, self.progress
         self.restore()
         started = self.step
-        if started >= config.steps:
+        if started >= config.steps or self.gives_up:
             return Outcome(started, started, finished=True)
         peak = measured_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
         log = Log(job.out, self.step)
@@ -206,22 +234,46 @@ class Trainer(Generic[B]):
                         if job.evaluate and (self.step % config.evaluate_every == 0 or last):
                             result = self.evaluate()
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
-                            progress.message(f"step {self.step:,}: {_summary(result)}")
+                            progress.message(f"step {self.step:,}: {_summary(result, job.best_by)}")
+                            if job.best_by:
+                                self.best.offer(self.step, result[job.best_by], self.trained())
+                        last = last or self.gives_up
                         if self.step % config.save_every == 0 or last or stop:
                             log.flush()  # what the log says up to here must be as lasting as the checkpoint
                             self.save()
-                    if stop and not last:
+                    if last:
+                        break
+                    if stop:
                         return Outcome(started, self.step, finished=False, signal=interruption.signal)
         finally:
             log.close()
         return Outcome(started, self.step, finished=True)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it has not become better for as long as the settings allow."""
+        return self.config.patience is not None and self.best.waited >= self.config.patience
+
+    def trained(self) -> dict[str, Tensor]:
+        """The weights that training moves; the others are as they came."""
+        return {name: parameter for name, parameter in self.job.model.named_parameters() if parameter.requires_grad}
+
+    def take_best(self) -> None:
+        """Go back to the weights of the best evaluation, if there was one."""
+        with torch.no_grad():
+            for name, parameter in self.trained().items():
+                if self.best.weights:
+                    parameter.copy_(self.best.weights[name])
 
     def restore(self) -> None:
         found = checkpoint.latest(self.job.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
-            self.job.model.load_state_dict(found.tensors["model"])
+            weights = self.trained()
+            if set(weights) != set(found.tensors["model"]):
+                raise KeyError
+            self.job.model.load_state_dict(found.tensors["model"], strict=False)
             restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
         except (RuntimeError, KeyError):
             raise InputError(
@@ -231,6 +283,9 @@ class Trainer(Generic[B]):
         self.scaler.load_state_dict(dict(found.state["scaler"]))
         self.window = Window(self.device, found.state["window"])
         self.step = found.step
+        if best := found.state.get("best"):
+            value = -math.inf if best["value"] is None else best["value"]
+            self.best = Best(best["step"], value, best["waited"], found.tensors.get("best", {}))
         for name, value in environment().items():
             before = found.state["environment"].get(name)
             if before != value:
@@ -260,7 +315,7 @@ class Trainer(Generic[B]):
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(job.model.parameters(), config.clip, foreach=True)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["scale"]
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -290,13 +345,13 @@ class Trainer(Generic[B]):
 
     def save(self) -> None:
         self.stop_if_lost()
-        checkpoint.save(
-            self.job.out / "checkpoints",
-            self.step,
-            {"model": self.job.model.state_dict(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)},
-            {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": environment()},
-            self.config.keep,
-        )
+        state = {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": environment()}
+        tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)}
+        if self.job.best_by:
+            state["best"] = self.best.state()
+            if self.best.weights:
+                tensors["best"] = self.best.weights
+        checkpoint.save(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
 
     def stop_if_lost(self) -> None:
         step = int(self.window.lost_at)
@@ -334,5 +389,6 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _summary(result: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in result.items() if isinstance(value, float))
+def _summary(result: Mapping[str, Any], left_out: str | None) -> str:
+    shown = {name: value for name, value in result.items() if isinstance(value, float) and name != left_out}
+    return ", ".join(f"{name} {value:.4g}" for name, value in shown.items())

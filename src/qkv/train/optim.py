@@ -57,15 +57,27 @@ def schedule(name: str) -> Schedule:
 
 
 def adamw(
-    model: nn.Module, *, lr: float, betas: tuple[float, float], epsilon: float, weight_decay: float
+    model: nn.Module,
+    *,
+    lr: float,
+    betas: tuple[float, float],
+    epsilon: float,
+    weight_decay: float,
+    scale: Callable[[str], float] | None = None,
 ) -> torch.optim.AdamW:
-    """Matrices and embeddings decay; biases and norms, which have one dimension, do not."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    """Matrices and embeddings decay; biases and norms, which have one dimension, do not.
+
+    `scale` multiplies the learning rate of a parameter, by its name: lower layers may move less than upper ones.
+    """
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault((parameter.dim() >= 2, scale(name) if scale else 1.0), []).append(parameter)
+    settings = [
+        {"params": parameters, "weight_decay": weight_decay if decays else 0.0, "scale": factor}
+        for (decays, factor), parameters in groups.items()
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=lr, betas=betas, eps=epsilon, fused=True)
+    return torch.optim.AdamW(settings, lr=lr, betas=betas, eps=epsilon, fused=True)
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

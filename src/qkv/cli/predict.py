@@ -1,0 +1,86 @@
+"""`qkv predict`: what a fine-tuned model says about texts, a few or millions."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from qkv.cli.finetune import ColumnOption, FormatOption, PairOption
+from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, suffix_of
+from qkv.errors import InputError
+
+WRITTEN = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table"}
+
+
+def predict(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A fine-tuning run, or a fine-tuned model folder.")],
+    inputs: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT|FILE", help="Texts, one file, or - for standard input.")
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option("--question", "-q", metavar="TEXT", help="Of answer and choice: what is asked.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option("--with", metavar="TEXT", help="Of a classifier of pairs: the second text.")
+    ] = None,
+    choices: Annotated[
+        list[str] | None, typer.Option("--choice", metavar="TEXT", help="Of choice: one of them; repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .jsonl, .csv or .tsv.")] = None,
+    text: ColumnOption = None,
+    pair: PairOption = None,
+    format: FormatOption = None,
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a fine-tuned model was trained to say: labels, entities, answers, choices, each with its probability.
+
+    \b
+    qkv predict run "Where is my parcel?" "我要退货"
+    qkv predict run messages.txt --out answers.csv
+    cat messages.txt | qkv predict run - --json
+    qkv predict reader "雨是从云中落下的水滴。" -q "雨从哪里落下？"
+
+    A file is one text a line (.txt), or csv, tsv, jsonl, SQuAD …; results stream, in the order of the file, and memory
+    does not grow with it. --json prints one line of JSON a text. Texts longer than the model are read in windows.
+    """
+    if not inputs:
+        raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
+    suffix = suffix_of(out, WRITTEN) if out is not None else None
+    from qkv.cli.predictions import Printed
+    from qkv.cli.terminal import print_json, progress, say
+    from qkv.run.load import load
+    from qkv.run.predict_file import Written, inputs_of
+
+    model = load(run, device=device, threads=threads)
+    task = model.solver.task.name
+    columns = {role: name for role, name in (("text", text), ("pair", pair)) if name is not None}
+    source = inputs_of(
+        task, inputs, question=question, pair=second, choices=choices or (), columns=columns, format=format
+    )
+    if out is not None:
+        assert suffix is not None
+        with progress("texts", None) as advance, Written(out, suffix) as written:
+            for examples, results in model.predict_stream(source):
+                written.add(examples, results)
+                advance(len(results))
+        say(f"{out}: {written.count:,} results")
+    else:
+        printed = Printed(task)
+        for examples, results in model.predict_stream(source):
+            for example, result in zip(examples, results, strict=True):
+                if as_json:
+                    print_json(_line(example, result))
+                else:
+                    printed.show(example, result)
+    for fault in source.faults[:20]:
+        say(f"left out: {fault.place}: {fault.message}")
+    if len(source.faults) > 20:
+        say(f"… and {len(source.faults) - 20:,} more were left out")
+
+
+def _line(example: Any, result: Any) -> dict[str, Any]:
+    from qkv.run.predict_file import record
+
+    return record(example, result)

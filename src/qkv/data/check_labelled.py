@@ -1,0 +1,338 @@
+"""A look at labelled files before anything is trained on them: what there is, what is wrong, and where.
+
+Like check.py, it goes on after a fault, counts all of them and names the first few of each kind with file and line.
+What stays in memory is a hash for every text, not the texts. Files given as `against` (dev, test) are held against the
+others: a text that stands in both makes every score too good.
+"""
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from qkv.data.check import FAULTS, Finding
+from qkv.data.check_lengths import Lengths, TokenLengths, lengths_of, parts_of
+from qkv.data.examples import AnswerExample, ChoiceExample, Example, Place, TagExample, TextExample
+from qkv.data.label_typos import typos
+from qkv.data.labelled import Labelled, labelled
+from qkv.data.readers import AnyPath
+from qkv.data.same_texts import SameTexts
+from qkv.data.split import folded
+from qkv.data.task_guess import guessed_task
+from qkv.data.writing import FORMS, ways
+from qkv.errors import InputError
+from qkv.tokenizer import Tokenizer
+
+KINDS = {
+    "unreadable": "files that cannot be read to the end",
+    "unusable": "rows that cannot be used: training stops at the first of them",
+    "leak": "texts that stand in the training files, too: scores on them are too good",
+    "conflict": "texts that are there again with another label",
+    "label typo": "labels that look like a slip for another",
+    "unknown label": "labels that training never has",
+    "empty text": "examples without a text, which are dropped",
+    "no agreed label": "examples whose annotators did not agree, which are dropped",
+    "not annotated": "examples that were never annotated, which are dropped",
+    "answer": "answers that do not stand where the file says",
+    "answer place": "answers whose place is not stated, and which stand in the text more than once",
+    "span": "spans that do not stand where the file says",
+    "span overlap": "spans that overlap, which no tagger here can learn",
+    "span blank": "spans that begin or end with a blank",
+    "span cut": "spans that begin or end inside a token of the model",
+    "choices": "questions whose right choice is there twice",
+    "several annotations": "tasks with several annotations",
+    "extra columns": "rows with more columns than the others",
+    "repeated": "texts that are there again with the same label",
+    "lost characters": "U+FFFD, which stands for characters that were lost",
+    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "control": "control characters, which are dropped",
+    "script": "texts in the rarer of simplified and traditional characters",
+    "letters": "texts in the rarer of full-width and half-width letters and digits",
+    "marks": "texts with the rarer of full-width and half-width marks",
+    "long": "examples longer than the model's limit, which are read in windows",
+}
+NAMED = 20  # findings of each kind
+FEW = 10  # examples of a label
+UNEVEN = 20  # times as many examples of one label as of another
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    path: str
+    against: bool
+    read_as: str  # format and columns, in words
+    examples: int
+    dropped: int
+    mended: int
+
+
+@dataclass(frozen=True)
+class LabelledReport:
+    task: str
+    files: list[FileFacts]
+    examples: int  # to train on; those of `against` are counted in `files`
+    labels: dict[str, int]  # of the examples to train on, most frequent first; spans count one each
+    numbers: dict[str, float] | None  # smallest, mean, largest, where the labels are numbers to be met
+    characters: Lengths | None
+    tokens: Lengths | None  # where a tokenizer was given
+    counts: dict[str, int]  # findings of each kind, all of them
+    findings: list[Finding]  # the first of each kind
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_labelled(
+    paths: AnyPath | Iterable[AnyPath],
+    task: str | None = None,
+    *,
+    against: Sequence[AnyPath] = (),
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+    separator: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_length: int | None = None,
+    named: int = NAMED,
+    progress: Callable[[float, str], None] | None = None,
+) -> LabelledReport:
+    """Look through files to train on, and through those to be held `against` them.
+
+    Without a task it is told from the first file. With a tokenizer, lengths are counted in its tokens, and spans are
+    compared with them; `max_length` is the model's limit.
+    """
+    files = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
+    if not files:
+        raise InputError("no files were given: there is nothing to check.")
+    if task is None and (task := guessed_task(files[0])) is None:
+        raise InputError(
+            f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
+        )
+    check = _Check(task, len(files), tokenizer, max_length, named)
+    sources = [*files, *against]
+    for number, path in enumerate(sources):
+        source = check.opened(path, columns, format, separator)
+        check.file(number, source)
+        if progress is not None:
+            progress((number + 1) / len(sources), f"{check.files[-1].examples:,} examples")
+    return check.report()
+
+
+class _Check:
+    def __init__(self, task: str, training: int, tokenizer: Tokenizer | None, limit: int | None, named: int) -> None:
+        self.task, self.training, self.limit, self.named = task, training, limit, named
+        self.counts: Counter[str] = Counter()
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.files: list[FileFacts] = []
+        self.notes: list[str] = []
+        self.labels: Counter[str] = Counter()
+        self.labels_against: Counter[str] = Counter()
+        self.label_places: defaultdict[str, list[Place]] = defaultdict(list)  # the first of each
+        self.places_against: defaultdict[str, list[Place]] = defaultdict(list)
+        self.texts = SameTexts()
+        self.characters, self.tokens = array("I"), array("I")
+        self.token_lengths = None if tokenizer is None else TokenLengths(tokenizer)
+        self.ways: dict[str, tuple[Counter[int], dict[int, list[tuple[Place, str]]]]] = {
+            thing: (Counter(), {0: [], 1: []}) for thing in FORMS
+        }
+        self.several = False  # labels an example
+        self._last_text = ""
+
+    def found(self, kind: str, place: Place, message: str) -> None:
+        self.counts[kind] += 1
+        if len(self.findings[kind]) < self.named:
+            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+
+    def opened(
+        self, path: AnyPath, columns: Mapping[str, str] | None, format: str | None, separator: str | None
+    ) -> Labelled:
+        """With its labels, or, where it has none, without: the texts are worth a look all the same."""
+        given: dict[str, Any] = {"columns": columns, "format": format, "separator": separator, "lenient": True}
+        try:
+            return labelled(path, self.task, **given)
+        except InputError as error:
+            try:
+                source = labelled(path, self.task, needs_labels=False, **given)
+            except InputError:
+                raise error from None
+            if "label" in source.columns or source.format == "lines":
+                raise
+            self.notes.append(f"No labels were found, only texts were looked at. {error}")
+            return source
+
+    def file(self, number: int, source: Labelled) -> None:
+        count = 0
+        try:
+            for example in source:
+                count += 1
+                self.example(number, example)
+        except InputError as error:
+            self.found("unreadable", Place(str(source.path), 0), str(error))
+        actions = Counter(fault.action for fault in source.faults)
+        for fault in source.faults:
+            told = "" if fault.action == "noted" else f" ({fault.action})"
+            self.found(fault.kind, fault.place, fault.message + told)
+        facts = FileFacts(
+            str(source.path), number >= self.training, source.describe(), count, actions["dropped"], actions["mended"]
+        )
+        self.files.append(facts)
+        if self.token_lengths is not None:
+            self.count_tokens(self.token_lengths.rest())
+
+    def example(self, number: int, example: Example) -> None:
+        first, second = parts_of(example)
+        self.characters.append(len(first) + len(second or ""))
+        self.texts.add(hash(_key(example)), hash(_answer(example)), number, example.place.line)
+        for text in (first, second):
+            if text and text is not self._last_text:
+                self.writing(text, example.place)
+        if isinstance(example, AnswerExample):
+            self._last_text = example.text  # the next question is about it, too, more often than not
+        self.label(number, example)
+        if isinstance(example, TagExample):
+            self.spans(example)
+        if self.token_lengths is not None:
+            self.count_tokens(self.token_lengths.add(number, example))
+
+    def label(self, number: int, example: Example) -> None:
+        labels = labels_of(example)
+        self.several = self.several or (isinstance(example, TextExample) and isinstance(example.label, tuple))
+        counts = self.labels if number < self.training else self.labels_against
+        places = self.label_places if number < self.training else self.places_against
+        for label in labels or ():
+            counts[label] += 1
+            if len(places[label]) < max(1, self.named):
+                places[label].append(example.place)
+
+    def spans(self, example: TagExample) -> None:
+        before = None
+        for span in sorted(example.spans or ()):
+            said = f"{span.label} {example.text[span.start : span.end]!r:.40} at {span.start}–{span.end}"
+            if example.text[span.start].isspace() or example.text[span.end - 1].isspace():
+                self.found("span blank", example.place, said)
+            if before is not None and span.start < before.end:
+                self.found("span overlap", example.place, f"{said} and {before.label} at {before.start}–{before.end}")
+            if before is None or span.end > before.end:
+                before = span
+
+    def writing(self, text: str, place: Place) -> None:
+        if not text.isascii() or not text.isprintable():
+            for kind, pattern in FAULTS.items():
+                if sign := pattern.search(text):
+                    self.found(kind, place, f"in {text[max(0, sign.start() - 15) : sign.end() + 15]!r}")
+        for thing, way, character in ways(text):
+            counts, first = self.ways[thing]
+            counts[way] += 1
+            if len(first[way]) < self.named:
+                first[way].append((place, character))
+
+    def count_tokens(self, counted: Iterable[tuple[int, Example, int, str]]) -> None:
+        for _, example, count, cut in counted:
+            self.tokens.append(count)
+            if self.limit is not None and count > self.limit:
+                self.found("long", example.place, f"has {count:,} tokens, the limit is {self.limit:,}")
+            if cut:
+                self.found("span cut", example.place, cut)
+
+    def report(self) -> LabelledReport:
+        names = [facts.path for facts in self.files]
+        for same in self.texts.repeated():
+            leak = same.source >= self.training > same.first_source
+            kind = "leak" if leak else "conflict" if same.other_label else "repeated"
+            where = f"the same as {names[same.first_source]}, line {same.first_line}"
+            more = ", with another label" if leak and same.other_label else ""
+            self.found(kind, Place(names[same.source], same.line), where + more)
+        numbers = self.numbers()
+        if numbers is None and self.task in ("classify", "tag"):
+            self.label_findings()
+        self.way_findings()
+        return LabelledReport(
+            task=self.task,
+            files=self.files,
+            examples=sum(facts.examples for facts in self.files if not facts.against),
+            labels={} if numbers else dict(self.labels.most_common()),
+            numbers=numbers,
+            characters=lengths_of(self.characters),
+            tokens=lengths_of(self.tokens, self.limit),
+            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            findings=[finding for findings in self.findings.values() for finding in findings],
+            notes=self.notes,
+        )
+
+    def numbers(self) -> dict[str, float] | None:
+        """Where all labels are numbers and some have a point, they are to be met, not told apart."""
+        if self.task != "classify" or self.several or not any("." in label for label in self.labels):
+            return None
+        try:
+            values = [(float(label), count) for label, count in self.labels.items()]
+        except ValueError:
+            return None
+        mean = sum(value * count for value, count in values) / self.labels.total()
+        return {"smallest": min(values)[0], "mean": mean, "largest": max(values)[0]}
+
+    def label_findings(self) -> None:
+        places = {**self.places_against, **self.label_places}
+        everywhere = self.labels + self.labels_against
+        for typo in typos(everywhere):
+            count, other = everywhere[typo.label], everywhere[typo.meant]
+            message = f"{typo.label!r} ({count:,}): is {typo.meant!r} ({other:,}) meant? ({typo.why})"
+            for place in places[typo.label]:
+                self.found("label typo", place, message)
+        if self.labels:
+            for label in self.labels_against.keys() - self.labels.keys():
+                for place in self.places_against[label]:
+                    self.found("unknown label", place, f"{label!r} ({self.labels_against[label]:,})")
+        if len(self.labels) == 1 and self.task == "classify" and not self.several:
+            label, count = self.labels.most_common(1)[0]
+            self.notes.append(f"All {count:,} examples have one label, {label!r}: there is nothing to tell apart.")
+        if len(self.labels) > 1:
+            (most, large), *_, (least, small) = self.labels.most_common()
+            if large >= UNEVEN * small:
+                self.notes.append(
+                    f"{most!r} has {large:,} examples, {least!r} has {small:,}: class weights will matter, and "
+                    "accuracy says little."
+                )
+            few = [label for label, count in self.labels.items() if count < FEW]
+            if few and len(self.labels) > len(few):
+                shown = ", ".join(map(repr, few[:10])) + (" …" if len(few) > 10 else "")
+                self.notes.append(f"{len(few)} of {len(self.labels)} labels have fewer than {FEW} examples: {shown}.")
+
+    def way_findings(self) -> None:
+        """Of two ways to write a thing, the rarer."""
+        for thing, (counts, first) in self.ways.items():
+            if counts[0] and counts[1]:
+                rarer = int(counts[1] <= counts[0])
+                self.counts[thing] = counts[rarer]
+                usual = f"{FORMS[thing][rarer]}; {counts[1 - rarer]:,} texts have {FORMS[thing][1 - rarer]}"
+                self.findings[thing] = [
+                    Finding(thing, place.file, place.line, f"{sign!r}: {usual}") for place, sign in first[rarer]
+                ]
+
+
+def labels_of(example: Example) -> tuple[str, ...] | None:
+    """What is counted: labels, types of spans, whether there is an answer, which choice is right. None: no label."""
+    if isinstance(example, TextExample):
+        return (example.label,) if isinstance(example.label, str) else example.label
+    if isinstance(example, TagExample):
+        return None if example.spans is None else tuple(span.label for span in example.spans)
+    if isinstance(example, AnswerExample):
+        return None if example.answers is None else ("answered" if example.answers else "no answer",)
+    return None if example.answer is None else (f"choice {example.answer + 1} of {len(example.choices)}",)
+
+
+def _key(example: Example) -> tuple[str, ...]:
+    """By what two examples are the same text."""
+    parts = parts_of(example) if not isinstance(example, ChoiceExample) else (example.text, example.question)
+    choices = example.choices if isinstance(example, ChoiceExample) else ()
+    return tuple(folded(part) for part in (*parts, *choices) if part is not None)
+
+
+def _answer(example: Example) -> object:
+    if isinstance(example, TextExample):
+        return example.label
+    if isinstance(example, TagExample):
+        return example.spans
+    if isinstance(example, AnswerExample):
+        return None if example.answers is None else frozenset(answer.text for answer in example.answers)
+    return None if example.answer is None else example.choices[example.answer]

@@ -1,0 +1,126 @@
+"""Labelled files, whatever their format, as examples that know their file and line.
+
+>>> labelled("train.tsv", "classify").describe()                                             # doctest: +SKIP
+"tsv, text = 'sentence', label = 'label'"
+
+The format is found out (sniff.py), the columns by their usual names (columns.py), and both are stated. Files are read
+as a stream, again for each iteration; a JSON document is held as text. What cannot be used at all is an `InputError`;
+an example that is dropped or mended stands in `faults`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from qkv.data.beginning import Beginning, beginning, sound_lines
+from qkv.data.column_files import open_columns
+from qkv.data.examples import Example, Fault, Place, TagExample, TextExample
+from qkv.data.opened import ROLES, Opened, Told, Wanted, empty
+from qkv.data.readers import AnyPath
+from qkv.data.record_files import ROLES_OF, open_json, open_table
+from qkv.data.sniff import given_format, sniffed
+from qkv.errors import InputError, did_you_mean
+
+TASKS = ("classify", "tag", "answer", "choice")
+UNUSABLE = "unusable"  # the kind of fault that an InputError becomes in a lenient reading
+
+
+class Labelled:
+    """The examples of one file, from the beginning each time it is iterated over.
+
+    `faults` belong to the latest iteration and are complete when it has ended.
+    """
+
+    def __init__(self, path: Path, task: str, opened: Opened, lenient: bool = False) -> None:
+        """`lenient`: a row that cannot be used is a fault, not an error. A check reads so; training does not."""
+        self.path, self.task = path, task
+        self.format, self.columns = opened.format, opened.columns
+        self.faults: list[Fault] = []
+        self._opened, self._lenient = opened, lenient
+
+    def __iter__(self) -> Iterator[Example]:
+        return self._examples(self._new_faults())
+
+    def _new_faults(self) -> list[Fault]:
+        self.faults = []
+        return self.faults
+
+    def _examples(self, faults: list[Fault]) -> Iterator[Example]:
+        convert = self._opened.convert
+        for line, unit in self._opened.units():
+            try:
+                yield from convert(line, unit, faults.append)
+            except InputError as error:
+                if not self._lenient:
+                    raise
+                faults.append(Fault(Place(str(self.path), line), UNUSABLE, str(error), "dropped"))
+
+    def describe(self) -> str:
+        """One line for people: the format and which column is what."""
+        numbered = self.format == "conll" or "without a header" in self._opened.note
+        columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in self.columns.items()]
+        return ", ".join([f"{self.format} {self._opened.note}".rstrip(), *columns])
+
+
+def labelled(
+    path: AnyPath,
+    task: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+    separator: str | None = None,
+    needs_labels: bool = True,
+    lenient: bool = False,
+) -> Labelled:
+    """Open a file for a task: "classify", "tag", "answer" or "choice".
+
+    `columns` name the columns by role ({"text": "评论", "label": "3"}): by the header's name, or by number from 1.
+    `separator` stands between several labels of one cell, as in "sport|music". Without `needs_labels` a file may have
+    none, and plain lines of text will do.
+    """
+    if task not in TASKS:
+        raise InputError(f"There is no task '{task}'.{did_you_mean(task, TASKS)} There are {', '.join(TASKS)}.")
+    start = beginning(path)
+    wanted = Wanted(start.path, task, _checked_roles(columns or {}, task), needs_labels, separator)
+    return Labelled(start.path, task, _opened(start, wanted, format), lenient)
+
+
+def _checked_roles(columns: Mapping[str, str], task: str) -> dict[str, str]:
+    for role in columns:
+        if role not in ROLES_OF[task]:
+            known = did_you_mean(role, ROLES_OF[task]) if role not in ROLES else ""
+            raise InputError(
+                f"A column for '{role}' is not used by '{task}'.{known} Used are {', '.join(ROLES_OF[task])}."
+            )
+    return {role: str(value) for role, value in columns.items()}
+
+
+def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
+    found = given_format(format) if format is not None else None
+    if found is None:
+        found = sniffed(start, wanted)
+    if found in ("csv", "tsv"):
+        return open_table(start, wanted, found)
+    if found in ("json", "jsonl"):
+        return open_json(start, wanted, found)
+    if found == "conll":
+        if wanted.task != "tag":
+            raise InputError(
+                f"{start.path} has a word and its tag a line, which is for the task 'tag', not '{wanted.task}'."
+            )
+        return open_columns(start, wanted)
+    if wanted.needs_labels or wanted.task not in ("classify", "tag"):
+        raise InputError(f"{start.path} is read as plain lines, which have no labels: '{wanted.task}' needs them here.")
+    return _open_lines(wanted)
+
+
+def _open_lines(wanted: Wanted) -> Opened:
+    def convert(line: int, text: str, told: Told) -> Iterator[Example]:
+        place = wanted.place(line)
+        if not text.strip():
+            told(empty(place, "the line"))
+        elif wanted.task == "tag":
+            yield TagExample(text, place=place)
+        else:
+            yield TextExample(text, place=place)
+
+    return Opened("lines", {}, "", lambda: sound_lines(wanted.path), convert)

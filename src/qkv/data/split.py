@@ -1,0 +1,59 @@
+"""Holding examples out of a labelled file: each label by its share, and nothing that belongs together on both sides.
+
+Examples of one group stay together: of a user, a document, an article where the file says so, and else of one text, so
+that a sentence that stands twice in a file is never trained on and tested with.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+_space = re.compile(r"\s+")
+
+
+def folded(text: str) -> str:
+    """A text as people compare it: full and half width, capitals and spaces make no difference.
+
+    >>> folded("ＡＢＣ  hello\\tWorld ") == folded("abc Hello world")
+    True
+    """
+    return _space.sub(" ", normalize("NFKC", text)).strip().casefold()
+
+
+def held_out(groups: Sequence[str], strata: Sequence[str], share: float, seed: int, most: int) -> NDArray[np.bool_]:
+    """(n,) True for the examples to hold out: about `share` of every stratum, `most` in all, whole groups only.
+
+    A stratum keeps at least one example on the training side. The same arguments give the same answer everywhere.
+    """
+    members: dict[str, list[int]] = defaultdict(list)
+    for number, group in enumerate(groups):
+        members[group].append(number)
+    counts = Counter(strata)
+    share = min(share, most / max(1, len(groups)))
+    goals = {name: min(max(1, round(share * n)), n - 1) for name, n in counts.items()}
+    taken: Counter[str] = Counter()
+    chosen = np.zeros(len(groups), dtype=bool)
+    names = sorted(members, key=lambda group: members[group][0])
+    order = np.random.default_rng(np.random.SeedSequence((seed, len(groups)))).permutation(len(names))
+
+    def can_go(adds: Counter[str]) -> bool:
+        return all(taken[name] + n < counts[name] for name, n in adds.items())
+
+    for place in order.tolist():
+        here = members[names[place]]
+        adds = Counter(strata[number] for number in here)
+        if can_go(adds) and all(taken[name] + n <= max(goals[name], 1) for name, n in adds.items()):
+            chosen[here] = True
+            taken.update(adds)
+    # groups larger than the goal: for a stratum that would have none, the smallest of its groups goes past it
+    for place in sorted(order.tolist(), key=lambda number: len(members[names[number]])):
+        here = members[names[place]]
+        adds = Counter(strata[number] for number in here)
+        if can_go(adds) and any(not taken[name] and goals[name] for name in adds):
+            chosen[here] = True
+            taken.update(adds)
+    return chosen

@@ -1,0 +1,175 @@
+"""Figures of labelled spans: which stretches of text were found, with the right label, to the character.
+
+`chunks` reads tags as conlleval does, the scorer of the CoNLL shared tasks (Tjong Kim Sang, 2004-01-26): it takes every
+sequence, also those its scheme forbids, so that a model that writes "I-PER" after "O" is not scored for nothing. The
+original knows B, I, O and E; S and M, of schemes that came later, are read as every later version of it reads them.
+
+`EntityCounts` holds spans against spans; what their numbers count (words, characters) does not matter to it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from qkv.metrics.classes import Counts
+from qkv.metrics.intervals import Floats, Integers, bootstraps, wilson_interval
+
+SCHEMES = {"IOB1": "IOB", "IOB2": "IOB", "BIOES": "IOBES", "BMES": "OBMES"}
+"""The letters a tag may begin with. IOB1 and IOB2 differ in how they are written, not in how conlleval reads them."""
+
+
+class Chunk(NamedTuple):
+    start: int
+    end: int  # the first place after it
+    label: str
+
+
+def chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[Chunk]:
+    """Spans of one sentence's tags, in order; they never overlap.
+
+    A chunk begins at B and S; at I, M and E that follow O, E or S; and wherever the label changes. It ends before O, B
+    and S, after E and S, and wherever the label changes. What stands after the first "-" of a tag is its label.
+
+    >>> chunks("O I-PER I-PER B-PER I-LOC O".split(), "IOB1")
+    [Chunk(start=1, end=3, label='PER'), Chunk(start=3, end=4, label='PER'), Chunk(start=4, end=5, label='LOC')]
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"Scheme '{scheme}' is not one of {', '.join(SCHEMES)}.")
+    letters = SCHEMES[scheme]
+    found: list[Chunk] = []
+    begin, open_label, closed = 0, "", True  # closed: no chunk goes on from the tag before
+    for place, tag in enumerate(tags):
+        letter, _, label = tag.partition("-")
+        if letter not in letters or len(letter) != 1:
+            raise ValueError(f"Tag '{tag}' does not begin with one of {', '.join(letters)}, as scheme {scheme} has it.")
+        if not closed and (letter in "OBS" or label != open_label):
+            found.append(Chunk(begin, place, open_label))
+            closed = True
+        if letter == "O":
+            continue
+        if closed:
+            begin, open_label, closed = place, label, False
+        if letter in "ES":
+            found.append(Chunk(begin, place + 1, open_label))
+            closed = True
+    if not closed:
+        found.append(Chunk(begin, len(tags), open_label))
+    return found
+
+
+class EntityScore(NamedTuple):
+    """Quotients with nothing below the line are 0, as conlleval has them."""
+
+    precision: float
+    recall: float
+    f1: float
+    right: int
+    answered: int
+    expected: int
+
+
+class EntityCounts:
+    """Adds up over documents. A span is right when its start, its end and its label are.
+
+    Documents whose counts are alike are kept as one, so that memory grows with how different they are.
+
+    >>> counts = EntityCounts()
+    >>> counts.add(expected=[(0, 2, "PER"), (5, 6, "LOC")], answered=[(0, 2, "PER"), (5, 7, "LOC")])
+    >>> counts.micro()
+    EntityScore(precision=0.5, recall=0.5, f1=0.5, right=1, answered=2, expected=2)
+    """
+
+    def __init__(self) -> None:
+        self._documents: Counter[tuple[tuple[str, int, int, int], ...]] = Counter()
+
+    def add(self, expected: Iterable[tuple[int, int, str]], answered: Iterable[tuple[int, int, str]]) -> None:
+        """One document. Spans may overlap; one that is given twice counts once."""
+        # plain tuples: a Span, a Chunk and an Entity of the same place are the same
+        wanted = {(span[0], span[1], span[2]) for span in expected}
+        said = {(span[0], span[1], span[2]) for span in answered}
+        counts = [Counter(label for _, _, label in spans) for spans in (wanted & said, said, wanted)]
+        labels = sorted(counts[1].keys() | counts[2].keys())
+        self._documents[tuple((label, *(each[label] for each in counts)) for label in labels)] += 1  # type: ignore[misc]
+
+    @property
+    def documents(self) -> int:
+        return self._documents.total()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All that were expected or answered, sorted."""
+        return tuple(sorted({label for document in self._documents for label, *_ in document}))
+
+    def micro(self) -> EntityScore:
+        """Of all entities together: conlleval's overall figures."""
+        rows, counts, _ = self._table()
+        right, answered, expected = (int(n) for n in (counts @ rows).reshape(3, -1).sum(1))
+        return _score(right, answered, expected)
+
+    def per_label(self) -> dict[str, EntityScore]:
+        rows, counts, labels = self._table()
+        sums = (counts @ rows).reshape(3, -1)
+        return {label: _score(*(int(n) for n in sums[:, place])) for place, label in enumerate(labels)}
+
+    def macro_f1(self) -> float:
+        """The mean of the labels' F1: of all labels that were expected or answered."""
+        each = self.per_label().values()
+        return sum(score.f1 for score in each) / len(each) if each else 0.0
+
+    def values(self) -> dict[str, float]:
+        micro = self.micro()
+        return {
+            "f1": micro.f1,
+            "precision": micro.precision,
+            "recall": micro.recall,
+            "macro_f1": self.macro_f1(),
+        }
+
+    def intervals(self, draws: int = 1000, seed: int = 0) -> dict[str, tuple[float, float]]:
+        """95 %, by the names of `values`: the bootstrap over documents.
+
+        Where not one entity was missed or invented every draw agrees; then the lower end is Wilson's, as if each entity
+        were a trial, because finding ten of ten does not mean that the eleventh is found.
+        """
+        rows, counts, labels = self._table()
+
+        def of_sums(sums: Floats) -> Counts:
+            right, answered, expected = np.moveaxis(sums.reshape(len(sums), 3, len(labels)), 1, 0)
+            return Counts(right, answered, expected)
+
+        figures = {
+            "f1": lambda sums: of_sums(sums).micro_f1,
+            "precision": lambda sums: of_sums(sums).micro_precision,
+            "recall": lambda sums: of_sums(sums).micro_recall,
+            "macro_f1": lambda sums: of_sums(sums).macro_f1,
+        }
+        found = bootstraps(rows, figures, counts=counts, draws=draws, seed=seed)
+        micro = self.micro()
+        if micro.right and micro.right == micro.answered == micro.expected:
+            low = wilson_interval(micro.right, micro.right)[0]
+            return dict.fromkeys(found, (low, 1.0))
+        return found
+
+    def _table(self) -> tuple[Floats, Integers, tuple[str, ...]]:
+        """Distinct documents as (n, 3·L) of right, answered, expected; how many there are of each; the labels."""
+        labels = self.labels
+        places = {label: place for place, label in enumerate(labels)}
+        rows = np.zeros((len(self._documents), 3, len(labels)))
+        for row, document in zip(rows, self._documents, strict=True):
+            for label, *numbers in document:
+                row[:, places[label]] = numbers
+        counts = np.fromiter(self._documents.values(), np.int64, len(self._documents))
+        return rows.reshape(len(rows), 3 * len(labels)), counts, labels
+
+
+def _score(right: int, answered: int, expected: int) -> EntityScore:
+    return EntityScore(
+        right / answered if answered else 0.0,
+        right / expected if expected else 0.0,
+        2 * right / (answered + expected) if answered + expected else 0.0,
+        right,
+        answered,
+        expected,
+    )

@@ -1,0 +1,106 @@
+"""Tables whose figures can be seen: a bar beside the number, with its interval where there is one.
+
+The first column names the row. A long table shows its first rows and folds the others away; what is folded is still in
+the file, and no script is needed to open it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from qkv.report.bilingual import Phrase, Words, safe, spans
+
+
+@dataclass(frozen=True)
+class Bar:
+    share: float  # of the bar's full width; what is no number has no bar
+    text: Words
+    role: str = "train"  # which colour: "train", "evaluation", "good", "hot" or "faint"
+    interval: tuple[float, float] | None = None
+    mark: float | None = None  # something to compare with
+
+
+@dataclass(frozen=True)
+class Label:
+    """A user's own word; it is cut where the column ends, and whole under the pointer."""
+
+    text: str
+
+
+Cell = Words | Bar | Label
+
+
+@dataclass(frozen=True)
+class BarTable:
+    title: Words
+    headings: tuple[Words, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: Words = ""
+    shown: int = 20  # rows before the others are folded away
+    narrow: bool = False
+    style: ClassVar[str] = ""
+
+    def html(self) -> str:
+        return table(self.headings, self.rows, self.shown) + (
+            f'<p class="note">{spans(self.note)}</p>' if self.note else ""
+        )
+
+
+def table(headings: Sequence[Words], rows: Sequence[Sequence[Cell]], shown: int = 20) -> str:
+    """The table alone, for sections that have more to say."""
+    # folding a handful away hides more than it clears
+    cut = len(rows) if len(rows) <= shown + 5 else shown
+    kinds = [_kind(column, rows) for column in range(len(headings))]
+    head = "".join(
+        f'<th scope="col" class="{kind}">{spans(heading)}</th>' for kind, heading in zip(kinds, headings, strict=True)
+    )
+    columns = f"<thead><tr>{head}</tr></thead>"
+    text = f'<div class="scroll"><table class="bars">{columns}<tbody>{"".join(map(_row, rows[:cut]))}</tbody></table>'
+    left = len(rows) - cut
+    if left:
+        more = Phrase(f"{left:,} more", f"其余 {left:,} 行")
+        text += (
+            f'<details class="more"><summary>{spans(more)}</summary><table class="bars">{columns}'
+            f"<tbody>{''.join(map(_row, rows[cut:]))}</tbody></table></details>"
+        )
+    return text + "</div>"
+
+
+def _kind(column: int, rows: Sequence[Sequence[Cell]]) -> str:
+    """How a column is set: words from the left, numbers from the right."""
+    cell = next((row[column] for row in rows), "")
+    if not column or isinstance(cell, Label):
+        return "label"
+    return "bar" if any(isinstance(row[column], Bar) for row in rows) else "number"
+
+
+def _row(row: Sequence[Cell]) -> str:
+    first, *cells = row
+    return f'<tr><th scope="row">{_content(first)}</th>{"".join(map(_cell, cells))}</tr>'
+
+
+def _cell(cell: Cell) -> str:
+    kind = "bar" if isinstance(cell, Bar) else "label" if isinstance(cell, Label) else "number"
+    return f'<td class="{kind}">{_content(cell)}</td>'
+
+
+def _content(cell: Cell) -> str:
+    if isinstance(cell, Label):
+        return f'<span class="cut" title="{safe(cell.text)}">{safe(cell.text)}</span>'
+    if not isinstance(cell, Bar):
+        return spans(cell)
+    if not math.isfinite(cell.share):
+        return f'<span class="figure-bar"><span></span><span>{spans(cell.text)}</span></span>'
+    parts = f'<i style="width:{_place(cell.share):.1f}%"></i>'
+    if cell.interval and all(map(math.isfinite, cell.interval)):
+        low, high = map(_place, cell.interval)
+        parts += f'<u style="left:{low:.1f}%;width:{max(0.0, high - low):.1f}%"></u>'
+    if cell.mark is not None and math.isfinite(cell.mark):
+        parts += f'<s style="left:{_place(cell.mark):.1f}%"></s>'
+    track = f'<span class="track {cell.role}" aria-hidden="true">{parts}</span>'
+    return f'<span class="figure-bar">{track}<span>{spans(cell.text)}</span></span>'
+
+
+def _place(share: float) -> float:
+    return 100 * min(1.0, max(0.0, share))

@@ -1,0 +1,144 @@
+"""What is taken for what: a heat map of labels expected and labels answered, and the largest confusions in words.
+
+A row's colour says which share of the texts with that label were answered so: the diagonal is right. With more labels
+than `MOST` a map is no picture any more, and the confusions alone are named.
+"""
+
+import math
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.report.bars import Bar, Label, table
+from qkv.report.bilingual import Phrase, Words, percent, safe, spans
+from qkv.report.charts import svg_text
+from qkv.report.labels import printable, shorten, text_width
+
+MOST = 30
+"""Labels that a map can hold."""
+SIZE = 12.5  # of a label's letters
+ROOM = 150.0  # for a label
+TURN = math.radians(40)  # how far the names over the columns lean back
+
+
+@dataclass(frozen=True)
+class Confused:
+    expected: str
+    answered: str
+    n: int
+    of: int  # texts with the expected label
+
+
+def largest(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) -> tuple[Confused, ...]:
+    """The most frequent first, those of equal number by the share of their label; single ones for want of others."""
+    totals = counts.sum(axis=1)
+    found = [
+        Confused(labels[row], labels[column], int(counts[row, column]), int(totals[row]))
+        for row, column in np.argwhere(counts > 0).tolist()
+        if row != column
+    ]
+    ordered = sorted(found, key=lambda one: (-one.n, -one.n / one.of, one.expected, one.answered))[:most]
+    again = [one for one in ordered if one.n > 1]  # what happened once is no habit
+    return tuple(again if len(again) >= 6 else ordered[:6])
+
+
+@dataclass(frozen=True)
+class Confusion:
+    title: Words
+    counts: NDArray[np.int64]  # (L, L) rows expected, columns answered
+    labels: tuple[str, ...]
+    narrow: bool = False
+
+    @property
+    def style(self) -> str:
+        return resources.files("qkv.report").joinpath("confusion.css").read_text(encoding="utf-8")
+
+    def html(self) -> str:
+        drawn = len(self.labels) <= MOST
+        found = largest(self.counts, self.labels, 10 if drawn else 25)
+        wrong = int(self.counts.sum() - np.trace(self.counts))
+        if not found:
+            words = f'<p class="empty">{spans(Phrase("Nothing was confused.", "没有混淆。"))}</p>'
+        else:
+            rows = [
+                (
+                    Label(one.expected),
+                    Label(one.answered),
+                    Bar(
+                        one.n / found[0].n,
+                        Phrase(
+                            f"{one.n:,} of {one.of:,} ({percent(one.n / one.of, 0)})",
+                            f"{one.of:,} 条中 {one.n:,} 条（{percent(one.n / one.of, 0)}）",
+                        ),
+                        "hot",
+                    ),
+                )
+                for one in found
+            ]
+            headings = (Phrase("expected", "应为"), Phrase("answered", "答成"), Phrase("how often", "次数"))
+            words = table(headings, rows, 25)
+            named = sum(one.n for one in found)
+            if named < wrong:
+                rest = Phrase(
+                    f"These are {named:,} of {wrong:,} wrong answers.",
+                    f"以上占全部 {wrong:,} 个错误中的 {named:,} 个。",
+                )
+                words += f'<p class="note">{spans(rest)}</p>'
+        heading = f"<h3>{spans(Phrase('Most often confused', '最常混淆的'))}</h3>"
+        if not drawn:
+            n = len(self.labels)
+            why = Phrase(f"{n} labels are too many for a map.", f"共 {n} 个标签，画成图看不清，只列出次数。")
+            return f'<div class="confused">{words}</div><p class="note">{spans(why)}</p>'
+        key = Phrase(
+            "A row is an expected label, a column an answer; the deeper, the larger the share of the row. "
+            "Blue is right, red is wrong.",
+            "每行是应有的标签，每列是模型的回答；颜色越深，占该行的比例越大。蓝色为答对，红色为答错。",
+        )
+        map_ = f'<div class="map">{self._svg()}<p class="note">{spans(key)}</p></div>'
+        wide = " wide" if len(self.labels) > 12 else ""
+        return f'<div class="confusion{wide}">{map_}<div class="confused">{heading}{words}</div></div>'
+
+    def _svg(self) -> str:
+        n = len(self.labels)
+        cell = 46 if n <= 6 else 40 if n <= 12 else 32 if n <= 20 else 27
+        names = [shorten(printable(label).replace("␣", " "), SIZE, ROOM) for label in self.labels]
+        widths = [text_width(name, SIZE) for name in names]
+        left = max(*widths, 60.0) + 14
+        top = max(widths) * math.sin(TURN) + 22
+        # the name over a column leans to the right, and the last ones over the edge
+        over = max(width * math.cos(TURN) - (n - place - 0.5) * cell for place, width in enumerate(widths))
+        width, height = left + n * cell + max(8.0, over + 8), top + n * cell + 6
+        parts = [
+            f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px" role="img">',
+            svg_text(Phrase("expected ↓  answered →", "应为 ↓  答成 →"), "corner", 'x="2" y="13"'),
+        ]
+        degrees = -math.degrees(TURN)
+        for place, name in enumerate(names):
+            y, x = top + (place + 0.5) * cell, left + (place + 0.5) * cell
+            parts.append(f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{safe(name)}</text>')
+            at = f"translate({x + 3:.1f} {top - 6:.1f}) rotate({degrees:.0f})"
+            parts.append(f'<text transform="{at}">{safe(name)}</text>')
+        totals = self.counts.sum(axis=1)
+        for row, column in np.ndindex(n, n):
+            parts.append(self._cell(row, column, int(totals[row]), left + column * cell, top + row * cell, cell))
+        return "".join(parts) + "</svg>"
+
+    def _cell(self, row: int, column: int, total: int, x: float, y: float, cell: int) -> str:
+        amount = int(self.counts[row, column])
+        place = f'x="{x + 1:.1f}" y="{y + 1:.1f}" width="{cell - 2}" height="{cell - 2}" rx="4"'
+        if not amount:
+            return f'<rect class="none" {place}/>'
+        share = amount / total
+        # the root: one wrong answer among fifty is still to be seen
+        strength = 0.12 + 0.88 * math.sqrt(share)
+        kind = "right" if row == column else "wrong"
+        what = f"{self.labels[row]} → {self.labels[column]}: {amount:,} / {total:,} ({percent(share)})"
+        light = " on" if strength > 0.62 else ""
+        small = " small" if amount >= 1000 or (amount >= 100 and cell < 30) else ""
+        return (
+            f'<g><title>{safe(what)}</title><rect class="{kind}" fill-opacity="{strength:.2f}" {place}/>'
+            f'<text class="count{light}{small}" x="{x + cell / 2:.1f}" y="{y + cell / 2 + 4:.1f}" '
+            f'text-anchor="middle">{amount}</text></g>'
+        )

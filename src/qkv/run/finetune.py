@@ -1,0 +1,165 @@
+"""A whole fine-tuning run: a pretrained folder and a labelled file in, a calibrated model and a report out.
+
+RUN/config.toml       the resolved settings; a resumed run reads nothing else
+RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
+RUN/faults.jsonl      every example that was dropped or mended, with file, line and reason
+RUN/predictions.jsonl held-out examples with what was answered
+RUN/model/            the finished model, with its labels, calibration and training record
+RUN/report.html       the run as a page
+RUN/result.json       the figures; written last, so its presence means: finished
+"""
+
+import json
+import shutil
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.atomic import write_text
+from qkv.config import merge, read_toml, to_toml
+from qkv.errors import InputError
+from qkv.interop import hf
+from qkv.interop.hub import locate
+from qkv.json_file import read_object, to_json
+from qkv.report.finetune_page import finetune_page
+from qkv.report.run_page import write_report
+from qkv.run.finetune_config import FinetuneConfig
+from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
+from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, trainer_for
+from qkv.run.finish import finish
+from qkv.run.load import device_named, model_folder
+from qkv.run.peak import peak_memory
+from qkv.tasks.table import task_named
+from qkv.train.loop import Outcome
+from qkv.train.progress import Progress
+
+FILES = ("config.toml", "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl")
+OURS = (*FILES, "report.html", "result.json", "model")
+
+
+@dataclass(frozen=True)
+class Finished:
+    run: Path
+    finished: bool  # False: interrupted, saved, ready to be resumed
+    signal: int | None = None
+    already: bool = False  # it had ended before
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return read_object(self.run / "result.json")
+
+
+def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledData | None = None) -> Finished:
+    """Begin a run in a new folder. `data` are examples that were handed over rather than named as files."""
+    if (out / "config.toml").exists():
+        raise InputError(
+            f"{out} holds a run already. Go on with it: qkv finetune --resume {out}. Or give another folder."
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
+    task_named(config.task)
+    folder = hf.load(model_folder(locate(config.model)))
+    config = replace(config, model=str(folder.path.resolve()))
+    if data is None:
+        config = replace(config, data=pinned(config.data))
+        data = read_data(config)
+    prepared = prepare(config, folder, data, progress.message)
+    config = settled(prepared, progress.message)
+    prepared = replace(prepared, config=config)
+    write_text(out / "config.toml", to_toml(config))
+    faults = (*prepared.data.train.faults, *prepared.data.dev.faults)
+    if faults:
+        write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
+    return _go(prepared, out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where it was stopped; a finished one stays as it is."""
+    file = run / "config.toml"
+    if not file.is_file():
+        raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
+    if (run / "result.json").is_file():
+        return Finished(run, finished=True, already=True)
+    config = merge(FinetuneConfig(), read_toml(file), str(file))
+    check_pinned(config.data)
+    _remove_drafts(run)
+    prepared = prepare(config, hf.load(locate(config.model)), read_data(config), progress.message)
+    return _go(prepared, run, progress)
+
+
+def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
+    """Train every seed, keep the best, write what is left behind."""
+    config = prepared.config
+    device = device_named(config.device)
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    outcomes: list[Outcome] = []
+    for number in range(config.seeds):
+        folder = out / seed_folder(config, number)
+        if config.seeds > 1:
+            progress.message(f"seed {number + 1} of {config.seeds}")
+        began = time.perf_counter()
+        trainer = trainer_for(prepared, number, folder, device, progress)
+        outcome = trainer.run()
+        session = {
+            "seed": number,
+            "from": outcome.started,
+            "to": outcome.step,
+            "seconds": round(time.perf_counter() - began, 2),
+            "peak_memory": peak_memory(device),
+            "best_step": trainer.best.step,
+            "best": trainer.best.value,
+        }
+        if outcome.step > outcome.started:
+            _append(out / "sessions.jsonl", session)
+        outcomes.append(outcome)
+        if not outcome.finished:
+            return Finished(out, finished=False, signal=outcome.signal)
+    best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
+    trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
+    trainer.restore()
+    trainer.take_best()
+    figures = finish(prepared, trainer, best, out, _sessions(out), progress.message)
+    write_report(out, finetune_page(out, figures.facts))
+    for number in range(config.seeds):
+        shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
+    shutil.rmtree(out / "vectors", ignore_errors=True)
+    write_text(out / "result.json", to_json(figures.result))
+    return Finished(out, finished=True)
+
+
+def _best(out: Path, number: int) -> float:
+    return max(float(session["best"]) for session in _sessions(out) if session["seed"] == number)
+
+
+def _sessions(out: Path) -> list[dict[str, Any]]:
+    file = out / "sessions.jsonl"
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def _append(file: Path, line: dict[str, Any]) -> None:
+    before = file.read_text(encoding="utf-8") if file.is_file() else ""
+    write_text(file, before + json.dumps(line) + "\n")
+
+
+def _fault(fault: Any) -> dict[str, Any]:
+    return {
+        "file": fault.place.file,
+        "line": fault.place.line,
+        "kind": fault.kind,
+        "message": fault.message,
+        "action": fault.action,
+    }
+
+
+def _remove_drafts(run: Path) -> None:
+    """What a process that was killed has left half written; nothing but our own."""
+    for name in OURS:
+        for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
+            if draft.is_dir():
+                shutil.rmtree(draft, ignore_errors=True)
+            else:
+                draft.unlink(missing_ok=True)

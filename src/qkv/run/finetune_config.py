@@ -1,0 +1,143 @@
+"""Every setting of a fine-tuning run, with its default: the keys of RUN/config.toml, of recipes and of --set.
+
+Some defaults depend on the task, the model's width, how much of it moves and how much data there is. They are settled
+once, at the start, and written into config.toml, where they can be looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from qkv.config import merge, override, read_toml
+from qkv.errors import InputError, did_you_mean
+from qkv.tasks.answer import AnswerSettings
+from qkv.tasks.choice import ChoiceSettings
+from qkv.tasks.table import TASKS
+from qkv.tasks.tag import TagSettings
+from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.transfer import Transfer
+from qkv.train.loop import TrainConfig
+
+CLASS_WEIGHTS = ("none", "auto")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column holds what, by its name or its number from 1; None: found by the usual names."""
+
+    text: str | None = None
+    pair: str | None = None
+    label: str | None = None
+    group: str | None = None  # examples of one group are never torn apart by a split
+    id: str | None = None
+    question: str | None = None
+    context: str | None = None
+    answer: str | None = None
+    choices: str | None = None
+
+    def given(self) -> dict[str, str]:
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    train: str = ""
+    dev: str | None = None  # None: held out of the training file
+    test: str | None = None  # evaluated once, after everything was chosen
+    train_sha256: str | None = None  # put here at the start, so that a resumed run knows its data
+    dev_sha256: str | None = None
+    format: str | None = None  # None: found out
+    separator: str | None = None  # between several labels in one cell
+    dev_share: float = 0.1
+    split_seed: int = 0
+    columns: Columns = field(default_factory=Columns)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.dev_share < 1:
+            raise InputError(f"dev_share is a share between 0 and 1, not {self.dev_share}.")
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    task: str = "classify"
+    model: str = ""  # the pretrained folder
+    transfer: str = "full"  # full, top:K, freeze or features
+    layer_decay: float = 1.0  # learning rate of a layer against the one above it
+    seeds: int = 1
+    epochs: float | None = None  # None: by task and amount of data
+    texts_per_step: int = 32  # on average: turned into tokens_per_step
+    tokens_per_step: int | None = None
+    max_length: int | None = None  # tokens of a window; None: what the task and the model allow
+    class_weights: str = "none"  # auto: rare classes weigh as much as frequent ones
+    dropout: float | None = None  # None: the model's own
+    attention_dropout: float = 0.0  # above 0 attention takes a slower way, and gains nothing that was measured
+    precision_target: float = 0.95  # of the abstain threshold
+    device: str = "cpu"
+    data: DataChoice = field(default_factory=DataChoice)
+    classify: ClassifySettings = field(default_factory=ClassifySettings)
+    tag: TagSettings = field(default_factory=TagSettings)
+    answer: AnswerSettings = field(default_factory=AnswerSettings)
+    choice: ChoiceSettings = field(default_factory=ChoiceSettings)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise InputError(f"Unknown task '{self.task}'.{did_you_mean(self.task, TASKS)} Known: {', '.join(TASKS)}.")
+        if self.class_weights not in CLASS_WEIGHTS:
+            raise InputError(f"class_weights is {' or '.join(CLASS_WEIGHTS)}, not '{self.class_weights}'.")
+        for name in ("seeds", "texts_per_step"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("tokens_per_step", "max_length"):
+            if (value := getattr(self, name)) is not None and value < 8:
+                raise InputError(f"{name} must be at least 8, not {value}.")
+        if self.epochs is not None and not 0 < self.epochs < 10_000:
+            raise InputError(f"epochs must be more than 0, not {self.epochs}.")
+        if not 0 < self.layer_decay <= 1:
+            raise InputError(f"layer_decay is above 0 and at most 1, not {self.layer_decay}.")
+        for name in ("dropout", "attention_dropout"):
+            if (share := getattr(self, name)) is not None and not 0 <= share < 1:
+                raise InputError(f"{name} is a share from 0 to less than 1, not {share}.")
+        if not 0 < self.precision_target < 1:
+            raise InputError(f"precision_target lies between 0 and 1, unlike {self.precision_target}.")
+
+    @property
+    def settings(self) -> Any:
+        """Of the task."""
+        return getattr(self, self.task)
+
+
+def starting_point(task: str, transfer: Transfer, width: int, device: str) -> dict[str, Any]:
+    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps."""
+    if not transfer.moves_encoder:
+        lr = 1e-3
+    else:
+        lr = next(rate for limit, rate in ((256, 3e-4), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
+    train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
+    train["precision"] = "bf16" if device.startswith("cuda") else "fp32"
+    return {"task": task, "transfer": transfer.name, "train": train}
+
+
+def epochs_for(task: str, units: int, steps_per_epoch: int) -> float:
+    """Large files are read a few times, small ones until there were enough steps to learn something."""
+    least = {"classify": 3, "tag": 4, "answer": 2, "choice": 3}[task]
+    enough = 400 / steps_per_epoch
+    return float(round(min(max(least, enough), 20 if units > 50 else 40)))
+
+
+def configured(
+    start: Mapping[str, Any], recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
+) -> FinetuneConfig:
+    """The starting point, then a recipe's differences, then the command line's flags, then each --set."""
+    config = merge(FinetuneConfig(), start, "defaults")
+    if recipe is not None:
+        config = merge(config, read_toml(recipe), str(recipe))
+    changes: dict[str, Any] = {}
+    for key, value in flags.items():
+        *tables, name = key.split(".")
+        place = changes
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[name] = value
+    return override(merge(config, changes, "command line"), assignments)

@@ -1,0 +1,158 @@
+"""The labelled data of a run: read, held out, looked through before the first step."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qkv.data.examples import AnswerExample, ChoiceExample, Fault, TagExample, TextExample
+from qkv.data.labelled import labelled
+from qkv.data.shard_file import sha256_of
+from qkv.data.split import folded, held_out
+from qkv.errors import InputError
+from qkv.run.finetune_config import DataChoice, FinetuneConfig
+from qkv.tasks.classify import kind_of
+
+MOST_HELD_OUT = 5_000
+"""Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
+LISTED = 200  # faults kept to be shown
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples of one use, with what was wrong with their file."""
+
+    source: str
+    examples: tuple[Any, ...]
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def n_dropped(self) -> int:
+        return sum(fault.action == "dropped" for fault in self.faults)
+
+    @property
+    def n_mended(self) -> int:
+        return sum(fault.action == "mended" for fault in self.faults)
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    train: Part
+    dev: Part
+    notes: tuple[str, ...]
+
+
+def pinned(data: DataChoice) -> DataChoice:
+    """With absolute paths and the files' hashes: what a resumed run finds from anywhere, and recognises."""
+    paths: dict[str, Any] = {
+        name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
+    }
+    hashes: dict[str, Any] = {
+        f"{name}_sha256": sha256_of(Path(paths[name])) for name in ("train", "dev") if name in paths
+    }
+    return replace(data, **paths, **hashes)
+
+
+def check_pinned(data: DataChoice) -> None:
+    for name in ("train", "dev"):
+        path, expected = getattr(data, name), getattr(data, f"{name}_sha256")
+        if path is not None and expected is not None and sha256_of(_file(path)) != expected:
+            raise InputError(
+                f"{path} has changed since the run began: a resumed run would train on other examples than before. "
+                "Put the file back, or begin another run."
+            )
+
+
+def read_data(config: FinetuneConfig) -> LabelledData:
+    """Training and held-out examples; every fault is kept, none is passed over."""
+    train = read_part(config.data.train, config)
+    notes = []
+    if config.data.dev is not None:
+        dev = read_part(config.data.dev, config)
+        seen = {_key(example) for example in train.examples}
+        both = [example for example in dev.examples if _key(example) in seen]
+        if both:
+            notes.append(
+                f"{len(both):,} of {len(dev.examples):,} examples of {Path(dev.source).name} also stand in "
+                f"{Path(train.source).name} (the first: line {both[0].place.line}): scores on them are too good."
+            )
+        return LabelledData(train, dev, tuple(notes))
+    chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed)
+    kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
+    held = tuple(example for example, out in zip(train.examples, chosen, strict=True) if out)
+    if not held or not kept:
+        different = len({_key(example) for example in train.examples})
+        raise InputError(
+            f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
+            "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
+        )
+    name = Path(train.source).name
+    return LabelledData(replace(train, examples=kept), Part(f"held out of {name}", held), tuple(notes))
+
+
+def hold_out(examples: Sequence[Any], share: float, seed: int) -> list[bool]:
+    groups = [example.group if example.group is not None else _key(example) for example in examples]
+    numbers = isinstance(examples[0], TextExample) and kind_of(examples) == "regression"
+    strata = ["" if numbers else _stratum(example) for example in examples]
+    chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
+    return chosen
+
+
+def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
+    source = labelled(
+        path,
+        config.task,
+        columns=config.data.columns.given(),
+        format=config.data.format,
+        separator=config.data.separator,
+    )
+    examples = tuple(source)
+    if not examples:
+        dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
+        raise InputError(f"{path} holds no example to learn from{dropped}.")
+    if tell is not None:
+        tell(f"{path}: {len(examples):,} examples ({source.describe()})")
+    return Part(str(path), examples, tuple(source.faults))
+
+
+def label_counts(examples: Iterable[Any]) -> dict[str, int]:
+    """How many of each label, most frequent first; spans count one each, questions as answered or not."""
+    counts: Counter[str] = Counter()
+    for example in examples:
+        counts.update(_labels(example))
+    return dict(counts.most_common())
+
+
+def _labels(example: Any) -> list[str]:
+    if isinstance(example, TextExample):
+        if example.label is None:
+            return []
+        return [example.label] if isinstance(example.label, str) else list(example.label)
+    if isinstance(example, TagExample):
+        return [span.label for span in example.spans or ()]
+    if isinstance(example, AnswerExample):
+        return [] if example.answers is None else ["answered" if example.answers else "no answer"]
+    return []
+
+
+def _stratum(example: Any) -> str:
+    if isinstance(example, TextExample) and isinstance(example.label, str):
+        return example.label
+    return " ".join(sorted(set(_labels(example)))) if isinstance(example, AnswerExample) else ""
+
+
+def _key(example: Any) -> str:
+    """What makes two examples the same one."""
+    if isinstance(example, TextExample):
+        return folded(f"{example.text}\n{example.pair or ''}")
+    if isinstance(example, AnswerExample | ChoiceExample):
+        return folded(f"{example.text}\n{example.question}")
+    return folded(example.text)
+
+
+def _file(path: str) -> Path:
+    file = Path(path).expanduser().resolve()
+    if not file.is_file():
+        labelled(path, "classify")  # says what is wrong with the name
+    return file

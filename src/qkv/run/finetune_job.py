@@ -1,0 +1,216 @@
+"""What a fine-tuning run trains: features of the data, a network with a new head, the loop's job for each seed."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from qkv.batch import Batch
+from qkv.errors import InputError
+from qkv.interop import hf
+from qkv.models.bert import BertWithHeads
+from qkv.nn.block import FeedForward
+from qkv.run.finetune_config import FinetuneConfig, epochs_for
+from qkv.run.finetune_data import LabelledData
+from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
+from qkv.tasks.batches import TrainingBatches
+from qkv.tasks.model import TaskModel
+from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.tag import Tag
+from qkv.tasks.task import Features
+from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_named
+from qkv.tasks.vectors import Vectors, write_vectors
+from qkv.train.loop import PRECISIONS, Job, Trainer, step_seed
+from qkv.train.progress import Progress
+
+AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
+AT_ONCE_ELSEWHERE = 65_536
+EVALUATING = 0.15  # of the time of training, about
+SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
+SELECTION = "selection"
+"""What the best weights are chosen by: the main figure, and among equals the one with the lower loss."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that the seeds of a run share."""
+
+    config: FinetuneConfig
+    folder: hf.Folder
+    data: LabelledData
+    task: AnyTask
+    max_length: int
+    train: Features
+    dev: Features
+    transfer: Transfer
+    notes: tuple[str, ...] = ()
+
+
+def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
+    """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
+    entry = TASKS[config.task]
+    transfer = transfer_named(config.transfer, folder.config.layers)
+    longest = min(entry.longest, folder.config.max_length)
+    if config.max_length is not None:
+        if config.max_length > folder.config.max_length:
+            raise InputError(
+                f"{folder.path} reads {folder.config.max_length} tokens at most, and max_length is {config.max_length}."
+            )
+        longest = config.max_length
+    task = entry.learn(data.train.examples, config.settings, folder.tokenizer)
+    if folder.config.segments < 2 and config.task in ("answer", "choice"):
+        raise InputError(f"{folder.path} reads single texts (one segment), and {config.task} needs pairs.")
+    task.check(data.train.examples)
+    task.check(data.dev.examples)
+    train = task.features(folder.tokenizer, data.train.examples, longest, training=True)
+    dev = task.features(folder.tokenizer, data.dev.examples, longest, training=False)
+    found = train.faults()
+    if isinstance(task, Tag):
+        found = found + task.misaligned(folder.tokenizer, data.train.examples)
+    if found:
+        data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
+    for note in data.notes:
+        tell(f"note: {note}")
+    return Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
+
+
+def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
+    """The config with every default that depends on the data written out."""
+    config, features = prepared.config, prepared.train
+    units = len(features.unit_tokens)
+    tokens = int(features.unit_tokens.sum())
+    per_step = config.tokens_per_step or max(8, round(tokens / units * config.texts_per_step))
+    steps_per_epoch = TrainingBatches(features, per_step, per_step, 0).steps_per_epoch
+    epochs = config.epochs or epochs_for(config.task, units, steps_per_epoch)
+    steps = max(1, round(epochs * steps_per_epoch))
+    # forward alone is a third of a step's work; at least once an epoch, or about
+    times = EVALUATING * epochs * tokens * 3 / max(1, int(prepared.dev.rows.lengths.sum()))
+    times = min(max(times, min(epochs, 5)), 20)
+    every = max(1, math.ceil(steps / times))
+    train = replace(
+        config.train,
+        steps=steps,
+        evaluate_every=every,
+        save_every=max(every, math.ceil(SAVED / every) * every),
+        log_every=max(1, min(10, steps // 50)),
+    )
+    tell(
+        f"{units:,} training units, {tokens:,} tokens; {steps:,} steps of about {per_step:,} tokens "
+        f"({epochs:g} epochs), evaluated every {every:,}"
+    )
+    return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
+
+
+def seed_folder(config: FinetuneConfig, number: int) -> str:
+    """Under the run; the run itself when there is one seed."""
+    return f"seed-{number}" if config.seeds > 1 else ""
+
+
+def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
+    """The pretrained encoder with a new head, drawn by the seed."""
+    config, folder, task = prepared.config, prepared.folder, prepared.task
+    shape = replace(
+        folder.config,
+        dropout=folder.config.dropout if config.dropout is None else config.dropout,
+        attention_dropout=config.attention_dropout,
+    )
+    state = folder.model.state_dict()
+    head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
+    goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
+    torch.manual_seed(step_seed(seed, 1 << 20))
+    network = BertWithHeads(shape, [task.head], labels=task.outputs)
+    wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
+    missing, _ = network.load_state_dict(wanted, strict=False)
+    fresh = {".".join(name.split(".")[:2]) for name in missing}
+    if any(name.startswith("encoder.") and "pooler" not in name for name in missing):
+        raise InputError(f"{folder.path} has no encoder weights {', '.join(sorted(fresh))}.")
+    if seed == prepared.config.train.seed:
+        if goes_on:
+            tell(f"{folder.path} has a head with these labels already: training goes on from it.")
+        elif fresh - {f"heads.{task.head}"}:
+            tell(
+                f"{folder.path} has no {', '.join(sorted(fresh - {f'heads.{task.head}'}))}: begun from random weights."
+            )
+    return TaskModel(network, task.head, task.extra_tensors())
+
+
+def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress) -> Trainer[Batch]:
+    config, task = prepared.config, prepared.task
+    seed = config.train.seed + number
+    model = network_for(prepared, seed, progress.message).to(device)
+    hold(model, prepared.transfer)
+    train, dev = prepared.train, prepared.dev
+    at_once = AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    if prepared.transfer.cached:
+        train, dev = (
+            cached(prepared, model, name, features, out) for name, features in (("train", train), ("dev", dev))
+        )
+        at_once = 1 << 30  # a head alone needs next to nothing
+    assert config.tokens_per_step is not None
+    precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
+    solver = Solver(model, task, prepared.folder.tokenizer, prepared.max_length, precision=precision)
+    weights = class_weights(prepared) if config.class_weights == "auto" else None
+    job = Job(
+        model=model,
+        objective=task.objective(weights),
+        batches=TrainingBatches(train, config.tokens_per_step, at_once, seed),
+        out=out,
+        evaluate=DevEvaluation(solver, dev, prepared.data.dev.examples),
+        best_by=SELECTION,
+        scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
+        compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
+        recomputed=list(model.network.encoder.blocks),
+    )
+    return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def cached(prepared: Prepared, model: TaskModel, name: str, features: Features, out: Path) -> Vectors:
+    """The encoder's vectors of these rows: computed once for all seeds, and for a run that is resumed."""
+    run = out if prepared.config.seeds == 1 else out.parent
+    file = run / "vectors" / f"{name}.npy"
+    tokens = TOKENS_PER_BATCH.get(next(model.parameters()).device.type, TOKENS_PER_BATCH_ELSEWHERE)
+    return write_vectors(model, features, file, tokens)
+
+
+@dataclass(frozen=True)
+class DevEvaluation:
+    """What is asked of a model every so often while it learns."""
+
+    solver: Solver
+    features: Features
+    examples: tuple[Any, ...]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        solver, task = self.solver, self.solver.task
+        scores = solver.scores(self.features)
+        extra = solver.model.extra_arrays()
+        plain = self.features.features if isinstance(self.features, Vectors) else self.features
+        results = task.decode(plain, scores, extra, solver.calibration)
+        scorer = task.scorer()
+        scorer.add(self.examples, results)
+        scored = scorer.result()
+        losses = task.losses(plain, scores, extra, 1.0)
+        loss = float(losses.mean()) if losses is not None else scored.values["mean_absolute_error"]
+        others = {name: value for name, value in scored.values.items() if name != scored.main and math.isfinite(value)}
+        # far below the smallest step of the figure, so that it decides among equals alone
+        return {
+            "loss": loss,
+            scored.main: scored.value,
+            "figures": others,
+            SELECTION: scored.value - 1e-7 * min(loss, 1e3),
+        }
+
+
+def class_weights(prepared: Prepared) -> list[float]:
+    """Each label's weight: as if all were equally frequent, with a mean of 1 over the training examples."""
+    weights = getattr(prepared.task, "balanced_weights", None)
+    if weights is None:
+        raise InputError(
+            f"class_weights auto is for classify and tag; the task '{prepared.config.task}' has no classes."
+        )
+    found: list[float] = weights(prepared.data.train.examples)
+    return found

@@ -1,0 +1,266 @@
+"""The end of a fine-tuning run: calibrate, judge, save the model, gather what the report tells."""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qkv.atomic import replaced_file
+from qkv.batch import Batch
+from qkv.interop import hf
+from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, SeedFacts
+from qkv.report.run_log import read_run
+from qkv.run.calibrate import calibrated
+from qkv.run.finetune_config import FinetuneConfig
+from qkv.run.finetune_data import Part, label_counts, read_part
+from qkv.run.finetune_job import DevEvaluation, Prepared, seed_folder
+from qkv.run.judging import Judged, judged
+from qkv.run.solver import extra_record
+from qkv.tasks.model import TaskModel
+from qkv.tasks.regression import Regression
+from qkv.tasks.single_label import SingleLabel
+from qkv.tasks.task import Scored
+from qkv.tasks.transfer import moving
+from qkv.train.loop import Trainer
+
+
+@dataclass(frozen=True)
+class Figures:
+    facts: FinetuneFacts
+    result: dict[str, Any]
+
+
+def finish(
+    prepared: Prepared,
+    trainer: Trainer[Batch],
+    best: int,
+    out: Path,
+    sessions: Sequence[Mapping[str, Any]],
+    tell: Callable[[str], None],
+) -> Figures:
+    config, task, data = prepared.config, prepared.task, prepared.data
+    model = trainer.job.model
+    assert isinstance(model, TaskModel) and isinstance(trainer.job.evaluate, DevEvaluation)
+    model.eval()
+    solver = trainer.job.evaluate.solver
+    scores = solver.scores(trainer.job.evaluate.features)
+    found = calibrated(task, prepared.dev, scores, model.extra_arrays(), data.dev.examples, config.precision_target)
+    trained = sum(parameter.numel() for parameter in moving(model))
+    if isinstance(task, Regression):
+        task = task.folded(model)
+    solver = replace(solver, task=task, calibration=found.calibration)
+    with replaced_file(out / "predictions.jsonl") as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+
+        def keep(example: Any, result: Any, judgement: Any) -> None:
+            place = {"file": example.place.file, "line": example.place.line}
+            verdict = {"expected": judgement.expected, "right": judgement.right}
+            lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
+
+        dev = judged(solver, data.dev.examples, keep=keep)
+    tested = tested_part = None
+    if config.data.test is not None:
+        tested_part = read_part(config.data.test, config, tell)
+        tested = judged(solver, tested_part.examples)
+    seeds = tuple(_seeds(config, sessions))
+    facts = FinetuneFacts(
+        task=config.task,
+        kind=getattr(task, "kind", ""),
+        model=prepared.folder.path.resolve().name,
+        transfer=config.transfer,
+        main=dev.scored.main,
+        train=_data_facts(data.train, prepared, _labels(data.train, task)),
+        dev=_judged_facts(data.dev, dev),
+        scored=dev.scored,
+        baseline=baseline(prepared),
+        seeds=seeds,
+        cost=_cost(out, config, model, trained, sessions, best),
+        calibration=found.facts,
+        test=None if tested is None or tested_part is None else _judged_facts(tested_part, tested),
+        test_scored=None if tested is None else tested.scored,
+        hardest=dev.hardest,
+        confident_errors=dev.confident_errors,
+        by_length=dev.by_length,
+        numbers=dev.numbers,
+        notes=prepared.notes,
+    )
+    result = _result(facts, best)
+    record = {
+        "job": "finetune",
+        "task": config.task,
+        "task_record": task.record(),
+        "max_length": prepared.max_length,
+        "calibration": found.calibration.to_dict(),
+        "extra": extra_record(model),
+        "scores": result["dev"],
+        "config": _public(config),
+    }
+    network = model.network
+    # dropout as the pretrained folder had it: what a run chose for itself is in its record
+    network.config = replace(
+        network.config,
+        dropout=prepared.folder.config.dropout,
+        attention_dropout=prepared.folder.config.attention_dropout,
+    )
+    carried = {"problem_type": problem} if (problem := getattr(task, "problem", None)) else {}
+    hf.save(
+        out / "model",
+        network,
+        prepared.folder.tokenizer,
+        task.labels,
+        task.architecture,
+        record=record,
+        carried=carried,
+    )
+    return Figures(facts, result)
+
+
+def _public(config: FinetuneConfig) -> dict[str, Any]:
+    """The settings without the folders of this machine: a model may be handed on."""
+    found = asdict(config)
+    found["model"] = Path(config.model).name
+    for name in ("train", "dev", "test"):
+        if found["data"][name] is not None:
+            found["data"][name] = Path(found["data"][name]).name
+    return found
+
+
+def baseline(prepared: Prepared) -> tuple[str, float] | None:
+    """What always answering the most frequent training label reaches on the held-out examples."""
+    if not isinstance(prepared.task, SingleLabel):
+        return None
+    most, _ = Counter(example.label for example in prepared.data.train.examples).most_common(1)[0]
+    examples = prepared.data.dev.examples
+    return str(most), sum(example.label == most for example in examples) / len(examples)
+
+
+def _labels(part: Part, task: Any) -> dict[str, int]:
+    return {} if isinstance(task, Regression) else label_counts(part.examples)
+
+
+def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
+    features = prepared.train
+    return DataFacts(
+        source=Path(part.source).name,
+        examples=len(part.examples),
+        labels=labels,
+        tokens=int(features.n_tokens.sum()),
+        longest=int(features.n_tokens.max()),
+        windowed=int((features.n_windows > 1).sum()),
+        most_windows=int(features.n_windows.max()),
+        faults=part.faults[:20],
+        n_dropped=part.n_dropped,
+        n_mended=part.n_mended,
+    )
+
+
+def _judged_facts(part: Part, found: Judged) -> DataFacts:
+    return DataFacts(
+        source=part.source if part.source.startswith("held out") else Path(part.source).name,
+        examples=len(part.examples),
+        labels=found.labels,
+        tokens=found.tokens,
+        longest=found.longest,
+        windowed=found.windowed,
+        most_windows=found.most_windows,
+        faults=part.faults[:20],
+        n_dropped=part.n_dropped,
+        n_mended=part.n_mended,
+    )
+
+
+def _seeds(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]]) -> list[SeedFacts]:
+    found = []
+    for number in range(config.seeds):
+        mine = [session for session in sessions if session["seed"] == number]
+        last = mine[-1]
+        found.append(
+            SeedFacts(
+                config.train.seed + number,
+                # what decides among equals is too small to be seen
+                round(float(last["best"]), 5),
+                int(last["best_step"]),
+                int(last["to"]),
+                sum(float(session["seconds"]) for session in mine),
+                seed_folder(config, number),
+            )
+        )
+    return found
+
+
+def _cost(
+    out: Path,
+    config: FinetuneConfig,
+    model: TaskModel,
+    trained: int,
+    sessions: Sequence[Mapping[str, Any]],
+    best: int,
+) -> CostFacts:
+    speeds = [line["tokens_per_second"] for line in read_run(out / seed_folder(config, best)).timing]
+    return CostFacts(
+        seconds=sum(float(session["seconds"]) for session in sessions),
+        seconds_vectors=_vector_seconds(sessions),
+        tokens_per_second=statistics.median(speeds) if speeds else None,
+        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        trained_parameters=trained,
+        device=config.device,
+    )
+
+
+def _vector_seconds(sessions: Sequence[Mapping[str, Any]]) -> float | None:
+    found = [float(session["vectors"]) for session in sessions if session.get("vectors") is not None]
+    return sum(found) if found else None
+
+
+def scored_dict(scored: Scored) -> dict[str, Any]:
+    """Figures as JSON."""
+    return {
+        "main": scored.main,
+        "examples": scored.n,
+        **scored.values,
+        "intervals": {name: list(ends) for name, ends in scored.intervals.items()},
+        "labels": {
+            one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "examples": one.support}
+            for one in scored.per_label
+        },
+    }
+
+
+def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
+    return {
+        "temperature": facts.temperature,
+        "expected_calibration_error": {"before": facts.error_before, "after": facts.error_after},
+        "abstain_below": facts.abstain_below,
+        "answered": facts.answered,
+        "precision_target": facts.target,
+        "thresholds": dict(facts.thresholds),
+    }
+
+
+def _result(facts: FinetuneFacts, best: int) -> dict[str, Any]:
+    values = [seed.score for seed in facts.seeds]
+    return {
+        "task": facts.task,
+        "kind": facts.kind,
+        "model": facts.model,
+        "transfer": facts.transfer,
+        "main": facts.main,
+        "dev": scored_dict(facts.scored),
+        "test": None if facts.test_scored is None else scored_dict(facts.test_scored),
+        "seeds": {
+            "values": values,
+            "mean": statistics.fmean(values),
+            "deviation": statistics.stdev(values) if len(values) > 1 else None,
+            "best": best,
+        },
+        "calibration": None if facts.calibration is None else calibration_dict(facts.calibration),
+        "baseline": None if facts.baseline is None else {"label": facts.baseline[0], facts.main: facts.baseline[1]},
+        "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
+        "dropped": facts.train.n_dropped + facts.dev.n_dropped,
+        "mended": facts.train.n_mended + facts.dev.n_mended,
+        "cost": asdict(facts.cost),
+        "notes": list(facts.notes),
+    }

@@ -1,0 +1,1 @@
+"""One fine-tuning task, one file: features, head, loss, decoding, metric."""

@@ -1,0 +1,328 @@
+"""Extractive reading: the span of a passage that answers a question, or that it does not (BERT §4.2 and §4.3).
+
+Rows and targets are in answer_features.py, the search for spans in answer_candidates.py, figures in answer_scorer.py.
+
+The loss of a row is the mean of two cross entropies, of the answer's first and of its last token, each over all tokens
+of the row; [CLS] stands for "not here". The probability of an answer is the softmax over the `n_best` best spans of all
+windows and, where no answer is allowed, over that too. What the temperature divides: the scores of these candidates,
+start plus end, before the softmax. The model answers nothing where no answer is the likeliest candidate, or where its
+probability reaches the threshold "no_answer" if one was fitted.
+
+What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`, always.
+
+Shapes: E examples, R rows, N tokens of all rows, K candidates of an example.
+"""
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.batch import Batch
+from qkv.config import merge
+from qkv.data.examples import AnswerExample
+from qkv.errors import InputError, did_you_mean
+from qkv.tasks.answer_candidates import Candidates, Floats, candidates
+from qkv.tasks.answer_features import END, START, AnswerFeatures, where
+from qkv.tasks.answer_scorer import AnswerScorer, accepted_texts, is_right
+from qkv.tasks.model import TaskModel
+from qkv.tasks.task import Calibration, Judgement, Scores, Sure
+from qkv.tokenizer import Tokenizer
+from qkv.train.loop import Term
+from qkv.wordpiece import CHINESE
+
+NO_ANSWER = "no_answer"
+"""The key in `Calibration.thresholds`."""
+NOTHING = "∅"
+"""How "there is no answer" is written for people."""
+LEAST = 1e-6
+"""What an answer outside the candidates is taken to have been given: its own probability is not known."""
+LENGTHS = (30, 200)  # between these lies the learned limit on the tokens of an answer
+_chinese = re.compile(f"[{CHINESE}]")
+
+
+@dataclass(frozen=True)
+class AnswerSettings:
+    overlap: int = 128  # tokens that two windows share; never more than a third of a window
+    max_answer_tokens: int | None = None  # None: what covers 99.5 % of the training answers, 30 to 200
+    n_best: int = 20
+    no_answer: str = "auto"  # yes, no; auto: yes if training has questions without an answer
+    scorer: str = "auto"  # squad (words), cmrc (汉字 by character); auto: cmrc if most training answers have 汉字
+
+    def __post_init__(self) -> None:
+        for name, known in (("no_answer", ("auto", "yes", "no")), ("scorer", ("auto", "squad", "cmrc"))):
+            value = getattr(self, name)
+            if value not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        if self.overlap < 0:
+            raise InputError(f"overlap must be 0 or more, not {self.overlap}.")
+        if self.n_best < 1 or (self.max_answer_tokens is not None and self.max_answer_tokens < 1):
+            raise InputError("n_best and max_answer_tokens must be at least 1.")
+
+
+class Candidate(NamedTuple):
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class AnswerResult:
+    """`text == passage[start:end]`; no answer is "" at 0."""
+
+    text: str
+    start: int
+    end: int
+    probability: float  # of what was answered, "nothing" included
+    no_answer_probability: float  # 0 where no answer is not allowed
+    n_best: tuple[Candidate, ...]  # spans only, likeliest first
+    n_tokens: int
+    n_windows: int
+    abstained: bool = False  # less sure than the model was found to need
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"n_best": [candidate._asdict() for candidate in self.n_best]}
+
+
+class AnswerObjective:
+    weights: Mapping[str, float] = {"answer": 1.0}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"answer": batch.n_rows}
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
+        assert isinstance(model, TaskModel)
+        scores = batch.pad(model.scores(batch).float(), -math.inf)  # (R, T, 2)
+        start, end = (self._losses(scores[..., side], batch.labels[name]) for side, name in ((0, START), (1, END)))
+        found = scores.detach().argmax(1)  # (R, 2)
+        right = (found[:, 0] == batch.labels[START]) & (found[:, 1] == batch.labels[END])
+        return {"answer": Term((start + end) / 2, right.sum())}
+
+    def _losses(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(scores, targets, reduction="sum")
+
+
+class Answer:
+    """`settings` have nothing left to be decided: `learn` decides it."""
+
+    name: ClassVar[str] = "answer"
+    head: ClassVar[str] = "span"
+    architecture: ClassVar[str] = "BertForQuestionAnswering"
+    labels: tuple[str, ...] = ()
+    outputs = 2
+    main = "f1"
+
+    def __init__(self, settings: AnswerSettings) -> None:
+        if settings.max_answer_tokens is None or "auto" in (settings.no_answer, settings.scorer):
+            raise InputError(
+                "Of a reader that was not trained, max_answer_tokens, no_answer and scorer must be given: "
+                "there are no examples to decide them from."
+            )
+        self.settings = settings
+        self.longest = settings.max_answer_tokens
+        self.no_answer = settings.no_answer == "yes"
+
+    @classmethod
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings, tokenizer: Tokenizer) -> "Answer":
+        """The task with what its settings left open decided from the training examples."""
+        texts = [example.answers[0].text for example in examples if example.answers]
+        if not texts:
+            raise InputError(
+                f"None of the {len(examples):,} training questions has an answer: there is nothing to point at."
+            )
+        longest, no_answer, scorer = settings.max_answer_tokens, settings.no_answer, settings.scorer
+        if longest is None:
+            sizes = [len(ids) for ids in tokenizer.encode_ids(texts)]
+            longest = int(np.clip(np.quantile(sizes, 0.995, method="higher"), *LENGTHS))
+        if no_answer == "auto":
+            no_answer = "yes" if len(texts) < len(examples) else "no"
+        if scorer == "auto":
+            scorer = "cmrc" if 2 * sum(bool(_chinese.search(text)) for text in texts) > len(texts) else "squad"
+        return cls(replace(settings, max_answer_tokens=longest, no_answer=no_answer, scorer=scorer))
+
+    @classmethod
+    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Answer":
+        """From what a saved folder holds."""
+        return cls(merge(AnswerSettings(), record.get("settings", {}), "qkv.json"))
+
+    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
+        return {}
+
+    def record(self) -> dict[str, Any]:
+        return {"settings": asdict(self.settings)}
+
+    def check(self, examples: Sequence[AnswerExample], needs_labels: bool = True) -> None:
+        for number, example in enumerate(examples, 1):
+            if example.answers is None:
+                if needs_labels:
+                    raise InputError(
+                        f"{where(example.place, number)}: the question {example.question!r} has no list of answers. "
+                        "Give its answers, or an empty list where the text does not answer it."
+                    )
+                continue
+            for start, text in example.answers:
+                if not text:
+                    raise InputError(
+                        f"{where(example.place, number)}: an answer is empty. Where the text does not answer the "
+                        "question, the list of answers is empty."
+                    )
+                if start < 0 or example.text[start : start + len(text)] != text:
+                    found = example.text[max(start, 0) : max(start, 0) + len(text)]
+                    raise InputError(
+                        f"{where(example.place, number)}: the answer {text!r} does not stand at character {start} of "
+                        f"the text; {found!r} does. Mend the offset (`qkv check` lists all that are wrong)."
+                    )
+
+    def features(
+        self, tokenizer: Tokenizer, examples: Sequence[AnswerExample], max_length: int, training: bool
+    ) -> AnswerFeatures:
+        features = AnswerFeatures(tokenizer, examples, max_length, self.settings.overlap)
+        if training and examples and not len(features.units):
+            raise InputError(
+                f"None of the {len(examples):,} training answers can be learned: they are longer than a window of "
+                f"{max_length} tokens, or the tokenizer has no token for them. Allow longer windows (max_length), or "
+                "give a model whose vocabulary fits the language."
+            )
+        return features
+
+    def objective(self, class_weights: Sequence[float] | None = None) -> AnswerObjective:
+        assert class_weights is None, "spans have no classes"
+        return AnswerObjective()
+
+    def decode(
+        self,
+        features: AnswerFeatures,
+        scores: Scores,
+        extra: Mapping[str, NDArray[np.float32]],
+        calibration: Calibration,
+    ) -> list[AnswerResult]:
+        found = self._candidates(features, scores)
+        nothing = found.nothing[:, None] if self.no_answer else np.full((len(found.nothing), 1), -np.inf)
+        probabilities = _softmax(np.concatenate([found.scores, nothing], 1) / calibration.temperature)  # (E, K + 1)
+        rows, results = features.rows, []
+        for e, example in enumerate(features.examples):
+            n = int(np.isfinite(found.scores[e]).sum())
+            spans = zip(
+                found.starts[e, :n].tolist(), found.ends[e, :n].tolist(), probabilities[e].tolist(), strict=False
+            )
+            n_best = tuple(Candidate(example.text[start:end], start, end, given) for start, end, given in spans)
+            nothing_given = float(probabilities[e, -1])
+            said = self._said(n_best, nothing_given, calibration.thresholds.get(NO_ANSWER))
+            abstained = said.probability < (calibration.abstain_below or 0.0)
+            sizes = int(rows.n_tokens[e]), int(rows.n_windows[e])
+            results.append(AnswerResult(*said, nothing_given, n_best, *sizes, abstained))
+        return results
+
+    def _candidates(self, features: AnswerFeatures, scores: Scores) -> Candidates:
+        """Searched once for the same scores: calibration asks again for every fold and temperature."""
+        key = hashlib.blake2b(scores.tobytes()).digest(), self.settings
+        if features.memo.get("key") != key:
+            features.memo = {"key": key, "candidates": candidates(features, scores, self.longest, self.settings.n_best)}
+        return features.memo["candidates"]
+
+    def _said(self, n_best: Sequence[Candidate], nothing: float, threshold: float | None) -> Candidate:
+        """The best span or, where it is allowed and likelier or likely enough, nothing."""
+        best = n_best[0] if n_best else Candidate("", 0, 0, 0.0)
+        says_nothing = nothing > best.probability if threshold is None else nothing >= threshold
+        return Candidate("", 0, 0, nothing) if self.no_answer and says_nothing else best
+
+    def scorer(self) -> AnswerScorer:
+        return AnswerScorer(self.settings.scorer)
+
+    def judge(self, example: AnswerExample, result: AnswerResult) -> Judgement:
+        assert example.answers is not None
+        accepted = accepted_texts(example)
+        if accepted:
+            given = sum(one.probability for one in result.n_best if is_right(self.settings.scorer, one.text, accepted))
+        else:
+            given = result.no_answer_probability
+        return Judgement(
+            " / ".join(accepted) or NOTHING,
+            result.text or NOTHING,
+            is_right(self.settings.scorer, result.text, accepted),
+            result.probability,
+            -math.log(max(given, LEAST)),
+        )
+
+    def losses(
+        self,
+        features: AnswerFeatures,
+        scores: Scores,
+        extra: Mapping[str, NDArray[np.float32]],
+        temperature: float,
+    ) -> Floats:
+        """(E,) −log of what the right candidates have together.
+
+        Right is a candidate whose text is an accepted answer as the scorer reads it; no answer, where there is none.
+        Where no candidate is right, the first accepted answer joins them with its own score. One that has none, because
+        no token or no window holds it, is taken to have been given a millionth at every temperature.
+        """
+        found = self._candidates(features, scores)
+        if "right" not in features.memo:
+            features.memo["right"] = self._held_against(features, scores, found)
+        logits, right = features.memo["right"]  # (E, K + 2) both
+        every = _log_sum(logits / temperature)
+        with np.errstate(invalid="ignore"):  # −inf from −inf, where there is neither; replaced at once
+            losses = every - _log_sum(np.where(right, logits / temperature, -np.inf))
+        return np.where(np.isfinite(losses), losses, -math.log(LEAST))
+
+    def _held_against(
+        self, features: AnswerFeatures, scores: Scores, found: Candidates
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Scores of the candidates, of no answer and of the accepted answer; and which of them are right."""
+        assert features.labelled, "losses need labels"
+        right = np.zeros((len(features.examples), self.settings.n_best + 2), bool)
+        for e, example in enumerate(features.examples):
+            accepted = accepted_texts(example)
+            if not accepted:
+                right[e, -2] = self.no_answer
+                continue
+            for k in np.flatnonzero(np.isfinite(found.scores[e])).tolist():
+                text = example.text[found.starts[e, k] : found.ends[e, k]]
+                right[e, k] = is_right(self.settings.scorer, text, accepted)
+        missed = features.answered & ~right.any(1)
+        right[:, -1] = missed
+        own = np.where(missed, self._own_scores(features, scores), -np.inf)
+        nothing = found.nothing if self.no_answer else np.full(len(found.nothing), -np.inf)
+        return np.concatenate([found.scores, nothing[:, None], own[:, None]], 1), right
+
+    def _own_scores(self, features: AnswerFeatures, scores: Scores) -> Floats:
+        """(E,) what the first accepted answer got in its best window; −inf where no window holds it."""
+        rows = np.flatnonzero(features.holds)
+        begins = (np.cumsum(features.rows.lengths) - features.rows.lengths)[rows]
+        start, end = (begins + target[rows] for target in features.targets)
+        own = np.full(len(features.examples), -np.inf)
+        np.maximum.at(own, features.rows.examples[rows], scores[start, 0].astype(np.float64) + scores[end, 1])
+        return own
+
+    def confidences(self, examples: Sequence[AnswerExample], results: Sequence[AnswerResult]) -> Sure:
+        """One for each question: how sure of what was answered, and whether that is right to the letter."""
+        right = [
+            is_right(self.settings.scorer, result.text, accepted_texts(example))
+            for example, result in zip(examples, results, strict=True)
+        ]
+        confidence = np.array([result.probability for result in results], np.float64)
+        return Sure(confidence, np.array(right, bool), np.arange(len(results)))
+
+
+def _softmax(scores: Floats) -> Floats:
+    """Along the last axis; rows of −inf throughout become 0."""
+    with np.errstate(invalid="ignore"):
+        weights = np.nan_to_num(np.exp(scores - scores.max(-1, keepdims=True)))
+    return weights / np.maximum(weights.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
+
+
+def _log_sum(scores: Floats) -> Floats:
+    """log Σ exp along the last axis; −inf where all are."""
+    largest = scores.max(-1)
+    base = np.where(np.isfinite(largest), largest, 0.0)
+    with np.errstate(divide="ignore"):
+        return base + np.log(np.exp(scores - base[:, None]).sum(-1))

@@ -1,0 +1,95 @@
+"""Classification: which of three small tasks the training labels call for, and how they come back from a folder.
+
+    single       one label of several         every label is a name (or a whole number)
+    multi        any number of labels         labels are lists
+    regression   a number                     every label is a number, and one at least has a decimal point
+
+The files beside this one hold the tasks; `texts.py` says how texts are read.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qkv.config import merge
+from qkv.data.examples import TextExample
+from qkv.errors import InputError
+from qkv.tasks.multi_label import MultiLabel
+from qkv.tasks.regression import Regression, as_number
+from qkv.tasks.single_label import SingleLabel
+from qkv.tasks.texts import ClassifySettings
+from qkv.tokenizer import Tokenizer
+
+Classify = SingleLabel | MultiLabel | Regression
+
+
+def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
+    """The task that these training examples call for, with their labels."""
+    paired = examples[0].pair is not None
+    kind = kind_of(examples) if settings.kind == "auto" else settings.kind
+    if kind == "regression":
+        numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
+        deviation = statistics.pstdev(numbers)
+        if deviation == 0:
+            raise InputError(
+                f"Every label is {numbers[0]:g} ({examples[0].place.file or 'the training examples'}): there is "
+                "nothing to learn from numbers that are all the same."
+            )
+        return Regression(settings, paired, statistics.fmean(numbers), deviation)
+    if kind == "multi":
+        found: Counter[str] = Counter()
+        for example in examples:
+            label = example.label or ()
+            found.update((label,) if isinstance(label, str) else label)
+        if not found:
+            raise InputError("No training example has a label. Give the column that holds them: --label NAME.")
+        return MultiLabel(in_order(found), settings, paired)
+    several = next((example for example in examples if not isinstance(example.label, str)), None)
+    if several is not None:
+        raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
+    counts = Counter(str(example.label) for example in examples)
+    if len(counts) < 2:
+        only = next(iter(counts))
+        raise InputError(
+            f"Every example of {examples[0].place.file or 'the training examples'} has the label '{only}': a "
+            "classifier needs at least two. Is it the right column? Give another with --label NAME, or add examples."
+        )
+    return SingleLabel(in_order(counts), settings, paired)
+
+
+def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
+    """From what a saved folder holds."""
+    settings = merge(ClassifySettings(), record.get("settings", {}), "qkv.json")
+    paired = bool(record.get("paired"))
+    kind = record.get("kind", "single")
+    if kind == "regression":
+        return Regression(settings, paired, float(record.get("mean", 0.0)), float(record.get("deviation", 1.0)))
+    return (MultiLabel if kind == "multi" else SingleLabel)(labels, settings, paired)
+
+
+def kind_of(examples: Sequence[TextExample]) -> str:
+    """
+    >>> kind_of([TextExample("a", label="1"), TextExample("b", label="0")])
+    'single'
+    >>> kind_of([TextExample("a", label="4.5"), TextExample("b", label="0")])
+    'regression'
+    """
+    labels = [example.label for example in examples]
+    if any(isinstance(label, tuple) for label in labels):
+        return "multi"
+    if all(as_number(label) is not None for label in labels) and any("." in str(label) for label in labels):
+        return "regression"
+    return "single"
+
+
+def in_order(labels: Mapping[str, int]) -> tuple[str, ...]:
+    """Numbers by size, names by the alphabet: the order of the head's outputs, the same on every machine.
+
+    >>> in_order({"10": 1, "9": 1}), in_order({"好评": 1, "bad": 2})
+    (('9', '10'), ('bad', '好评'))
+    """
+    numbers = {label: as_number(label) for label in labels}
+    if all(number is not None for number in numbers.values()):
+        return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
+    return tuple(sorted(labels))

@@ -1,0 +1,65 @@
+"""An encoder with the one head of a task, and the few parameters that a task may have beside it (a CRF's).
+
+The head of a task is everything between the encoder's last layer and the scores: for a head that reads [CLS] that is
+BERT's pooler and the linear layer, because the pooler of a pretrained model was made for another question.
+
+Shapes: R rows, N tokens of all rows, D width, L outputs.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from qkv.batch import Batch
+from qkv.models.bert import READS_POOLED, BertWithHeads
+
+VECTORS = "vectors"
+"""The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
+
+
+class TaskModel(nn.Module):
+    def __init__(self, network: BertWithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self.head = head
+        self.extra = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in (extra or {}).items()})
+
+    @property
+    def reads_rows(self) -> bool:
+        """One vector a row, at [CLS]; else one a token."""
+        return self.head in READS_POOLED
+
+    def vectors(self, batch: Batch) -> Tensor:
+        """What the head reads: (R, D) at [CLS], or (N, D)."""
+        if VECTORS in batch.labels:
+            return batch.labels[VECTORS]
+        hidden = self.network.encoder(**batch.inputs(), pool=False).hidden  # (N, D)
+        return hidden[batch.first] if self.reads_rows else hidden
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, L) or (N, L)"""
+        vectors = self.vectors(batch)
+        if self.reads_rows:
+            assert self.network.encoder.pooler is not None, "a head that reads [CLS] comes with a pooler"
+            vectors = self.network.encoder.pooler(vectors)
+        return self.network.predict(self.head, vectors)
+
+    def head_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name, parameter in self.named_parameters():
+            if not is_encoder(name):
+                yield name, parameter
+
+    def extra_arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {name: value.detach().float().cpu().numpy() for name, value in self.extra.items()}
+
+
+def is_encoder(name: str) -> bool:
+    """Whether a parameter belongs to the encoder; the pooler is part of the head.
+
+    >>> is_encoder("network.encoder.blocks.0.attention.qkv.weight"), is_encoder("network.encoder.pooler.dense.bias")
+    (True, False)
+    """
+    return name.startswith("network.encoder.") and not name.startswith("network.encoder.pooler.")

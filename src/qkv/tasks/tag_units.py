@@ -1,0 +1,181 @@
+"""Units: what a tagger labels, as spans of the user's characters, and where they stand among a model's tokens.
+
+    text     U n h a p p i n e s s   i n   北 京 !
+    tokens   un ##happi ##ness       in    北 京 !
+    words    [                  ]    [ ]   [][][]     one tag each, at the first token
+
+A unit is a word (a token with the ## pieces that continue it), a piece, or what a column file gave on one line. Three
+things keep units and characters in step, whatever the text:
+
+- Units that share a token, or tokens that share a character, are one unit: a column file may write A P E C in four
+  lines where a vocabulary has one token.
+- A mark that no token covers belongs to the unit it stands on: uncased models drop accents, and "café" written with
+  a combining accent ends after the accent.
+- A unit without any token (a control character on a line of its own) cannot be labelled and is left out.
+
+All texts lie end to end, each followed by one character that belongs to none, and all arrays count through them.
+
+Shapes: E texts, C tokens, U units, S spans.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.batching import Integers
+from qkv.data.examples import TagExample
+from qkv.tokenizer import Tokenizer
+from qkv.wordpiece import CONTINUES
+
+Given = Sequence[tuple[int, int]] | None
+JOINERS = "\u200c\u200d"
+"""Zero-width joiner and non-joiner: invisible, inside emoji and in Persian and Indian writing."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    ids: list[list[int]]  # of each text, without special tokens
+    begins: Integers  # (E,) where each text's tokens begin
+    starts: Integers  # (C,) characters, counted through all texts
+    ends: Integers
+    opens: NDArray[np.bool_]  # (C,) begins a word
+    text_begins: Integers  # (E + 1,) characters
+
+
+@dataclass(frozen=True)
+class Units:
+    starts: Integers  # (U,) characters, counted through all texts
+    ends: Integers
+    first: Integers  # (U,) the token that each is labelled at
+    text_begins: Integers  # (E + 1,) characters
+    counts: Integers  # (E,) units of each text
+
+    @property
+    def begins(self) -> Integers:
+        """(E,) where each text's units begin"""
+        return np.cumsum(self.counts) - self.counts
+
+    def spans(self) -> list[list[tuple[int, int]]]:
+        """The units of each text, as characters of that text."""
+        shift = np.repeat(self.text_begins[:-1], self.counts)
+        pairs = list(zip((self.starts - shift).tolist(), (self.ends - shift).tolist(), strict=True))
+        stops = np.cumsum(self.counts).tolist()
+        return [pairs[begin:stop] for begin, stop in zip([0, *stops], stops, strict=False)]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Spans in units. All (S,), sorted by text and start."""
+
+    example: Integers
+    label: list[str]
+    starts: Integers  # characters of the text, as they were given
+    ends: Integers
+    first: Integers  # units, counted through all texts
+    last: Integers  # included; below `first`: there is no unit for this span
+    exact: NDArray[np.bool_]  # the units begin and end where the span does
+
+
+def tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+    encoded = tokenizer.encode_batch(texts, special=False)
+    ids = [one.ids for one in encoded]
+    counts = np.fromiter(map(len, ids), np.int64, len(ids))  # (E,)
+    total = int(counts.sum())
+    text_begins = _begins(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
+    offsets = np.fromiter(
+        chain.from_iterable(chain.from_iterable(one.offsets for one in encoded)), np.int64, 2 * total
+    ).reshape(-1, 2) + np.repeat(text_begins[:-1], counts).reshape(-1, 1)
+    opens = np.ones(total, bool)
+    if tokenizer.kind == "wordpiece":
+        is_piece = np.zeros(tokenizer.size, bool)
+        is_piece[[number for token, number in tokenizer.vocabulary.items() if token.startswith(CONTINUES)]] = True
+        opens = ~is_piece[np.fromiter(chain.from_iterable(ids), np.int64, total)]
+    return Tokens(ids, _begins(counts)[:-1], offsets[:, 0], offsets[:, 1], opens, text_begins)
+
+
+def units_of(tokens: Tokens, texts: Sequence[str], given: Sequence[Given], by: str) -> Units:
+    """`given` are the units that a file gave of a text; where there are none, words or pieces, as `by` says."""
+    starts, ends = _wanted(tokens, given, by)  # ascending both
+    # each token lies on the wanted units low … high, which then are one
+    low = np.searchsorted(ends, tokens.starts, side="right")
+    high = np.searchsorted(starts, tokens.ends, side="left") - 1
+    lies = low <= high
+    joins = np.zeros(len(starts) + 1, np.int64)
+    np.add.at(joins, low[lies] + 1, 1)
+    np.add.at(joins, high[lies] + 1, -1)
+    opens = np.cumsum(joins)[:-1] <= 0
+    group = np.cumsum(opens) - 1  # of each wanted unit
+    seen, first = np.unique(group[low[lies]], return_index=True)
+    group_begins = np.flatnonzero(opens)
+    group_stops = np.append(group_begins, len(starts))[1:]
+    starts, ends = starts[group_begins[seen]], ends[group_stops[seen] - 1]
+    ends = _with_marks(starts, ends, texts)
+    counts = np.diff(np.searchsorted(starts, tokens.text_begins))
+    return Units(starts, ends, np.flatnonzero(lies)[first], tokens.text_begins, counts)
+
+
+def fitted(units: Units, examples: Sequence[TagExample]) -> Fitted:
+    """Every span as the units it touches. Of two that touch one unit, the earlier has it."""
+    spans = [(number, *span) for number, example in enumerate(examples) for span in sorted(example.spans or ())]
+    example = np.array([span[0] for span in spans], np.int64)
+    start = np.array([span[1] for span in spans], np.int64)
+    end = np.array([span[2] for span in spans], np.int64)
+    base = units.text_begins[example]
+    first = np.searchsorted(units.ends, base + start, side="right")
+    last = np.searchsorted(units.starts, base + end, side="left") - 1
+    if len(spans):
+        first[1:] = np.maximum(first[1:], np.maximum.accumulate(last)[:-1] + 1)
+    exact = first <= last
+    exact[exact] = (units.starts[first[exact]] == (base + start)[exact]) & (
+        units.ends[last[exact]] == (base + end)[exact]
+    )
+    return Fitted(example, [span[3] for span in spans], start, end, first, last, exact)
+
+
+def _begins(sizes: Integers) -> Integers:
+    """Where things of these sizes begin when they lie end to end, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _wanted(tokens: Tokens, given: Sequence[Given], by: str) -> tuple[Integers, Integers]:
+    assert by in ("word", "piece"), by
+    counts = np.diff(np.append(tokens.begins, len(tokens.starts)))
+    from_tokens = np.repeat(np.fromiter((units is None for units in given), bool, len(given)), counts)
+    visible = np.flatnonzero(from_tokens & (tokens.ends > tokens.starts))
+    text = np.searchsorted(tokens.begins, visible, side="right")
+    # whatever it looks like, the first token of a text continues nothing
+    opens = (tokens.opens[visible] | (np.diff(text, prepend=-1) != 0)) if by == "word" else np.ones(len(visible), bool)
+    begins = np.flatnonzero(opens)
+    stops = np.append(begins, len(visible))[1:]
+    starts = tokens.starts[visible[begins]]
+    ends = tokens.ends[visible[stops - 1]]
+    sizes = np.fromiter((len(units or ()) for units in given), np.int64, len(given))
+    if sizes.any():
+        pairs = np.array([pair for units in given for pair in units or ()], np.int64)
+        pairs += np.repeat(tokens.text_begins[:-1], sizes).reshape(-1, 1)
+        starts, ends = np.append(starts, pairs[:, 0]), np.append(ends, pairs[:, 1])
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    return starts, np.maximum.accumulate(ends)
+
+
+def _with_marks(starts: Integers, ends: Integers, texts: Sequence[str]) -> Integers:
+    """`ends` moved over the marks and joiners that follow directly and that no unit has."""
+    characters = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), "<u4")
+    ends = ends.copy()
+    free_until = np.append(starts, len(characters))[1:]
+    moving = np.arange(len(ends))
+    while len(moving := moving[ends[moving] < free_until[moving]]):
+        kinds, which = np.unique(characters[ends[moving]], return_inverse=True)
+        is_mark = np.array([_is_mark(chr(kind)) for kind in kinds.tolist()])
+        moving = moving[is_mark[which]]
+        ends[moving] += 1
+    return ends
+
+
+def _is_mark(character: str) -> bool:
+    return character in JOINERS or unicodedata.category(character)[0] == "M"

@@ -1,0 +1,188 @@
+"""What the workbench asks of a task, and what every task hands back.
+
+A task turns examples into rows for an encoder with one head, says what is wrong with an answer (the loss), and turns
+the head's scores back into answers about the user's text. Training, evaluation, calibration, reports and the command
+line know tasks through this file alone.
+
+    examples ──features──▶ rows ──encoder + head──▶ scores ──decode──▶ results ──judge, scorer──▶ figures
+
+Shapes: E examples, R rows (windows of examples), N tokens of all rows together, L outputs of the head, U units of a
+batch (what the loss counts: an example with all its windows, or one window).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.batch import Batch
+from qkv.data.batching import Integers
+from qkv.data.examples import Fault
+from qkv.data.windowed import Windowed
+from qkv.tokenizer import Tokenizer
+from qkv.train.loop import Objective
+
+Scores = NDArray[np.float32]
+"""What the head said: (R, L) for a head that reads rows, (N, L) for one that reads tokens, rows end to end."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted on held-out examples, to be kept with the model."""
+
+    temperature: float = 1.0  # scores are divided by it; each task's file says which scores
+    thresholds: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by label, where a label is said or not (multi-label)
+    abstain_below: float | None = None  # under this probability the model would rather not say
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "temperature": self.temperature,
+            "thresholds": dict(self.thresholds),
+            "abstain_below": self.abstain_below,
+        }
+
+
+class Features(Protocol):
+    """Examples made ready: rows to run, and the batches of training."""
+
+    @property
+    def rows(self) -> Windowed: ...
+    @property
+    def n_tokens(self) -> Integers: ...  # (E,)
+    @property
+    def n_windows(self) -> Integers: ...  # (E,)
+    @property
+    def unit_tokens(self) -> Integers: ...  # (units,) what each unit of training costs
+
+    def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
+        """A training batch of these units with their labels; `draw` chooses windows where a text has too many."""
+        ...
+
+    def faults(self) -> list[Fault]:
+        """Labels that training cannot use as they are, and what it does about them."""
+        ...
+
+
+class Result(Protocol):
+    """An answer about one example. `to_dict` is what is written into files and printed as JSON."""
+
+    @property
+    def n_tokens(self) -> int: ...
+    @property
+    def n_windows(self) -> int: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One example held against its answer, for people to look at."""
+
+    expected: str  # in words: a label, "PER Tom; LOC 北京", an answer
+    answered: str
+    right: bool
+    confidence: float  # of the answer that was given; nan where there is none (regression)
+    loss: float  # the larger, the harder: −log of what the right answer was given; an error's size for a number
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The figures of an evaluation."""
+
+    main: str  # which of the values counts
+    values: dict[str, float]  # accuracy, macro_f1, …, all "larger is better" except those named *_error
+    intervals: dict[str, tuple[float, float]]  # 95 %, by the same names
+    n: int  # examples
+    per_label: tuple["LabelScore", ...] = ()
+    confusion: NDArray[np.int64] | None = None  # (L, L) rows expected, columns answered
+    confusion_labels: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> float:
+        return self.values[self.main]
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    support: int  # how often it was expected
+    answered: int  # how often it was given
+
+
+E_contra = TypeVar("E_contra", contravariant=True)
+R_contra = TypeVar("R_contra", contravariant=True)
+
+
+class Scorer(Protocol[E_contra, R_contra]):
+    """Adds up as examples stream by: what it keeps does not grow with their texts."""
+
+    def add(self, examples: Sequence[E_contra], results: Sequence[R_contra]) -> None: ...
+    def result(self) -> Scored: ...
+
+
+class Confidences(Protocol):
+    """What a reliability diagram is drawn from, (M,) each: how sure, whether right, and of which example."""
+
+    @property
+    def confidence(self) -> NDArray[np.float64]: ...
+    @property
+    def right(self) -> NDArray[np.bool_]: ...
+    @property
+    def example(self) -> Integers: ...
+
+
+@dataclass(frozen=True)
+class Sure:
+    """`Confidences` as arrays."""
+
+    confidence: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    example: Integers
+
+
+X = TypeVar("X", contravariant=True)
+Y = TypeVar("Y", bound=Result)
+
+
+class Task(Protocol[X, Y]):
+    """Made by `learn` from training examples, or by `restored` from what a saved folder holds."""
+
+    name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
+    head: ClassVar[str]  # of models/bert.py HEADS
+    architecture: ClassVar[str]  # of interop/keys.py ARCHITECTURES
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...  # the head's outputs by name; () where they have none
+    @property
+    def outputs(self) -> int: ...  # of the head
+    @property
+    def main(self) -> str: ...  # the metric that model selection goes by; larger is better
+    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]: ...  # parameters beside the head (a CRF's), by name
+    def record(self) -> dict[str, Any]: ...  # what `restored` needs beside the labels; JSON
+
+    def check(self, examples: Sequence[X], needs_labels: bool = True) -> None:
+        """Refuse what cannot be used (a label that training never had, a span outside its text), naming the place."""
+        ...
+
+    def features(self, tokenizer: Tokenizer, examples: Sequence[X], max_length: int, training: bool) -> Features: ...
+    def objective(self, class_weights: Sequence[float] | None) -> Objective[Batch]: ...
+    def decode(
+        self, features: Any, scores: Scores, extra: Mapping[str, NDArray[np.float32]], calibration: Calibration
+    ) -> list[Y]: ...
+    def scorer(self) -> Scorer[X, Y]: ...
+    def judge(self, example: X, result: Y) -> Judgement: ...
+
+    # Calibration; a task without probabilities (regression) returns None from both.
+    def losses(
+        self, features: Any, scores: Scores, extra: Mapping[str, NDArray[np.float32]], temperature: float
+    ) -> NDArray[np.float64] | None:
+        """(E,) −log probability of what is right, summed over each example, with scores divided by `temperature`."""
+        ...
+
+    def confidences(self, examples: Sequence[X], results: Sequence[Y]) -> Sure | None: ...

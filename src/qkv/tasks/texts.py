@@ -1,0 +1,177 @@
+"""How texts and pairs are read for classification, whatever is asked about them.
+
+[CLS] text [SEP], or [CLS] text [SEP] pair [SEP]. A text longer than the model is read in overlapping windows, and its
+scores are the plain mean of its windows' scores, in training as in prediction. In training at most `train_windows`
+windows of a text are read, drawn anew in every epoch; in prediction all are.
+
+Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from qkv.batch import Batch
+from qkv.data.batching import Integers
+from qkv.data.examples import NOWHERE, Fault, TextExample
+from qkv.data.windowed import Windowed, merged
+from qkv.errors import InputError, did_you_mean
+from qkv.tasks.model import TaskModel
+from qkv.tasks.task import Scores
+from qkv.tokenizer import Tokenizer
+from qkv.train.loop import Term
+
+KINDS = ("auto", "single", "multi", "regression")
+Extra = Mapping[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class ClassifySettings:
+    kind: str = "auto"  # single: one label; multi: any number of labels; regression: a number
+    train_windows: int = 4  # of a long text, in one epoch
+    overlap: int = 64  # tokens that two windows share
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}.")
+        if self.train_windows < 1 or self.overlap < 0:
+            raise InputError("train_windows must be 1 or more, and overlap 0 or more.")
+
+
+class TextFeatures:
+    """Texts as rows; a unit of training is a text with its windows."""
+
+    def __init__(self, rows: Windowed, targets: Tensor | None, train_windows: int) -> None:
+        self.rows, self.targets, self.train_windows = rows, targets, train_windows
+        self.n_tokens, self.n_windows = rows.n_tokens, rows.n_windows
+        read = np.minimum(rows.n_windows, train_windows)
+        # the windows of a text are equally long
+        self.unit_tokens: Integers = rows.lengths[rows.first_row] * read
+
+    def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
+        assert self.targets is not None, "training needs labels"
+        rows, unit_of_row = self._rows_of(units, draw)
+        order = np.argsort(self.rows.lengths[rows], kind="stable")  # a CPU attends rows of equal length together
+        labels = {"unit": torch.from_numpy(unit_of_row[order]), "target": self.targets[torch.from_numpy(units)]}
+        return self.rows.collate(rows[order], labels)
+
+    def faults(self) -> list[Fault]:
+        return []
+
+    def _rows_of(self, units: Integers, draw: np.random.Generator) -> tuple[Integers, Integers]:
+        windows = self.rows.n_windows[units]
+        first = self.rows.first_row[units]
+        if windows.max() == 1:
+            return first, np.arange(len(units))
+        rows = [
+            start + (np.arange(n) if n <= self.train_windows else np.sort(draw.choice(n, self.train_windows, False)))
+            for start, n in zip(first.tolist(), windows.tolist(), strict=True)
+        ]
+        return np.concatenate(rows), np.repeat(np.arange(len(units)), list(map(len, rows)))
+
+
+def pooled(scores: Tensor, unit: Tensor, units: int) -> Tensor:
+    """(R, L) scores of windows → (U, L), the mean over each unit's windows."""
+    if scores.size(0) == units:
+        # one row a unit, in another order
+        return torch.empty_like(scores).index_copy(0, unit, scores)
+    sums = scores.new_zeros(units, scores.size(1)).index_add(0, unit, scores)
+    counts = torch.bincount(unit, minlength=units).unsqueeze(1)
+    return sums / counts
+
+
+@dataclass(frozen=True)
+class TextObjective:
+    """What the three losses share: pooled scores against targets."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: {"classify": 1.0})
+    class_weights: tuple[float, ...] | None = None
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"classify": len(batch.labels["target"])}
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
+        assert isinstance(model, TaskModel)
+        targets = batch.labels["target"]
+        scores = pooled(model.scores(batch).float(), batch.labels["unit"], len(targets))  # (U, L)
+        return {"classify": self.term(scores, targets)}
+
+    def term(self, scores: Tensor, targets: Tensor) -> Term:
+        raise NotImplementedError
+
+    def balance(self, like: Tensor) -> Tensor | None:
+        return None if self.class_weights is None else like.new_tensor(self.class_weights)
+
+
+class TextTask:
+    """What the three kinds share: how texts are read."""
+
+    name: ClassVar[str] = "classify"
+    head: ClassVar[str] = "sequence"
+    architecture: ClassVar[str] = "BertForSequenceClassification"
+    kind: ClassVar[str]
+    problem: ClassVar[str]  # what transformers calls it
+
+    def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool) -> None:
+        self.labels, self.settings, self.paired = tuple(labels), settings, paired
+        self.ids = {label: number for number, label in enumerate(self.labels)}
+
+    @property
+    def outputs(self) -> int:
+        return len(self.labels)
+
+    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
+        return {}
+
+    def record(self) -> dict[str, Any]:
+        return {"kind": self.kind, "paired": self.paired, "settings": asdict(self.settings)}
+
+    def check(self, examples: Sequence[TextExample], needs_labels: bool = True) -> None:
+        for number, example in enumerate(examples, 1):
+            where = str(example.place) if example.place != NOWHERE else f"Text {number}"
+            if (example.pair is not None) != self.paired:
+                wanted, got = ("a pair", "one text") if self.paired else ("one text", "a pair")
+                raise InputError(
+                    f"{where}: the model reads {wanted}, and here is {got}. Give the same columns as in training."
+                )
+            if needs_labels or example.label is not None:
+                self.target(example, where)
+
+    def target(self, example: TextExample, where: str) -> Any:
+        raise NotImplementedError
+
+    def targets(self, examples: Sequence[TextExample]) -> Tensor | None:
+        raise NotImplementedError
+
+    def features(
+        self, tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, training: bool
+    ) -> TextFeatures:
+        first = tokenizer.encode_ids([example.text for example in examples])
+        second = tokenizer.encode_ids([example.pair or "" for example in examples]) if self.paired else None
+        room = max_length - (3 if self.paired else 2)
+        rows = Windowed(
+            first,
+            second,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            max_length=max_length,
+            overlap=min(self.settings.overlap, room // 4),
+        )
+        labelled = all(example.label is not None for example in examples)
+        return TextFeatures(rows, self.targets(examples) if labelled else None, self.settings.train_windows)
+
+    def unknown(self, label: str, where: str) -> InputError:
+        known = ", ".join(self.labels[:12]) + (" …" if len(self.labels) > 12 else "")
+        return InputError(
+            f"{where}: the label '{label}' is not one the model was trained with.{did_you_mean(label, self.labels)} "
+            f"Known: {known}. Mend the label, or train again with examples of it."
+        )
+
+    def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
+        """(R, L) → (E, L)"""
+        return merged(scores, features.rows.examples, features.rows.n_windows).astype(np.float64)

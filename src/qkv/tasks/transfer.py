@@ -1,0 +1,89 @@
+"""How much of a pretrained encoder a task may change: the ways of the notes, by name.
+
+    full        everything moves (fine-tuning)
+    top:K       the last K layers and the head move, the rest stays
+    freeze      the encoder stays, the head learns in place
+    features    the encoder is run once, its vectors are written down, and the head learns from them
+
+A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that `freeze`
+and `features` learn the same head, one of them without running the encoder again and again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import MethodType
+
+from torch import nn
+
+from qkv.errors import InputError, did_you_mean
+from qkv.tasks.model import TaskModel, is_encoder
+
+WAYS = ("full", "top:K", "freeze", "features")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    name: str
+    moving_layers: int  # of the encoder, counted from its top
+    moving_embedding: bool
+    cached: bool = False  # vectors are computed once
+
+    @property
+    def moves_encoder(self) -> bool:
+        return self.moving_layers > 0
+
+
+def transfer_named(name: str, layers: int) -> Transfer:
+    if name == "full":
+        return Transfer(name, layers, True)
+    if name == "freeze":
+        return Transfer(name, 0, False)
+    if name == "features":
+        return Transfer(name, 0, False, cached=True)
+    word, colon, number = name.partition(":")
+    if word == "top" and colon:
+        if not number.isdecimal() or not 1 <= int(number) <= layers:
+            raise InputError(f"transfer '{name}': top:K moves the last K layers, 1 to {layers} for this model.")
+        return Transfer(name, int(number), False)
+    raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, WAYS)} Known: {', '.join(WAYS)}.")
+
+
+def hold(model: TaskModel, transfer: Transfer) -> None:
+    """Fix every part of the encoder that is not to move."""
+    encoder = model.network.encoder
+    blocks = list(encoder.blocks)
+    still = [] if transfer.moving_embedding else [encoder.embedding]
+    for part in [*still, *blocks[: len(blocks) - transfer.moving_layers]]:
+        part.requires_grad_(False)
+        for module in part.modules():
+            module.training = False
+            # the loop calls train() on the whole model at every step
+            object.__setattr__(module, "train", MethodType(_stays, module))
+
+
+def _stays(self: nn.Module, mode: bool = True) -> nn.Module:
+    return self
+
+
+def layer_scale(decay: float, layers: int) -> Callable[[str], float] | None:
+    """Layer-wise learning rates: the head at 1, the last layer at `decay`, each below it `decay` times as much.
+
+    >>> scale = layer_scale(0.5, 2)
+    >>> [scale(f"network.{name}") for name in ("heads.x.linear", "encoder.blocks.1.x", "encoder.embedding.x")]
+    [1.0, 0.5, 0.125]
+    """
+    if decay == 1.0:
+        return None
+
+    def scale(name: str) -> float:
+        if not is_encoder(name):
+            return 1.0
+        parts = name.split(".")
+        depth = layers - int(parts[3]) if parts[2] == "blocks" else layers + 1
+        return float(decay**depth)
+
+    return scale
+
+
+def moving(model: nn.Module) -> Iterator[nn.Parameter]:
+    return (parameter for parameter in model.parameters() if parameter.requires_grad)

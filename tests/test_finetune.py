@@ -1,0 +1,235 @@
+"""Whole fine-tuning runs on tiny networks: every task, every way of transfer, exact resume, honest results."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from qkv.batch import Batch
+from qkv.data.examples import TextExample
+from qkv.errors import InputError
+from qkv.run import finetune
+from qkv.run.finetune_config import FinetuneConfig
+from qkv.run.finetune_start import configured_for
+from qkv.run.load import load
+from qkv.tasks.batches import TrainingBatches
+from qkv.train.progress import Silent
+from tests import labelled_sets as sets
+from tests.folders import make_folder
+from tests.small_run import Recorder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+WRITERS = {
+    "classify": sets.write_texts,
+    "tag": sets.write_tagged,
+    "answer": sets.write_asked,
+    "choice": sets.write_chosen,
+}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("pretrained") / "bert", "BertModel", dropout=0.1, initial_std=0.05)
+
+
+def config(
+    pretrained: Path, task: str, file: Path, transfer: str = "full", dev: Path | None = None, **flags: Any
+) -> FinetuneConfig:
+    given = {"data.train": str(file), "epochs": 2.0, "train.lr": 3e-3, **flags}
+    if dev is not None:
+        given["data.dev"] = str(dev)
+    return configured_for(task, str(pretrained), transfer, None, given, ["train.threads=1", "texts_per_step=8"])
+
+
+def run(out: Path, settings: FinetuneConfig) -> finetune.Finished:
+    return finetune.start(settings, out, Silent())
+
+
+@pytest.mark.parametrize("task", WRITERS)
+def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, task: str) -> None:
+    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    done = run(tmp_path / "run", config(pretrained, task, file, epochs=25.0))
+    assert done.finished
+    result = done.result
+    assert result["dev"][result["main"]] > 0.6, result["dev"]
+    low, high = result["dev"]["intervals"][result["main"]]
+    assert low <= result["dev"][result["main"]] <= high
+    for name in ("config.toml", "log.jsonl", "predictions.jsonl", "report.html", "result.json", "model/qkv.json"):
+        assert (tmp_path / "run" / name).is_file(), name
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    model = load(tmp_path / "run")
+    example: Any = {
+        "classify": "the cat sat on 1",
+        "tag": "he owes me cat is 😀 3",
+        "answer": ("he sat", "the dog sat on mat ."),
+        "choice": {"text": "the cat is tired", "question": "it", "choices": ["cat", "mat"]},
+    }[task]
+    (found,) = model.predict([example])
+    assert found.n_tokens > 2 and found.n_windows == 1
+    json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_freeze_and_features_learn_the_same_head(tmp_path: Path, pretrained: Path, task: str) -> None:
+    """The encoder says the same every time, so asking it once is as good as asking it in every epoch."""
+    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    heads = []
+    for way in ("freeze", "features"):
+        run(tmp_path / way, config(pretrained, task, file, way))
+        heads.append(load(tmp_path / way)._folder.model.state_dict())
+    head = {"classify": "sequence", "tag": "token"}[task]
+    torch.testing.assert_close(heads[0][f"heads.{head}.linear.weight"], heads[1][f"heads.{head}.linear.weight"])
+    before = load(pretrained)._folder.model.state_dict()
+    for name in before:
+        if "pooler" not in name:
+            torch.testing.assert_close(heads[0][name], before[name], rtol=0, atol=0)
+
+
+def test_the_last_layers_move_alone(tmp_path: Path, pretrained: Path) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    run(tmp_path / "run", config(pretrained, "classify", file, "top:1"))
+    before = load(pretrained)._folder.model.state_dict()
+    after = load(tmp_path / "run")._folder.model.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and all(name.startswith(("encoder.blocks.1.", "encoder.pooler.")) for name in moved)
+
+
+class Interrupted:
+    """Batches that fail at a step, as a killed process would."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.plain = step, TrainingBatches.__call__
+
+    def __call__(self, batches: TrainingBatches, step: int) -> Sequence[Batch]:
+        if step == self.step:
+            raise KeyboardInterrupt
+        return self.plain(batches, step)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_broken_run_ends_like_a_whole_one(
+    tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
+) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    settings = config(pretrained, "classify", file, seeds=seeds, epochs=4.0)
+    # every evaluation is saved, so that there is something to go on from
+    settings = replace(settings, train=replace(settings.train, patience=3))
+    monkeypatch.setattr("qkv.run.finetune_job.SAVED", 1)
+    run(tmp_path / "whole", settings)
+    with monkeypatch.context() as patch:
+        broken = Interrupted(5)
+        patch.setattr(TrainingBatches, "__call__", lambda self, step: broken(self, step))
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "broken", settings)
+    assert finetune.resume(tmp_path / "broken", Silent()).finished
+    for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
+    logs = [f"seed-{number}/log.jsonl" for number in range(seeds)] if seeds > 1 else ["log.jsonl"]
+    for log in logs:
+        assert (tmp_path / "whole" / log).read_bytes() == (tmp_path / "broken" / log).read_bytes()
+    assert finetune.resume(tmp_path / "broken", Silent()).already
+
+
+def test_changed_data_cannot_be_resumed(tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    broken = Interrupted(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingBatches, "__call__", lambda self, step: broken(self, step))
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run", config(pretrained, "classify", file))
+    sets.write_texts(file, sets.texts(50))
+    with pytest.raises(InputError, match="has changed since the run began"):
+        finetune.resume(tmp_path / "run", Silent())
+
+
+def test_seeds_are_told_and_the_best_is_kept(tmp_path: Path, pretrained: Path) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    result = run(tmp_path / "run", config(pretrained, "classify", file, seeds=3)).result
+    values = result["seeds"]["values"]
+    assert len(values) == 3 and result["seeds"]["mean"] == pytest.approx(np.mean(values))
+    assert values[result["seeds"]["best"]] == max(values) == pytest.approx(result["dev"]["accuracy"], abs=1e-4)
+
+
+def test_long_texts_are_read_in_windows(tmp_path: Path, pretrained: Path) -> None:
+    texts = [
+        TextExample(f"{'the 1 2 3 4 ' * (40 if n < 6 else 1)} {'cat' if n % 2 else 'mat'} {n}", label=str(n % 2))
+        for n in range(40)
+    ]
+    file = sets.write_texts(tmp_path / "data.csv", texts)
+    done = run(tmp_path / "run", config(pretrained, "classify", file))
+    model = load(tmp_path / "run")
+    (found,) = model.predict(["the 1 2 3 4 " * 200])
+    assert found.n_windows > 4 and found.n_tokens == 1002
+    assert done.finished
+
+
+def test_a_label_that_training_never_had(tmp_path: Path, pretrained: Path) -> None:
+    train = sets.write_texts(tmp_path / "train.csv")
+    rows = [TextExample("the cat", label="animal"), TextExample("a", label="aminal")]
+    dev = sets.write_texts(tmp_path / "dev.csv", rows)
+    with pytest.raises(InputError, match=r"dev.csv, line 3: the label 'aminal' .* Did you mean 'animal'"):
+        run(tmp_path / "run", config(pretrained, "classify", train, dev=dev))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([TextExample("the cat", label="a")], "Every example|too few"),
+        ([TextExample(f"the cat {n}", label="a") for n in range(9)], "has the label 'a': a classifier needs"),
+        ([TextExample("the cat", label=str(n % 2)) for n in range(9)], "too few to hold some out"),
+    ],
+)
+def test_data_that_cannot_be_learned_from(
+    tmp_path: Path, pretrained: Path, rows: list[TextExample], message: str
+) -> None:
+    file = sets.write_texts(tmp_path / "train.csv", rows)
+    with pytest.raises(InputError, match=message):
+        run(tmp_path / "run", config(pretrained, "classify", file))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_same_texts_in_training_and_in_dev_are_told(tmp_path: Path, pretrained: Path) -> None:
+    train = sets.write_texts(tmp_path / "train.csv")
+    dev = sets.write_texts(tmp_path / "dev.csv", sets.texts(6))
+    recorder = Recorder()
+    finetune.start(config(pretrained, "classify", train, dev=dev), tmp_path / "run", recorder)
+    assert any("6 of 6 examples of dev.csv also stand in train.csv" in message for message in recorder.messages)
+
+
+def test_class_weights(tmp_path: Path, pretrained: Path) -> None:
+    rows = [TextExample(f"the cat {n % 9} {n // 9}", label="rare" if n % 10 == 0 else "often") for n in range(60)]
+    file = sets.write_texts(tmp_path / "train.csv", rows)
+    run(tmp_path / "run", config(pretrained, "classify", file, class_weights="auto"))
+    with pytest.raises(InputError, match="class_weights auto is for classify and tag"):
+        asked = sets.write_asked(tmp_path / "asked.json")
+        run(tmp_path / "other", config(pretrained, "answer", asked, class_weights="auto"))
+
+
+def test_regression_ends_in_the_users_own_numbers(tmp_path: Path, pretrained: Path) -> None:
+    numbers = ("100.5", "900.5")
+    rows = [TextExample(f"the {'cat' if n % 2 else 'mat'} {n % 9} {n // 9}", label=numbers[n % 2]) for n in range(80)]
+    file = sets.write_texts(tmp_path / "train.csv", rows)
+    result = run(tmp_path / "run", config(pretrained, "classify", file, epochs=15.0)).result
+    assert result["kind"] == "regression" and result["dev"]["pearson"] > 0.8
+    values = [one.value for one in load(tmp_path / "run").predict(["the cat 1", "the mat 1"])]
+    assert abs(values[0] - 900.5) < 250 and abs(values[1] - 100.5) < 250
+
+
+def test_any_number_of_labels(tmp_path: Path, pretrained: Path) -> None:
+    lines = []
+    for n in range(120):
+        labels = [name for name, there in (("cat", n % 2), ("mat", n % 3 == 0)) if there]
+        text = f"the {'cat' if n % 2 else 'a'} {'mat' if n % 3 == 0 else 'on'} {n % 10} {n // 10}"
+        lines.append(json.dumps({"text": text, "label": labels}))
+    file = tmp_path / "train.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    result = run(tmp_path / "run", config(pretrained, "classify", file, epochs=15.0)).result
+    assert result["kind"] == "multi" and result["dev"]["micro_f1"] > 0.8
+    assert set(result["calibration"]["thresholds"]) == {"cat", "mat"}
