@@ -86,7 +86,7 @@ def write_asked(path: Path) -> Path:
     return path
 
 
-def chosen(count: int = 48) -> list[ChoiceExample]:
+def chosen(count: int = 96) -> list[ChoiceExample]:
     """Which of these stood in the text?"""
     words = (*ANIMALS, "mat", "street", "money")
     found = []

@@ -89,6 +89,7 @@ def test_without_labels(tmp_path: Path) -> None:
         ({"text": "a", "label": {"X": [[0, 1]]}}, "under 'X'"),
         ({"text": "a", "label": None}, "line 1 has no spans: 'label' is empty"),
         ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "has 2 words and 1 tags"),
+        ({"tokens": ["a", ""], "ner_tags": ["O", "B-X"]}, "none of them empty"),
         ({"tokens": ["a"], "ner_tags": [0]}, "0 is not a tag.*write the tags"),
         ({"korpus": "a"}, "no column has a usual name for the text and the label"),
     ],
@@ -116,11 +117,17 @@ def test_label_studio(tmp_path: Path) -> None:
 
 
 def test_label_studio_choices(tmp_path: Path) -> None:
-    tasks = [studio("a", {"choices": ["pos"]}), studio("b", {"choices": ["x", "y"]}), studio("c")]
+    tasks = [
+        studio("a", {"choices": ["pos"]}),
+        studio("b", {"choices": ["x", "y"]}),
+        studio("c"),
+        studio("d", {"choices": [""]}),
+    ]
     tasks[0]["annotations"] *= 2
     found, faults, _ = read(tmp_path / "export.json", json.dumps(tasks), task="classify")
     assert [one.label for one in found if isinstance(one, TextExample)] == ["pos", ("x", "y")]
     assert [(fault.kind, fault.action) for fault in faults] == [
         ("several annotations", "noted"),
+        ("not annotated", "dropped"),
         ("not annotated", "dropped"),
     ]

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from qkv.data.examples import Fault, Place, TextExample
-from qkv.data.labelled import Labelled, labelled
+from qkv.data.labelled import TASKS, Labelled, labelled
 from qkv.errors import InputError
 
 
@@ -50,9 +52,8 @@ def test_faults_belong_to_the_latest_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
 def test_line_ends_marks_and_packings(tmp_path: Path, end: str, mark: str, packing: str) -> None:
     data = (mark + end.join(["text\tlabel", "好 \t1", "bad\t0", ""])).encode()
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packing]
     path = tmp_path / f"a.tsv{packing}"
-    path.write_bytes(pack(data))
+    path.write_bytes(gzip.compress(data) if packing == ".gz" else lzma.compress(data) if packing == ".xz" else data)
     assert pairs([one for one in labelled(path, "classify") if isinstance(one, TextExample)]) == [
         ("好 ", "1"),
         ("bad", "0"),
@@ -63,11 +64,11 @@ def test_line_ends_marks_and_packings(tmp_path: Path, end: str, mark: str, packi
     ("name", "text", "described"),
     [
         ("a.csv", "id,评论,情感\n1,好,1\n", "csv, text = '评论', label = '情感'"),
-        ("a.csv", "Sentence_1,Sentence_2,Gold Label\na,b,1\n", "csv, text = 'Sentence_1', pair = 'Sentence_2', label = 'Gold Label'"),
+        ("a.csv", "S_1,S_2,Gold Label\na,b,1\n", "csv, text = 'S_1', pair = 'S_2', label = 'Gold Label'"),
         ("a.csv", ",text,category\n0,a,b\n", "csv, text = 'text', label = 'category'"),  # a data frame's index
         ("a.csv", "text,stars,label\na,5,b\n", "csv, text = 'text', label = 'label'"),
         ("a.csv", "text;kind\na, b;c\n", "csv separated by semicolon, text = 'text', label = 'kind'"),
-        ("a.jsonl", '{"query": "a", "intent": "b", "group": 3}', "jsonl, text = 'query', label = 'intent', group = 'group'"),
+        ("a.jsonl", '{"query": "a", "intent": 1, "组": 3}', "jsonl, text = 'query', label = 'intent', group = '组'"),
     ],
 )  # fmt: skip
 def test_columns_by_their_usual_names(tmp_path: Path, name: str, text: str, described: str) -> None:
@@ -155,12 +156,12 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.csv", "text,label\na,1\nb\n", r"line 3 has 1 columns \(separated by commas\), the header has 2"),
         ("a.csv", "text,label\na,1\nb, c,2\n", "line 3 has 3 columns.*\"quotes\""),
         ("a.csv", "text,label,category\na,1,\nb\n", "line 3 has 1 columns"),
-        ("a.csv", "text,id\na,1\n", "no column has a usual name for the label; there are 'text', 'id'. Say which with --label"),
+        ("a.csv", "text,id\na,1\n", "no column has a usual name for the label; there are 'text', 'id'. Say which"),
         ("a.csv", "text,sentiment,category\na,1,2\n", "'sentiment', 'category' could each be the label.*--label NAME"),
         ("a.csv", "text,text,label\na,b,1\n", "'text', 'text' could each be the text"),
         ("a.csv", "a,b,c\nd,e,f\n", "no header, and which column is the text and which the label cannot be told"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "line 2 has no label"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"txt": "b", "label": 1}', "line 2 has no field 'text', only 'txt', 'label'"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"txt": "b", "label": 1}', "line 2 has no field 'text', only 'txt'"),
         ("a.jsonl", '{"text": ["a"], "label": 1}', "line 1: field 'text' holds a list, not a text"),
         ("a.jsonl", '{"text": "a", "label": {"b": 1}}', "holds a object where a label was expected"),
         ("a.jsonl", '{"text": "a\\u0000", "label": 1}', "line 1: 'text' has a NUL character"),
@@ -198,6 +199,27 @@ def test_a_lenient_reading_goes_on(tmp_path: Path) -> None:
     assert [one.place.line for one in source] == [2, 4]
     assert [(fault.kind, fault.place.line, fault.action) for fault in source.faults] == [("unusable", 3, "dropped")]
 
+    rows = '{"text": "a", "label": 1}\n{"text": \n{"text": "b", "label": 1}\n'
+    source = opened(tmp_path / "a.jsonl", rows, lenient=True)
+    assert [one.place.line for one in source] == [1, 3] and "line 2 is not JSON" in source.faults[0].message
+
+
+@settings(max_examples=40)
+@given(
+    st.text(st.sampled_from("textlabel,\t\n\r\"'{}[]:01 OB-好\0\ufeff"), max_size=60),
+    st.sampled_from(["a.csv", "a.tsv", "a.txt", "a.json", "a.jsonl", "a.bio"]),
+    st.sampled_from(TASKS),
+    st.booleans(),
+)
+def test_no_file_is_too_odd(tmp_path_factory: Any, text: str, name: str, task: str, needs_labels: bool) -> None:
+    """Examples, or a message; nothing else."""
+    path = tmp_path_factory.getbasetemp() / f"odd-{name}"
+    try:
+        named = [example.place.file for example in opened(path, text, task, needs_labels=needs_labels)]
+    except InputError as error:
+        named = [str(error)]
+    assert all(str(path) in one for one in named)
+
 
 def test_a_format_that_is_given(tmp_path: Path) -> None:
     assert pairs(examples(tmp_path / "odd.name", "text,label\na,b\n", format="csv")) == [("a", "b")]
@@ -215,24 +237,18 @@ COLA = {"text": "4", "label": "2"}
 SETS: list[tuple[str, str, dict[str, Any], int, dict[tuple[str, str], int]]] = [
     ("sst2/dev.tsv", "classify", {}, 872, {}),
     ("sst2/test-labeled.tsv", "classify", {}, 1_821, {}),
-    ("mrpc/msr_paraphrase_train.txt", "classify", {}, 4_076, {}),
     ("mrpc/msr_paraphrase_test.txt", "classify", {}, 1_725, {}),
     ("stsb/sts-dev.csv", "classify", {"columns": NUMBERED}, 1_500, {("extra columns", "noted"): 22}),
     ("stsb/sts-test.csv", "classify", {"columns": NUMBERED}, 1_379, {("extra columns", "noted"): 284}),
     ("stsb_zh/sts-b-dev.txt", "classify", {}, 1_458, {}),
-    ("stsb_zh/sts-b-test.txt", "classify", {}, 1_361, {}),
     ("wic/dev.data.txt", "classify", {"columns": {"text": "4", "pair": "5"}, "needs_labels": False}, 638, {}),
     ("conll2003/eng.testa", "tag", {}, 3_250, {}),
-    ("conll2003/eng.testb", "tag", {}, 3_453, {}),
-    ("squad_v1.1/dev-v1.1.json.xz", "answer", {}, 10_570, {}),
     ("chnsenticorp/dev.tsv", "classify", {}, 1_200, {}),
-    ("chnsenticorp/test.tsv", "classify", {}, 1_200, {}),
     ("afqmc/dev.txt", "classify", {}, 4_316, {}),
     ("afqmc/test.txt", "classify", {"needs_labels": False}, 3_861, {}),
     ("ocnli/dev.json", "classify", {}, 3_000, {("no agreed label", "dropped"): 50}),
     ("msra_ner/dev.bio.xz", "tag", {}, 4_636, {}),
     ("cluener/dev.json", "tag", {}, 1_343, {}),
-    ("cmrc2018/train.json.xz", "answer", {}, 10_142, {("answer", "mended"): 21}),
     ("cmrc2018/dev.json.xz", "answer", {}, 3_219, {("answer", "mended"): 200}),
     ("c3/c3-d-dev.json.xz", "choice", {}, 1_825, {}),
     ("c3/c3-m-dev.json.xz", "choice", {}, 1_991, {}),
@@ -252,6 +268,12 @@ LARGE_SETS: list[tuple[str, str, dict[str, Any], int, dict[tuple[str, str], int]
     ("cluener/train.json", "tag", {}, 10_748, {}),
     ("c3/c3-d-train.json.xz", "choice", {}, 5_856, {("choices", "noted"): 1}),
     ("c3/c3-m-train.json.xz", "choice", {}, 6_013, {("choices", "noted"): 1}),
+    ("cmrc2018/train.json.xz", "answer", {}, 10_142, {("answer", "mended"): 21}),
+    ("conll2003/eng.testb", "tag", {}, 3_453, {}),
+    ("chnsenticorp/test.tsv", "classify", {}, 1_200, {}),
+    ("mrpc/msr_paraphrase_train.txt", "classify", {}, 4_076, {}),
+    ("stsb_zh/sts-b-test.txt", "classify", {}, 1_361, {}),
+    ("squad_v1.1/dev-v1.1.json.xz", "answer", {}, 10_570, {}),
 ]
 
 

@@ -110,6 +110,7 @@ def test_without_labels(tmp_path: Path) -> None:
             "an answer is",
         ),
         ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "x"}]}], "not a whole number"),
+        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "NaN"}]}], "not a whole number"),
         ([{"question": "b", "korpus": "a"}], "no column has a usual name for the context and the answer"),
         ({"data": [{"paragraphs": [{"context": "\0", "qas": []}]}]}, "NUL"),
         ({"data": []}, "empty list"),

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from qkv.data.examples import Place, Span, TagExample
+from qkv.data.labelled import labelled
 from qkv.errors import InputError
 from qkv.tasks.tag import Tag, TagSettings
 from qkv.tasks.tag_features import TagFeatures
@@ -18,6 +20,7 @@ from qkv.tasks.tag_labels import TagLabels
 from qkv.tasks.tag_result import Entity, TagResult
 from qkv.tasks.tag_units import tokens_of, units_of
 from qkv.tasks.task import Calibration
+from qkv.tokenizer import Tokenizer
 from tests.folders import make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -197,6 +200,23 @@ def test_rows_of_training_count_every_unit_once() -> None:
     ends = batch.labels["tag_ends"]
     assert batch.lengths[0] == 2 and batch.labels["tag_chains"][0] == 0
     assert ends[1:, 0].sum() == ends[1:, 1].sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "vocabulary"),
+    [("conll2003/eng.testa", "bert-base-cased"), ("msra_ner/dev.bio.xz", "bert-base-chinese")],
+)
+def test_real_files_come_back_whole(shared_data: Path, file: str, vocabulary: str) -> None:
+    """In windows of 40 tokens."""
+    tokenizer = Tokenizer.load(shared_data / "vocab" / f"{vocabulary}-vocab.txt")
+    read = itertools.islice(labelled(shared_data / file, "tag"), 400)
+    examples = [example for example in read if isinstance(example, TagExample)]
+    task = Tag.learn(examples, TagSettings(), tokenizer)
+    assert task.misaligned(tokenizer, examples) == []
+    features = task.features(tokenizer, examples, 40, training=False)
+    results = task.decode(features, perfect(features, task.outputs), {}, PLAIN)
+    assert [result.spans for result in results] == [example.spans for example in examples]
+    assert max(result.n_windows for result in results) > 1
 
 
 # What cannot be used

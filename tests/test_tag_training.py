@@ -117,3 +117,23 @@ def test_a_plain_tagger_and_a_crf_without_transitions_agree_on_losses() -> None:
     scores = np.random.default_rng(0).normal(0, 1, (int(features.rows.lengths.sum()), 7)).astype(np.float32)
     nothing = {name: np.zeros(shape, np.float32) for name, shape in crf.extra_tensors().items()}
     assert plain.losses(features, scores, {}, 1.0) == pytest.approx(crf.losses(features, scores, nothing, 1.0))
+
+
+def test_a_crf_keeps_its_precision_under_autocast() -> None:
+    """A path of a hundred units in bf16 would be worth nothing."""
+    examples = [example(LONG)]
+    task = Tag.learn(examples, TagSettings(crf=True), TOKENIZER)
+    network = BertWithHeads(
+        BertConfig(**(SMALL | {"max_length": 512, "dropout": 0.0})), [task.head], labels=task.outputs
+    )
+    model = TaskModel(network, task.head, task.extra_tensors())
+    features = task.features(TOKENIZER, examples, 512, training=True)
+    batch = features.batch(np.arange(1), np.random.default_rng(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = model.scores(batch)
+        term = task.objective().terms(model, batch)["tag"]
+    assert scores.dtype == torch.bfloat16 and term.loss.dtype == torch.float32
+    term.loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    exact = task.losses(features, scores.detach().float().numpy(), model.extra_arrays(), 1.0)
+    assert term.loss.item() == pytest.approx(exact.sum(), rel=1e-4)

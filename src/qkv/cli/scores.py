@@ -50,6 +50,8 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
 
     rows = []
     for key, (low, high) in scores["intervals"].items():
+        if key == "micro_f1" and scores.get("accuracy") == scores[key]:
+            continue  # with one label a text they are the same
         rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", f"{low:.4f} – {high:.4f}"))
     table([f"{name}, {scores['examples']:,} examples", "", "95 % interval"], rows, right=(1,))
     labels = scores["labels"]

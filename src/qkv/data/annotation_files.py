@@ -109,8 +109,8 @@ def _spanned(
 
 
 def _tagged(place: Place, words: Any, tags: Any, group: str | None, told: Told) -> Iterator[TagExample]:
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{place}: the words must be a list of texts.")
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise InputError(f"{place}: the words must be a list of texts, none of them empty.")
     for word in words:
         sound(word, place, "a word")
     text, units = joined(words)
@@ -217,16 +217,20 @@ def label_studio_reader(wanted: Wanted) -> Convert:
             spans = None if values is None else [s for value in values if "start" in value for s in _one(value, place)]
             yield from _spanned(place, text, spans, group, told)
             return
-        chosen = None if values is None else [one for value in values for one in value.get("choices", ())]
+        chosen = [one for value in values or () for one in _listed(value.get("choices"))]
+        label = None if not chosen else label_of(chosen if len(chosen) > 1 else chosen[0], place, "choices")
         if not text.strip():
             told(empty(place, "the text"))
-        elif not chosen and wanted.needs_labels:
+        elif label is None and wanted.needs_labels:
             told(Fault(place, "not annotated", "no choice was made", "dropped"))
         else:
-            label = None if not chosen else label_of(chosen if len(chosen) > 1 else chosen[0], place, "choices")
             yield TextExample(text, None, label, place, group)
 
     return convert
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _values(annotation: Mapping[str, Any], place: Place) -> list[Mapping[str, Any]]:

@@ -105,7 +105,7 @@ def check_labelled(
     files = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
-    if task is None and (task := guessed_task(files[0])) is None:
+    if task is None and (task := guessed_task(files[0]) or ("classify" if columns else None)) is None:
         raise InputError(
             f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
         )

@@ -131,6 +131,10 @@ def _example(
                 + (f" and the tag in column {tag}. Add what is missing" if tag else ". Add what is missing")
                 + ", or put a blank line there if a sentence ends."
             )
+        if not columns[word - 1]:
+            raise InputError(
+                f"{wanted.place(number)}: the word, column {word}, is empty. Write it, or take the line out."
+            )
         words.append(columns[word - 1])
         if tag is not None:
             read = normalised(columns[tag - 1])

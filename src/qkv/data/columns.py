@@ -6,6 +6,7 @@ two columns would do, neither is taken: the message lists the columns and asks.
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from qkv.errors import InputError, did_you_mean
@@ -137,10 +138,11 @@ def guessed(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str]
     >>> guessed([[f"text number {n}", str(n % 2)] for n in range(20)], needs_labels=True)
     {'text': '1', 'label': '2'}
     """
-    width = len(rows[0])
-    if any(len(row) != width for row in rows) or (needs_labels and len(rows) < 8):
+    width = max((widths := Counter(map(len, rows))), key=widths.__getitem__)
+    regular = [row for row in rows if len(row) == width]  # the others are named when they are read
+    if len(regular) < 0.9 * len(rows) or (needs_labels and len(rows) < 8):
         return None
-    kinds = [_kind([row[number] for row in rows]) for number in range(width)]
+    kinds = [_kind([row[number] for row in regular]) for number in range(width)]
     texts = [str(number + 1) for number, kind in enumerate(kinds) if kind == "text"]
     labels = [str(number + 1) for number, kind in enumerate(kinds) if kind == "label"]
     if (

@@ -62,7 +62,11 @@ class TagExample:
 
 @dataclass(frozen=True)
 class AnswerExample:
-    """A question about a text, and every accepted answer. Labelled and empty: the text does not answer it."""
+    """A question about a text, and every accepted answer. Labelled and empty: the text does not answer it.
+
+    `others` are accepted answers that stand nowhere in the text: nobody can learn to point at them, but scorers accept
+    them (a file with wrong offsets often has answers in other words or other punctuation).
+    """
 
     question: str
     text: str
@@ -70,6 +74,7 @@ class AnswerExample:
     id: str = ""
     place: Place = NOWHERE
     group: str | None = None
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.data.beginning import Beginning, sound_lines
+from qkv.data.opened import Broken
 from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable
 from qkv.errors import InputError
 
@@ -55,22 +56,22 @@ def container_of(start: Beginning) -> str | None:
     return "json" if len(filled) == 1 or not isinstance(first, dict) else "jsonl"
 
 
-def json_values(path: Path, container: str) -> Iterator[tuple[int, Value]]:
+def json_values(path: Path, container: str) -> Iterator[tuple[int, Value | Broken]]:
+    """A line of a jsonl file that is not JSON is `Broken`; in a document nothing can be found behind a fault."""
     return _of_lines(path) if container == "jsonl" else _of_document(path)
 
 
-def _of_lines(path: Path) -> Iterator[tuple[int, Value]]:
+def _of_lines(path: Path) -> Iterator[tuple[int, Value | Broken]]:
     for number, line in sound_lines(path):
         if line.strip():
             try:
-                value = _decoder.decode(line)
+                yield number, Value(_decoder.decode(line), line)
             except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number} is not JSON, column {error.colno}: {error.msg}.") from None
+                message = f"{path}, line {number} is not JSON, column {error.colno}: {error.msg}."
+                yield number, Broken(InputError(message))
             except (ValueError, RecursionError):
-                raise InputError(
-                    f"{path}, line {number} is not JSON that can be read: nested too deep, or too long a number."
-                ) from None
-            yield number, Value(value, line)
+                message = f"{path}, line {number} is nested too deep to be read, or has too long a number."
+                yield number, Broken(InputError(message))
 
 
 def _of_document(path: Path) -> Iterator[tuple[int, Value]]:

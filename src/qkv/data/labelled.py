@@ -14,7 +14,7 @@ from pathlib import Path
 from qkv.data.beginning import Beginning, beginning, sound_lines
 from qkv.data.column_files import open_columns
 from qkv.data.examples import Example, Fault, Place, TagExample, TextExample
-from qkv.data.opened import ROLES, Opened, Told, Wanted, empty
+from qkv.data.opened import ROLES, Broken, Opened, Told, Wanted, empty
 from qkv.data.readers import AnyPath
 from qkv.data.record_files import ROLES_OF, open_json, open_table
 from qkv.data.sniff import given_format, sniffed
@@ -48,6 +48,8 @@ class Labelled:
         convert = self._opened.convert
         for line, unit in self._opened.units():
             try:
+                if isinstance(unit, Broken):
+                    raise unit.error
                 yield from convert(line, unit, faults.append)
             except InputError as error:
                 if not self._lenient:

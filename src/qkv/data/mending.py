@@ -30,7 +30,7 @@ def placed_answer(context: str, text: str, start: int | None, place: Place, what
         return Answer(start, text)
     found = occurrences(context, text)
     if not found:
-        message = f"{what}: the answer {shortened(text)} does not stand in the text: it is left out"
+        message = f"{what}: the answer {shortened(text)} does not stand in the text: it is scored by, not learned"
         told(Fault(place, "answer", message, "mended"))  # of the example: others may be left
         return None
     if start is None:

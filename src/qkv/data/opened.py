@@ -31,6 +31,12 @@ class Wanted(NamedTuple):
         return Place(str(self.path), line)
 
 
+class Broken(NamedTuple):
+    """A unit that could not even be read, where the next one can."""
+
+    error: InputError
+
+
 class Opened(NamedTuple):
     """A file whose format is known."""
 

@@ -9,6 +9,7 @@ Where SQuAD 2.0 says is_impossible, the answers are none, whatever it calls plau
 its offset goes through mending.py; a question that loses all of its answers so is dropped, and told.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -95,7 +96,9 @@ def _checked(
         faults, kept = [Fault(place, "answer", f"{message}: it counts as not labelled", "noted")], None
     for fault in faults:
         told(fault)
-    yield AnswerExample(question, context, kept, name, place, group)
+    texts = {answer.text for answer in found}
+    others = tuple(dict.fromkeys(text for text, _ in stated if text not in texts)) if kept else ()
+    yield AnswerExample(question, context, kept, name, place, group, others)
 
 
 def _stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
@@ -120,11 +123,13 @@ def _stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
 def _offset(start: Any, place: Place) -> int | None:
     if start is None or start == "":
         return None
-    try:
-        if isinstance(start, int | Decimal | str) and int(Decimal(start)) == Decimal(start):
-            return int(Decimal(start))
-    except ArithmeticError:
-        pass
+    if isinstance(start, str | int | Decimal):
+        try:
+            number = float(start)  # some programs write 12.0
+        except (ValueError, OverflowError):
+            number = math.nan
+        if number.is_integer() and abs(number) < 2**53:
+            return int(number)
     raise InputError(f"{place}: the answer begins at {start!r}, which is not a whole number.")
 
 

@@ -13,7 +13,7 @@ from qkv.data.beginning import Beginning
 from qkv.data.columns import ask, given_column, guessed, listed
 from qkv.data.examples import Example, Fault
 from qkv.data.json_values import Value, container_of, json_values
-from qkv.data.opened import Convert, Opened, Told, Wanted, shortened
+from qkv.data.opened import Broken, Convert, Opened, Told, Wanted, shortened
 from qkv.data.tables import Table, table
 from qkv.data.text_records import text_columns, text_reader
 from qkv.errors import InputError
@@ -139,13 +139,15 @@ def _check_width(
 def open_json(start: Beginning, wanted: Wanted, container: str | None = None) -> Opened:
     container = container or container_of(start) or "json"
 
-    def units() -> Iterator[tuple[int, Value]]:
+    def units() -> Iterator[tuple[int, Value | Broken]]:
         return json_values(wanted.path, container)
 
-    first = next(units(), None)
-    if first is None:
+    line, unit = next(units(), (0, None))
+    if unit is None:
         raise InputError(f"{wanted.path} holds an empty list: there is nothing in it.")
-    value = first[1].value
+    if isinstance(unit, Broken):
+        raise unit.error
+    value = unit.value
     if wanted.task == "answer" and (shape := question_files.shape_of(value)):
         return Opened(shape, {}, "", units, question_files.nested_reader(wanted))
     if wanted.task == "choice" and choice_files.is_c3(value):
@@ -154,14 +156,14 @@ def open_json(start: Beginning, wanted: Wanted, container: str | None = None) ->
         return Opened("label-studio", {}, "", units, annotation_files.label_studio_reader(wanted))
     if not isinstance(value, dict):
         raise InputError(
-            f"{wanted.path}, line {first[0]}: an object such as {{{_example_of(wanted.task)}}} was expected, not "
-            f"{first[1].raw[:40]!r}."
+            f"{wanted.place(line)}: an object such as {{{_example_of(wanted.task)}}} was expected, not "
+            f"{unit.raw[:40]!r}."
         )
     names: dict[str, None] = {}
-    values = [one.value for _, one in islice(units(), LOOKED_AT)]
-    for one in values:
-        names |= dict.fromkeys(one if isinstance(one, dict) else ())
-    columns = _settled(wanted, list(names), f"{wanted.path}, line {first[0]}")
+    for _, one in islice(units(), LOOKED_AT):
+        if isinstance(one, Value) and isinstance(one.value, dict):
+            names |= dict.fromkeys(one.value)
+    columns = _settled(wanted, list(names), str(wanted.place(line)))
     reader = _reader(wanted, columns, list(names))
 
     def convert(line: int, unit: Value, told: Told) -> Iterator[Example]:

@@ -37,7 +37,7 @@ def sniffed(start: Beginning, wanted: Wanted) -> str:
     if container := container_of(start):
         return container
     if start.ending in (".json", ".jsonl"):
-        raise InputError(f"{start.path} is not JSON: it begins with {start.text.lstrip()[:30]!r}.")
+        raise InputError(f"{start.path} is not JSON: it begins with {start.text.strip()[:30]!r}.")
     if wanted.task == "tag" and start.ending not in TABLE_ENDINGS and looks_like_columns(start):
         return "conll"
     if wanted.task == "tag" and start.ending in COLUMN_ENDINGS:

@@ -6,7 +6,7 @@ from qkv.data import annotation_files, choice_files, question_files
 from qkv.data.beginning import Beginning, beginning
 from qkv.data.column_files import looks_like_columns
 from qkv.data.columns import SPANS, USUAL, choice_columns, key
-from qkv.data.json_values import container_of, json_values
+from qkv.data.json_values import Value, container_of, json_values
 from qkv.data.readers import AnyPath
 from qkv.data.sniff import COLUMN_ENDINGS, TABLE_ENDINGS
 from qkv.data.tables import table
@@ -28,7 +28,8 @@ def guessed_task(path: AnyPath) -> str | None:
 
 def _of_json(start: Beginning, container: str) -> str | None:
     try:
-        values = [one.value for _, one in islice(json_values(start.path, container), 20)]
+        found = islice(json_values(start.path, container), 20)
+        values = [one.value for _, one in found if isinstance(one, Value)]
     except InputError:
         return None if container == "jsonl" else "classify"  # whoever reads it says what is wrong
     first = values[0] if values else None
@@ -63,5 +64,5 @@ def _is_spans(value: object) -> bool:
 
 
 _spans = {name for rank in SPANS for name in rank.split()}
-_labels = {name for rank in USUAL["label"] for name in rank.split()}
+_labels = {name for rank in USUAL["label"][:2] for name in rank.split()}  # a score alone may be anything
 _choices = USUAL["choices"][0].split()

@@ -12,8 +12,9 @@ and are walked step by step, longest first, so that those alive at a step are al
 
     chains  a a a a | b b | c c c        steps  a c b | a c b | a c | a
 
-Sums of exponentials go through a matrix product, exp(forward) @ exp(transitions), shifted by the largest: L times fewer
-exponentials than adding up every pair of tags. Some tag must be reachable at every step (an "O" always is).
+Sums over paths are carried along as plain numbers, set back to a sum of 1 at every unit (Rabiner 1989, §V.A): exp and
+log then run once over all units, not at every step. An emission further below the best of its unit than a float can say
+counts as that far below. Some tag must be reachable at every step (an "O" always is).
 
 A chain of a hundred thousand units would take as many steps, one after the other. Long chains are therefore cut into
 blocks, which are walked side by side, once for every tag that a block could be entered from; then only the blocks are
@@ -24,6 +25,7 @@ What this file does NOT do: say what tags mean, or which steps are allowed (task
 Shapes: N units of all chains, R chains, L tags, A chains alive at a step.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -91,6 +93,16 @@ class Chains:
         """(L,) or (R, L) → one row for each chain of `order`"""
         return scores[self.order] if scores.dim() == 2 else scores.expand(len(self.order), -1)
 
+    def summed(self, values: Tensor) -> Tensor:
+        """(N,) → (R,)"""
+        return torch.segment_reduce(values, "sum", lengths=self.sizes, unsafe=True, initial=0)
+
+    def so_far(self, values: Tensor) -> Tensor:
+        """(N,) → (N,) the sum of a chain's units up to and including each"""
+        sums = values.cumsum(0)
+        before = values.new_zeros(len(self)).index_copy(0, self.order, (sums - values)[self.first])
+        return sums - before[self.of_unit]
+
     def filled(self, values: Tensor) -> Tensor:
         """One value for each chain of `order` → (R,), 0 for empty chains."""
         return values.new_zeros(len(self)).index_copy(0, self.order, values)
@@ -101,27 +113,49 @@ def path_scores(emissions: Tensor, tags: Tensor, potentials: Potentials, chains:
     steps = emissions.gather(1, tags[:, None])[:, 0]  # (N,)
     # a chain's first unit comes from nowhere
     moves = torch.where(chains.inner, potentials.transitions[tags.roll(1), tags], 0.0)
-    sums = torch.segment_reduce(steps + moves, "sum", lengths=chains.sizes, unsafe=True, initial=0)  # (R,)
     start = chains.ordered(potentials.start).gather(1, tags[chains.first, None])[:, 0]
     end = chains.ordered(potentials.end).gather(1, tags[chains.last, None])[:, 0]
-    return sums + chains.filled(start + end)
+    return chains.summed(steps + moves) + chains.filled(start + end)
 
 
 def log_partition(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
     """log Σ exp s(y) over all paths of every chain: (N, L) → (R,)"""
-    return _partition(walk(emissions, potentials.start, Sum(potentials.transitions), chains), potentials, chains)
+    shares, growth = _sums(bounded(emissions), potentials.start, potentials.transitions, chains)
+    return _partition(shares, growth, potentials, chains)
 
 
 def beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Beliefs:
     """Forward and backward sums, from which every marginal follows."""
-    forward = walk(emissions, potentials.start, Sum(potentials.transitions), chains)
+    emissions, backwards = bounded(emissions), chains.reversed
+    shares, growth = _sums(emissions, potentials.start, potentials.transitions, chains)
+    forward = shares.log() + chains.so_far(growth)[:, None]
+    partition = _partition(shares, growth, potentials, chains)
     # the same walk from the other end
-    backward = walk(emissions[chains.reversed], potentials.end, Sum(potentials.transitions.T), chains)
-    return Beliefs(forward, backward[chains.reversed] - emissions, _partition(forward, potentials, chains))
+    shares, growth = _sums(emissions[backwards], potentials.end, potentials.transitions.T, chains)
+    backward = (shares.log() + chains.so_far(growth)[:, None])[backwards] - emissions
+    return Beliefs(forward, backward, partition)
 
 
-def _partition(forward: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
-    return chains.filled(torch.logsumexp(forward[chains.last] + chains.ordered(potentials.end), dim=-1))
+def bounded(emissions: Tensor) -> Tensor:
+    """Emissions so that their exponentials, beside the best of their unit, are never 0."""
+    lowest = 0.7 * math.log(torch.finfo(emissions.dtype).tiny)  # what is left over is for the transitions
+    return torch.maximum(emissions, emissions.detach().amax(-1, keepdim=True) + lowest)
+
+
+def _sums(emissions: Tensor, start: Tensor, transitions: Tensor, chains: Chains) -> tuple[Tensor, Tensor]:
+    """Over all paths up to a unit: the share of each tag (N, L), and by how much the logarithm grows there (N,)."""
+    top = emissions.detach().amax(-1)  # (N,)
+    factors, opening = (emissions - top[:, None]).exp(), start.exp()
+    product = Sum(transitions)
+    shares = walk(factors, opening, product, chains)
+    entered = torch.where(chains.inner[:, None], product.move(shares.roll(1, 0)), 0.0)
+    entered = entered.index_copy(0, chains.first, chains.ordered(opening))
+    return shares, (entered * factors).sum(-1).log() + top
+
+
+def _partition(shares: Tensor, growth: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
+    at_end = (shares[chains.last] * chains.ordered(potentials.end).exp()).sum(-1).log()
+    return chains.summed(growth) + chains.filled(at_end)
 
 
 @torch.no_grad()
@@ -146,77 +180,93 @@ def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor
 
 
 class Product(Protocol):
-    """One step of every path at once: what is known of each tag, and of the tag before it, becomes one score a tag."""
+    """How paths go on, and what becomes of those that meet. A leading dimension counts chains."""
 
-    def step(self, state: Tensor) -> Tensor:
-        """(…, L) → (…, L) over the transitions"""
+    def same(self, like: Tensor) -> Tensor:
+        """(L, L) what leaves every state as it is"""
+        ...
+
+    def move(self, state: Tensor) -> Tensor:
+        """(…, L) over the transitions, to the next unit"""
+        ...
+
+    def take(self, state: Tensor, unit: Tensor) -> Tensor:
+        """(…, L) with what a unit gives for each tag"""
         ...
 
     def join(self, state: Tensor, matrix: Tensor) -> Tensor:
-        """(A, L) and (A, L, L) → (A, L)"""
+        """(A, L) through a block, (A, L, L)"""
         ...
 
 
 class Sum:
-    """Scores are logarithms, and paths that meet are added up."""
+    """Paths that meet are added up. States are shares: those of a chain add up to 1."""
 
     def __init__(self, transitions: Tensor) -> None:
         self.weights = transitions.exp()
 
-    def step(self, state: Tensor) -> Tensor:
-        """log(exp(state) @ weights)"""
-        top = state.detach().amax(-1, keepdim=True)
-        sums = (state - top).exp() @ self.weights
-        # what cannot be reached is −inf, by a way around log(0), whose gradient is no number
-        safe = sums.clamp_min(torch.finfo(sums.dtype).tiny).log()
-        return top + torch.where(sums > 0, safe, float("-inf"))
+    def same(self, like: Tensor) -> Tensor:
+        return torch.eye(like.size(-1), dtype=like.dtype, device=like.device)
+
+    def move(self, state: Tensor) -> Tensor:
+        return state @ self.weights
+
+    def take(self, state: Tensor, unit: Tensor) -> Tensor:
+        return self._shares(state * unit)
 
     def join(self, state: Tensor, matrix: Tensor) -> Tensor:
-        return torch.logsumexp(state[:, :, None] + matrix, dim=1)
+        return self._shares((state[:, :, None] * matrix).sum(1))
+
+    def _shares(self, state: Tensor) -> Tensor:
+        return state / state.sum(tuple(range(1, state.dim())), keepdim=True)
 
 
 class Best:
-    """Of paths that meet, the best goes on."""
+    """Of paths that meet, the best goes on. States are scores."""
 
     def __init__(self, transitions: Tensor) -> None:
         self.into = transitions.T.contiguous()  # a row for each tag that is reached
 
-    def step(self, state: Tensor) -> Tensor:
+    def same(self, like: Tensor) -> Tensor:
+        return like.new_full((like.size(-1), like.size(-1)), float("-inf")).fill_diagonal_(0.0)
+
+    def move(self, state: Tensor) -> Tensor:
         return (state[..., None, :] + self.into).amax(-1)
+
+    def take(self, state: Tensor, unit: Tensor) -> Tensor:
+        return state + unit
 
     def join(self, state: Tensor, matrix: Tensor) -> Tensor:
         return (state[:, :, None] + matrix).amax(1)
 
 
-def walk(emissions: Tensor, start: Tensor, product: Product, chains: Chains) -> Tensor:
-    """(N, L): of every unit and tag, the product over all paths from the chain's start up to there."""
+def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
+    """(N, L): at every unit and tag, the product over all paths from the chain's start up to there."""
     if len(chains.alive) >= LONG:
-        return _walk_blocks(emissions, start, product, chains)
+        return _walk_blocks(units, opening, product, chains)
     if not chains.alive:
-        return emissions
-    steps = emissions[chains.places].split(chains.alive)
-    states = [chains.ordered(start) + steps[0]]  # (A, L)
+        return units
+    steps = units[chains.places].split(chains.alive)
+    states = [product.take(chains.ordered(opening), steps[0])]  # (A, L)
     for step in steps[1:]:
-        states.append(product.step(states[-1][: len(step)]) + step)
-    return torch.empty_like(emissions).index_copy(0, chains.places, torch.cat(states))
+        states.append(product.take(product.move(states[-1][: len(step)]), step))
+    return torch.empty_like(units).index_copy(0, chains.places, torch.cat(states))
 
 
-def _walk_blocks(emissions: Tensor, start: Tensor, product: Product, chains: Chains) -> Tensor:
+def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
     parts = [[BLOCK] * (length // BLOCK) + [length % BLOCK] * (length % BLOCK > 0) for length in chains.lengths]
-    blocks = Chains([size for sizes in parts for size in sizes], emissions.device)
-    of_chain = Chains(list(map(len, parts)), emissions.device)  # the chains once more, their units being the blocks
-    opening = of_chain.ordered(start)
+    blocks = Chains([size for sizes in parts for size in sizes], units.device)
+    of_chain = Chains(list(map(len, parts)), units.device)  # the chains once more, their units being the blocks
+    opening = of_chain.ordered(opening)
 
     # from every tag that may stand before a block to every tag at its end; nothing stands before a chain's first
-    tags = emissions.size(1)
-    same = emissions.new_full((tags, tags), float("-inf")).fill_diagonal_(0.0)
-    through = product.step(same).repeat(len(blocks), 1, 1)  # (blocks, L, L)
+    through = product.move(product.same(units)).repeat(len(blocks), 1, 1)  # (blocks, L, L)
     through[of_chain.first] = opening[:, None, :]
-    steps = emissions[blocks.places].split(blocks.alive)
-    state, done = through[blocks.order] + steps[0][:, None], []
+    steps = units[blocks.places].split(blocks.alive)
+    state, done = product.take(through[blocks.order], steps[0][:, None]), []
     for step in steps[1:]:
         done.append(state[len(step) :])
-        state = product.step(state[: len(step)]) + step[:, None]
+        state = product.take(product.move(state[: len(step)]), step[:, None])
     through[blocks.order] = torch.cat([state, *done[::-1]])
 
     # block by block to the ends of all, which say how each is entered
@@ -224,7 +274,7 @@ def _walk_blocks(emissions: Tensor, start: Tensor, product: Product, chains: Cha
     ends = [matrices[0][:, 0]]  # (A, L)
     for matrix in matrices[1:]:
         ends.append(product.join(ends[-1][: len(matrix)], matrix))
-    entered = torch.empty_like(emissions[: len(blocks)]).index_copy(0, of_chain.places, torch.cat(ends))
-    entered = product.step(entered).roll(1, 0)
+    entered = torch.empty_like(units[: len(blocks)]).index_copy(0, of_chain.places, torch.cat(ends))
+    entered = product.move(entered).roll(1, 0)
     entered[of_chain.first] = opening
-    return walk(emissions, entered, product, blocks)
+    return walk(units, entered, product, blocks)

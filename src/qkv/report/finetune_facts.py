@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.data.examples import Fault
+from qkv.report.bilingual import Words
 from qkv.tasks.task import Judgement, Scored
 
 
@@ -97,7 +98,7 @@ class FinetuneFacts:
     train: DataFacts
     dev: DataFacts
     scored: Scored  # on dev, best seed
-    baseline: tuple[str, float] | None  # what answering without looking reaches in the main metric, and how
+    baseline: tuple[Words, float] | None  # what answering without looking reaches in the main metric, and how
     seeds: tuple[SeedFacts, ...]
     cost: CostFacts
     calibration: CalibrationFacts | None = None
@@ -107,4 +108,4 @@ class FinetuneFacts:
     confident_errors: tuple[Shown, ...] = ()
     by_length: tuple[LengthBin, ...] = ()
     numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
-    notes: tuple[str, ...] = ()  # what was chosen by itself, in words
+    notes: tuple[Words, ...] = ()  # what was chosen by itself, in words

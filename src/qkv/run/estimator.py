@@ -23,7 +23,7 @@ from qkv.interop import hf
 from qkv.interop.hub import locate
 from qkv.run.estimator_labels import KINDS, Labels, labels_of, restored, spelling
 from qkv.run.finetune import start
-from qkv.run.finetune_data import LabelledData, Part, hold_out, label_counts
+from qkv.run.finetune_data import LabelledData, Part, hold_out
 from qkv.run.finetune_start import configured_for
 from qkv.run.inputs import examples_of
 from qkv.run.load import device_named, model_folder
@@ -283,13 +283,7 @@ def _texts(X: Any) -> list[Any]:
 
 
 def _split(examples: list[Any], share: float, seed: int) -> LabelledData:
-    """Hold some out. A label that only they have goes back with its examples: it could not be learned else."""
     chosen = hold_out(examples, share, seed)
-    known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
-    chosen = [
-        out and all(label in known for label in label_counts((example,)))
-        for example, out in zip(examples, chosen, strict=True)
-    ]
     train = tuple(example for example, out in zip(examples, chosen, strict=True) if not out)
     dev = tuple(example for example, out in zip(examples, chosen, strict=True) if out)
     if not train or not dev:

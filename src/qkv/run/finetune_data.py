@@ -11,6 +11,7 @@ from qkv.data.labelled import labelled
 from qkv.data.shard_file import sha256_of
 from qkv.data.split import folded, held_out
 from qkv.errors import InputError
+from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import DataChoice, FinetuneConfig
 from qkv.tasks.classify import kind_of
 
@@ -40,7 +41,7 @@ class Part:
 class LabelledData:
     train: Part
     dev: Part
-    notes: tuple[str, ...]
+    notes: tuple[Phrase, ...] = ()
 
 
 def pinned(data: DataChoice) -> DataChoice:
@@ -73,10 +74,7 @@ def read_data(config: FinetuneConfig) -> LabelledData:
         seen = {_key(example) for example in train.examples}
         both = [example for example in dev.examples if _key(example) in seen]
         if both:
-            notes.append(
-                f"{len(both):,} of {len(dev.examples):,} examples of {Path(dev.source).name} also stand in "
-                f"{Path(train.source).name} (the first: line {both[0].place.line}): scores on them are too good."
-            )
+            notes.append(_leak(len(both), len(dev.examples), dev.source, train.source, both[0].place.line))
         return LabelledData(train, dev, tuple(notes))
     chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed)
     kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
@@ -91,12 +89,27 @@ def read_data(config: FinetuneConfig) -> LabelledData:
     return LabelledData(replace(train, examples=kept), Part(f"held out of {name}", held), tuple(notes))
 
 
+def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
+    here, there = Path(dev).name, Path(train).name
+    return Phrase(
+        f"{both:,} of {of:,} examples of {here} also stand in {there} (the first: line {line}): "
+        "scores on them are too good.",
+        f"{here} 的 {of:,} 条样本中有 {both:,} 条也出现在 {there} 里（第一条在第 {line} 行）：这些样本上的分数偏高。",
+    )
+
+
 def hold_out(examples: Sequence[Any], share: float, seed: int) -> list[bool]:
     groups = [example.group if example.group is not None else _key(example) for example in examples]
     numbers = isinstance(examples[0], TextExample) and kind_of(examples) == "regression"
     strata = ["" if numbers else _stratum(example) for example in examples]
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
-    return chosen
+    if numbers:
+        return chosen
+    # a label that only held-out examples have could not be learned: they go back
+    known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
+    return [
+        out and all(label in known for label in _labels(example)) for example, out in zip(examples, chosen, strict=True)
+    ]
 
 
 def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
@@ -107,13 +120,21 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         format=config.data.format,
         separator=config.data.separator,
     )
-    examples = tuple(source)
+    examples: tuple[Any, ...] = tuple(source)
     if not examples:
         dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
         raise InputError(f"{path} holds no example to learn from{dropped}.")
+    examples = tuple(_lists_of_one(examples))
     if tell is not None:
         tell(f"{path}: {len(examples):,} examples ({source.describe()})")
     return Part(str(path), examples, tuple(source.faults))
+
+
+def _lists_of_one(examples: Sequence[Any]) -> Sequence[Any]:
+    """Some tools write every label as a list; where all are lists of one, each is one label."""
+    if all(isinstance(one, TextExample) and isinstance(one.label, tuple) and len(one.label) == 1 for one in examples):
+        return [replace(one, label=one.label[0]) for one in examples]
+    return examples
 
 
 def label_counts(examples: Iterable[Any]) -> dict[str, int]:

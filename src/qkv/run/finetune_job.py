@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from qkv.batch import Batch
+from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.models.bert import BertWithHeads
 from qkv.nn.block import FeedForward
+from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import LabelledData
 from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
@@ -21,6 +23,7 @@ from qkv.tasks.batches import TrainingBatches
 from qkv.tasks.model import TaskModel
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.tag import Tag
+from qkv.tasks.tag_features import TagFeatures
 from qkv.tasks.task import Features
 from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_named
 from qkv.tasks.vectors import Vectors, write_vectors
@@ -47,7 +50,7 @@ class Prepared:
     train: Features
     dev: Features
     transfer: Transfer
-    notes: tuple[str, ...] = ()
+    notes: tuple[Phrase, ...] = ()
 
 
 def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
@@ -74,7 +77,7 @@ def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell:
     if found:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
     for note in data.notes:
-        tell(f"note: {note}")
+        tell(f"note: {note.en}")
     return Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
 
 
@@ -207,10 +210,19 @@ class DevEvaluation:
 
 def class_weights(prepared: Prepared) -> list[float]:
     """Each label's weight: as if all were equally frequent, with a mean of 1 over the training examples."""
+    if isinstance(prepared.train, TagFeatures):
+        return tag_weights(prepared.train, prepared.task.outputs)
     weights = getattr(prepared.task, "balanced_weights", None)
     if weights is None:
         raise InputError(
             f"class_weights auto is for classify and tag; the task '{prepared.config.task}' has no classes."
         )
     found: list[float] = weights(prepared.data.train.examples)
+    return found
+
+
+def tag_weights(features: TagFeatures, outputs: int) -> list[float]:
+    """By tag, a tenth to ten: nearly all words are outside of everything, and must not weigh nothing."""
+    counts = np.bincount(features.tags[features.tags != IGNORE], minlength=outputs)
+    found: list[float] = np.clip(counts.sum() / (outputs * np.maximum(counts, 1)), 0.1, 10.0).tolist()
     return found

@@ -11,6 +11,7 @@ from typing import Any
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
 from qkv.interop import hf
+from qkv.report.bilingual import Phrase, phrase
 from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, SeedFacts
 from qkv.report.run_log import read_run
 from qkv.run.calibrate import calibrated
@@ -74,7 +75,7 @@ def finish(
         train=_data_facts(data.train, prepared, _labels(data.train, task)),
         dev=_judged_facts(data.dev, dev),
         scored=dev.scored,
-        baseline=baseline(prepared),
+        baseline=_without_looking(baseline(prepared)),
         seeds=seeds,
         cost=_cost(out, config, model, trained, sessions, best),
         calibration=found.facts,
@@ -86,7 +87,7 @@ def finish(
         numbers=dev.numbers,
         notes=prepared.notes,
     )
-    result = _result(facts, best)
+    result = _result(facts, best, baseline(prepared))
     record = {
         "job": "finetune",
         "task": config.task,
@@ -134,6 +135,12 @@ def baseline(prepared: Prepared) -> tuple[str, float] | None:
     most, _ = Counter(example.label for example in prepared.data.train.examples).most_common(1)[0]
     examples = prepared.data.dev.examples
     return str(most), sum(example.label == most for example in examples) / len(examples)
+
+
+def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | None:
+    if base is None:
+        return None
+    return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
 
 
 def _labels(part: Part, task: Any) -> dict[str, int]:
@@ -240,7 +247,7 @@ def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
     }
 
 
-def _result(facts: FinetuneFacts, best: int) -> dict[str, Any]:
+def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
     values = [seed.score for seed in facts.seeds]
     return {
         "task": facts.task,
@@ -257,10 +264,10 @@ def _result(facts: FinetuneFacts, best: int) -> dict[str, Any]:
             "best": best,
         },
         "calibration": None if facts.calibration is None else calibration_dict(facts.calibration),
-        "baseline": None if facts.baseline is None else {"label": facts.baseline[0], facts.main: facts.baseline[1]},
+        "baseline": None if base is None else {"label": base[0], facts.main: base[1]},
         "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
         "dropped": facts.train.n_dropped + facts.dev.n_dropped,
         "mended": facts.train.n_mended + facts.dev.n_mended,
         "cost": asdict(facts.cost),
-        "notes": list(facts.notes),
+        "notes": [phrase(note).en for note in facts.notes],
     }

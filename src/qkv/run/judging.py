@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class _Show:
         if isinstance(example, AnswerExample | ChoiceExample):
             pair = example.question
         return Shown(
-            example.place.file,
+            Path(example.place.file).name,
             example.place.line,
             example.text,
             pair,

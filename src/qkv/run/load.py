@@ -42,7 +42,10 @@ def model_folder(path: Path) -> Path:
     if (path / "config.json").exists() or not (path / "config.toml").is_file():
         return path
     if not (path / "model" / "config.json").is_file():
-        verb = "finetune" if "\n[classify]" in (path / "config.toml").read_text(encoding="utf-8") else "pretrain"
+        settings = (path / "config.toml").read_text(encoding="utf-8", errors="replace")
+        if "[finetune]" in settings:
+            raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
+        verb = "finetune" if "[classify]" in settings else "pretrain"
         raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
     return path / "model"
 

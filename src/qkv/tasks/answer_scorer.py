@@ -43,7 +43,7 @@ def is_right(scorer: str, text: str, accepted: Sequence[str]) -> bool:
 
 def accepted_texts(example: AnswerExample) -> list[str]:
     """Each once; people often agree on an answer."""
-    return list(dict.fromkeys(answer.text for answer in example.answers or ()))
+    return list(dict.fromkeys([*(answer.text for answer in example.answers or ()), *example.others]))
 
 
 class AnswerScorer:

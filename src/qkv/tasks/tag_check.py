@@ -26,8 +26,8 @@ def check_example(example: TagExample, where: str, needs_labels: bool, may_nest:
     if not may_nest and (pair := overlap(spans)):
         raise InputError(
             f"{where}: the spans {named(example.text, pair[0])} and {named(example.text, pair[1])} overlap, and a "
-            "character has one label here. Take out one of them, or set nested to 'outer': then the longer one is "
-            "learned, and the other is listed."
+            "character has one label here. Take out one of them, or give --set tag.nested=outer: then the longer one "
+            "is learned, and the other is listed."
         )
     units = example.units or ()
     for start, end in units:

@@ -18,6 +18,8 @@ from torch import nn
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks.model import TaskModel, is_encoder
 
+EXTRA = 100.0
+"""A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
 WAYS = ("full", "top:K", "freeze", "features")
 
 
@@ -65,17 +67,17 @@ def _stays(self: nn.Module, mode: bool = True) -> nn.Module:
     return self
 
 
-def layer_scale(decay: float, layers: int) -> Callable[[str], float] | None:
+def layer_scale(decay: float, layers: int) -> Callable[[str], float]:
     """Layer-wise learning rates: the head at 1, the last layer at `decay`, each below it `decay` times as much.
 
     >>> scale = layer_scale(0.5, 2)
     >>> [scale(f"network.{name}") for name in ("heads.x.linear", "encoder.blocks.1.x", "encoder.embedding.x")]
     [1.0, 0.5, 0.125]
     """
-    if decay == 1.0:
-        return None
 
     def scale(name: str) -> float:
+        if name.startswith("extra."):
+            return EXTRA
         if not is_encoder(name):
             return 1.0
         parts = name.split(".")

@@ -71,6 +71,8 @@ class Bar(Lines):
         )
 
     def start(self, step: int, steps: int) -> None:
+        for before in self.shown.task_ids:  # of the seed before
+            self.shown.remove_task(before)
         self.task = self.shown.add_task("training", total=steps, completed=step, figures="")
 
     def step(self, step: int, figures: Mapping[str, Any]) -> None:

@@ -1,0 +1,74 @@
+"""`qkv check` on labelled files; corpora are checked as before."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qkv.cli.main import main
+
+TRAIN = "text,label\na good film,pos\na bad film,neg\na good film,neg\nanother,Pos\n"
+
+
+class Check:
+    """Runs the verb; what it printed lies in `out` and `err`."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, *arguments: object, code: int = 0) -> str:
+        assert main(["check", *map(str, arguments)]) == code
+        out, self.err = self._capsys.readouterr()
+        return out
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Check:
+    return Check(capsys)
+
+
+def test_a_labelled_file(tmp_path: Path, check: Check) -> None:
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text(TRAIN)
+    test.write_text("text,label\na bad film,neg\n")
+    out = check(train, "--against", test)
+    for expected in ("classify", "csv, text = 'text', label = 'label'", "█", f"{train}:4: the same as", f"{test}:2:"):
+        assert expected in out
+    report = json.loads(check(train, "--json"))
+    assert report["labels"] == {"neg": 2, "pos": 1, "Pos": 1}
+    assert report["counts"] == {"conflict": 1, "label typo": 1}
+
+
+def test_lengths_by_a_model(tmp_path: Path, minilm: Path, check: Check) -> None:
+    (tmp_path / "a.csv").write_text(TRAIN.replace("another", "long " * 600))
+    out = check(tmp_path / "a.csv", "--model", minilm)
+    assert "1 above the model's 512, which are read in windows" in out
+    assert f"{tmp_path / 'a.csv'}:5: has 602 tokens" in out
+    assert (
+        json.loads(check(tmp_path / "a.csv", "--tokenizer", minilm / "vocab.txt", "--json"))["tokens"]["longest"] == 602
+    )
+
+
+def test_columns_and_task(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "a.txt").write_text("pos\tx\ta film\nneg\ty\tanother film\n")
+    assert "text = column 3, label = column 1" in check(tmp_path / "a.txt", "--text", "3", "--label", "1")
+    check(tmp_path / "a.txt", "--task", "classify", code=2)
+    assert "--text NUMBER and --label NUMBER" in check.err
+
+
+def test_a_corpus_as_before(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "a.txt").write_text("A line.\n\nAnother\twith a tab.\n")
+    assert "documents" in check(tmp_path / "a.txt")
+    (tmp_path / "b.jsonl").write_text('{"text": "A document."}\n')
+    assert "documents" in check(tmp_path / "b.jsonl")
+    (tmp_path / "c.txt").write_bytes(b"\xff\xfe broken\n")
+    assert "not UTF-8" in check(tmp_path / "c.txt")
+
+
+def test_files_that_are_not_there_or_not_readable(tmp_path: Path, check: Check) -> None:
+    check(tmp_path / "a.csv", code=2)
+    assert "There is no file" in check.err
+    (tmp_path / "a.csv").write_bytes("评论,标签\n".encode("gb18030"))
+    check(tmp_path / "a.csv", code=2)
+    assert "iconv -f gb18030" in check.err
