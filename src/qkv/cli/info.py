@@ -21,8 +21,9 @@ def info(
     """
     from qkv.interop.hf import describe
     from qkv.interop.hub import locate
+    from qkv.run.load import model_folder
 
-    facts = describe(locate(model))
+    facts = describe(model_folder(locate(model)))
     from qkv.cli.terminal import print_json, table
 
     if as_json:

@@ -34,7 +34,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
     "tokenize": (tokenize, "Cut a text into tokens."),
-    "check": (check, "Say what is in a corpus, and what is wrong with it."),
+    "check": (check, "Say what is in a corpus or a labelled file, and what is wrong with it."),
     "prepare": (prepare, "Turn a corpus into shards to train on."),
     "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
     "pretrain": (pretrain, "Pretrain BERT on shards; resume a run that was stopped."),
@@ -47,7 +47,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
 }
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer}
 
-HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention.
+HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
 
 Start here (real weights, no network):
 
@@ -62,6 +62,13 @@ Then, with that model or your own folder:
     qkv attention "It was too tired" --token it --out it.svg
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
     qkv fill "巴黎是[MASK]国的首都。" --model hf:google-bert/bert-base-chinese
+
+Fine-tune it on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
+
+\b
+    qkv check messages.csv
+    qkv finetune classify --train messages.csv --out run
+    qkv predict run "Where is my parcel?"
 
 Or train one on text of your own, Chinese or English:
 

@@ -20,6 +20,8 @@ class Printed:
 
     def show(self, example: Any, result: Any) -> None:
         line = getattr(self, f"_{self.task}")(example, result)
+        if getattr(result, "abstained", False):
+            line.append("  (not sure enough to answer by itself)", style="yellow")
         if result.n_windows > 1:
             line.append(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)", style="dim")
         self.out.print(line, soft_wrap=True)
@@ -35,8 +37,6 @@ class Printed:
         line.append_text(bar(result.probability, 12))
         others = list(result.probabilities.items())[1 : 1 + OTHERS]
         line.append("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), style="dim")
-        if result.abstained:
-            line.append("  (not sure enough to answer by itself)", style="yellow")
         return line
 
     def _tag(self, example: Any, result: Any) -> Text:

@@ -12,7 +12,15 @@ NAMES = {
     "weighted_f1": "weighted F1",
     "mcc": "MCC",
     "f1": "F1",
-    "exact": "exact match",
+    "em": "exact match",
+    "samples_f1": "F1 by text",
+    "subset_accuracy": "all labels right",
+    "has_answer_em": "exact match, answered",
+    "has_answer_f1": "F1, answered",
+    "no_answer_em": "exact match, no answer",
+    "no_answer_f1": "F1, no answer",
+    "mean_absolute_error": "mean absolute error",
+    "mean_squared_error": "mean squared error",
     "pearson": "Pearson",
     "spearman": "Spearman",
 }
@@ -36,7 +44,11 @@ def print_result(result: Mapping[str, Any]) -> None:
         typer.echo(
             f"calibration error {error['before']:.3f} → {error['after']:.3f} (temperature {found['temperature']:.2f})"
         )
-        if found["answered"] is not None:
+        if found["answered"] is None:
+            typer.echo(
+                f"no threshold reaches {found['precision_target']:.0%} precision: let a person look at its answers"
+            )
+        else:
             typer.echo(
                 f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} by itself "
                 f"(probability ≥ {found['abstain_below']:.2f})"
@@ -52,8 +64,10 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
     for key, (low, high) in scores["intervals"].items():
         if key == "micro_f1" and scores.get("accuracy") == scores[key]:
             continue  # with one label a text they are the same
-        rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", f"{low:.4f} – {high:.4f}"))
-    table([f"{name}, {scores['examples']:,} examples", "", "95 % interval"], rows, right=(1,))
+        ends = "–" if low is None or high is None else f"{low:.4f} – {high:.4f}"
+        rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
+    n = scores["examples"]
+    table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
     labels = scores["labels"]
     if labels and len(labels) <= MOST_LABELS:
         typer.echo("")

@@ -112,19 +112,21 @@ def packed(
         assert isinstance(answer, Tensor)
         return answer, None
 
-    answers, start, key_start = [], 0, 0
-    for rows, length, key_length in _runs(lengths, lengths if key_lengths is None else key_lengths):
-        stop, key_stop = start + rows * length, key_start + rows * key_length
+    runs = _runs(lengths, lengths if key_lengths is None else key_lengths)
+    # split and not slices: the gradient of a slice is a tensor of zeros as long as the whole batch
+    queries = query.split([rows * length for rows, length, _ in runs])
+    keys, values = (x.split([rows * key_length for rows, _, key_length in runs]) for x in (key, value))
+    answers = []
+    for (rows, length, key_length), q, k, v in zip(runs, queries, keys, values, strict=True):
         answer, _ = fused(
-            query[start:stop].view(rows, length, *query.shape[1:]),
-            key[key_start:key_stop].view(rows, key_length, *key.shape[1:]),
-            value[key_start:key_stop].view(rows, key_length, *value.shape[1:]),
+            q.view(rows, length, *query.shape[1:]),
+            k.view(rows, key_length, *key.shape[1:]),
+            v.view(rows, key_length, *value.shape[1:]),
             causal=causal,
             scale=scale,
             dropout=dropout,
         )
         answers.append(answer.flatten(0, 1))  # (rows · length, H, K)
-        start, key_start = stop, key_stop
     return torch.cat(answers), None
 
 

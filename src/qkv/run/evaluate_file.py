@@ -1,7 +1,8 @@
 """A saved model held against a labelled file, alone or beside another one."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from qkv.run.load import load
 from qkv.run.predict_file import record
 from qkv.run.solver import Solver
 from qkv.tasks.answer import Answer
+from qkv.tasks.single_label import SingleLabel
 from qkv.tasks.task import Judgement
 
 FAULTS = 50  # told in full
@@ -40,6 +42,7 @@ def evaluate_file(
     """Figures of `run` on `file`; with `against`, whether the other model is really worse."""
     solver = load(run, device=device, threads=threads).solver
     source = labelled(file, solver.task.name, columns=columns, format=format, separator=separator)
+    examples = Singles(source) if isinstance(solver.task, SingleLabel) else source
     mine: list[tuple[float, ...]] = []
 
     def keep(example: Example, result: Any, judgement: Judgement) -> None:
@@ -47,7 +50,7 @@ def evaluate_file(
             mine.append(statistics(solver, example, result))
 
     if out is None:
-        found = judged(solver, source, progress, keep)
+        found = judged(solver.task, solver.stream(examples, needs_labels=True), progress, keep)
     else:
         with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
@@ -56,7 +59,7 @@ def evaluate_file(
                 verdict = {"expected": judgement.expected, "right": judgement.right}
                 lines.write(json.dumps(record(example, result) | verdict, ensure_ascii=False) + "\n")
 
-            found = judged(solver, source, progress, write)
+            found = judged(solver.task, solver.stream(examples, needs_labels=True), progress, write)
     faults = source.faults
     document: dict[str, Any] = {
         "run": str(run),
@@ -73,8 +76,20 @@ def evaluate_file(
         "against": None,
     }
     if against is not None:
-        document["against"] = _compared(solver, mine, against, source, device, threads, progress)
+        document["against"] = _compared(solver, mine, against, examples, device, threads, progress)
     return document
+
+
+@dataclass(frozen=True)
+class Singles:
+    """Examples whose label is one, also where the file writes it as a list of one."""
+
+    source: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for example in self.source:
+            label = example.label
+            yield replace(example, label=label[0]) if isinstance(label, tuple) and len(label) == 1 else example
 
 
 def _compared(
@@ -94,7 +109,10 @@ def _compared(
         )
     theirs: list[tuple[float, ...]] = []
     judged(
-        other, source, progress, lambda example, result, judgement: theirs.append(statistics(other, example, result))
+        other.task,
+        other.stream(source, needs_labels=True),
+        progress,
+        lambda example, result, judgement: theirs.append(statistics(other, example, result)),
     )
     metric = _f1 if len(mine[0]) == 3 else _mean
     difference = paired_difference(np.array(mine), np.array(theirs), metric)

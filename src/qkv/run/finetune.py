@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from qkv.atomic import write_text
+from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.interop import hf
@@ -28,12 +29,12 @@ from qkv.report.finetune_page import finetune_page
 from qkv.report.run_page import write_report
 from qkv.run.finetune_config import FinetuneConfig
 from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
-from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, trainer_for
+from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
 from qkv.run.finish import finish
 from qkv.run.load import device_named, model_folder
 from qkv.run.peak import peak_memory
 from qkv.tasks.table import task_named
-from qkv.train.loop import Outcome
+from qkv.train.loop import Trainer
 from qkv.train.progress import Progress
 
 FILES = ("config.toml", "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl")
@@ -61,6 +62,7 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
     task_named(config.task)
+    device_named(config.device)
     folder = hf.load(model_folder(locate(config.model)))
     config = replace(config, model=str(folder.path.resolve()))
     if data is None:
@@ -96,12 +98,17 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
     device = device_named(config.device)
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
-    outcomes: list[Outcome] = []
+    if prepared.transfer.cached:
+        began = time.perf_counter()
+        prepared = with_vectors(prepared, out, device)
+        _append(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
+    trainer: Trainer[Batch] | None = None
     for number in range(config.seeds):
         folder = out / seed_folder(config, number)
         if config.seeds > 1:
             progress.message(f"seed {number + 1} of {config.seeds}")
         began = time.perf_counter()
+        trainer = None  # two models and their optimizers at a time would be one too many
         trainer = trainer_for(prepared, number, folder, device, progress)
         outcome = trainer.run()
         session = {
@@ -115,12 +122,13 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
         }
         if outcome.step > outcome.started:
             _append(out / "sessions.jsonl", session)
-        outcomes.append(outcome)
         if not outcome.finished:
             return Finished(out, finished=False, signal=outcome.signal)
     best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
-    trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
-    trainer.restore()
+    if trainer is None or best != config.seeds - 1:
+        trainer = None
+        trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
+        trainer.restore()
     trainer.take_best()
     figures = finish(prepared, trainer, best, out, _sessions(out), progress.message)
     write_report(out, finetune_page(out, figures.facts))
@@ -132,7 +140,7 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
 
 
 def _best(out: Path, number: int) -> float:
-    return max(float(session["best"]) for session in _sessions(out) if session["seed"] == number)
+    return max(float(session["best"]) for session in _sessions(out) if session.get("seed") == number)
 
 
 def _sessions(out: Path) -> list[dict[str, Any]]:

@@ -66,6 +66,7 @@ class FinetuneConfig:
     layer_decay: float = 1.0  # learning rate of a layer against the one above it
     seeds: int = 1
     epochs: float | None = None  # None: by task and amount of data
+    evaluations: int | None = None  # in all; None: as many as cost little beside training, 20 at most
     texts_per_step: int = 32  # on average: turned into tokens_per_step
     tokens_per_step: int | None = None
     max_length: int | None = None  # tokens of a window; None: what the task and the model allow
@@ -89,6 +90,8 @@ class FinetuneConfig:
         for name in ("seeds", "texts_per_step"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        if self.evaluations is not None and self.evaluations < 1:
+            raise InputError(f"evaluations must be at least 1, not {self.evaluations}.")
         for name in ("tokens_per_step", "max_length"):
             if (value := getattr(self, name)) is not None and value < 8:
                 raise InputError(f"{name} must be at least 8, not {value}.")

@@ -13,7 +13,7 @@ from qkv.data.split import folded, held_out
 from qkv.errors import InputError
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import DataChoice, FinetuneConfig
-from qkv.tasks.classify import kind_of
+from qkv.tasks import classify
 
 MOST_HELD_OUT = 5_000
 """Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
@@ -76,6 +76,8 @@ def read_data(config: FinetuneConfig) -> LabelledData:
         if both:
             notes.append(_leak(len(both), len(dev.examples), dev.source, train.source, both[0].place.line))
         return LabelledData(train, dev, tuple(notes))
+    if config.task == "classify" and _kind(train.examples, config) == "single":
+        classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
     chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed)
     kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
     held = tuple(example for example, out in zip(train.examples, chosen, strict=True) if out)
@@ -100,7 +102,7 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
 
 def hold_out(examples: Sequence[Any], share: float, seed: int) -> list[bool]:
     groups = [example.group if example.group is not None else _key(example) for example in examples]
-    numbers = isinstance(examples[0], TextExample) and kind_of(examples) == "regression"
+    numbers = isinstance(examples[0], TextExample) and classify.kind_of(examples) == "regression"
     strata = ["" if numbers else _stratum(example) for example in examples]
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     if numbers:
@@ -155,6 +157,10 @@ def _labels(example: Any) -> list[str]:
     if isinstance(example, AnswerExample):
         return [] if example.answers is None else ["answered" if example.answers else "no answer"]
     return []
+
+
+def _kind(examples: Sequence[Any], config: FinetuneConfig) -> str:
+    return classify.kind_of(examples) if config.classify.kind == "auto" else config.classify.kind
 
 
 def _stratum(example: Any) -> str:

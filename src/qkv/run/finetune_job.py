@@ -13,7 +13,8 @@ from torch import nn
 from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 from qkv.interop import hf
-from qkv.models.bert import BertWithHeads
+from qkv.interop.plan import Undrawn
+from qkv.models.bert import BertWithHeads, initialise
 from qkv.nn.block import FeedForward
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
@@ -26,7 +27,7 @@ from qkv.tasks.tag import Tag
 from qkv.tasks.tag_features import TagFeatures
 from qkv.tasks.task import Features
 from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_named
-from qkv.tasks.vectors import Vectors, write_vectors
+from qkv.tasks.vectors import Vectors, found_vectors, without_vectors, write_vectors
 from qkv.train.loop import PRECISIONS, Job, Trainer, step_seed
 from qkv.train.progress import Progress
 
@@ -78,7 +79,10 @@ def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
     for note in data.notes:
         tell(f"note: {note.en}")
-    return Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
+    prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
+    if config.class_weights == "auto":
+        class_weights(prepared)  # says whether the task has classes
+    return prepared
 
 
 def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
@@ -93,7 +97,7 @@ def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
     # forward alone is a third of a step's work; at least once an epoch, or about
     times = EVALUATING * epochs * tokens * 3 / max(1, int(prepared.dev.rows.lengths.sum()))
     times = min(max(times, min(epochs, 5)), 20)
-    every = max(1, math.ceil(steps / times))
+    every = max(1, math.ceil(steps / (config.evaluations or times)))
     train = replace(
         config.train,
         steps=steps,
@@ -124,10 +128,18 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     state = folder.model.state_dict()
     head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
     goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
-    torch.manual_seed(step_seed(seed, 1 << 20))
-    network = BertWithHeads(shape, [task.head], labels=task.outputs)
     wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
-    missing, _ = network.load_state_dict(wanted, strict=False)
+    # nothing is drawn that a file is about to fill
+    with torch.device("meta"), Undrawn():
+        network = BertWithHeads(shape, [task.head], labels=task.outputs)
+    missing, _ = network.load_state_dict(
+        {name: value.clone() for name, value in wanted.items()}, strict=False, assign=True
+    )
+    torch.manual_seed(step_seed(seed, 1 << 20))
+    for module in network.modules():
+        if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
+            module.to_empty(device="cpu", recurse=False)
+            initialise(module, shape.initial_std)
     fresh = {".".join(name.split(".")[:2]) for name in missing}
     if any(name.startswith("encoder.") and "pooler" not in name for name in missing):
         raise InputError(f"{folder.path} has no encoder weights {', '.join(sorted(fresh))}.")
@@ -147,12 +159,8 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     model = network_for(prepared, seed, progress.message).to(device)
     hold(model, prepared.transfer)
     train, dev = prepared.train, prepared.dev
-    at_once = AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
-    if prepared.transfer.cached:
-        train, dev = (
-            cached(prepared, model, name, features, out) for name, features in (("train", train), ("dev", dev))
-        )
-        at_once = 1 << 30  # a head alone needs next to nothing
+    # a head alone needs next to nothing
+    at_once = 1 << 30 if isinstance(train, Vectors) else AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
     assert config.tokens_per_step is not None
     precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
     solver = Solver(model, task, prepared.folder.tokenizer, prepared.max_length, precision=precision)
@@ -171,12 +179,18 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     return Trainer(job, replace(config.train, seed=seed), progress)
 
 
-def cached(prepared: Prepared, model: TaskModel, name: str, features: Features, out: Path) -> Vectors:
-    """The encoder's vectors of these rows: computed once for all seeds, and for a run that is resumed."""
-    run = out if prepared.config.seeds == 1 else out.parent
-    file = run / "vectors" / f"{name}.npy"
-    tokens = TOKENS_PER_BATCH.get(next(model.parameters()).device.type, TOKENS_PER_BATCH_ELSEWHERE)
-    return write_vectors(model, features, file, tokens)
+def with_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
+    """The encoder's vectors of all rows in place of running it: computed once, for all seeds and for a resumed run."""
+    model = network_for(prepared, prepared.config.train.seed, lambda message: None).to(device)
+    tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
+    train, dev = (
+        found_vectors(features, file, model.reads_rows) or write_vectors(model, features, file, tokens)
+        for features, file in (
+            (prepared.train, out / "vectors" / "train.npy"),
+            (prepared.dev, out / "vectors" / "dev.npy"),
+        )
+    )
+    return replace(prepared, train=train, dev=dev)
 
 
 @dataclass(frozen=True)
@@ -191,7 +205,7 @@ class DevEvaluation:
         solver, task = self.solver, self.solver.task
         scores = solver.scores(self.features)
         extra = solver.model.extra_arrays()
-        plain = self.features.features if isinstance(self.features, Vectors) else self.features
+        plain = without_vectors(self.features)
         results = task.decode(plain, scores, extra, solver.calibration)
         scorer = task.scorer()
         scorer.add(self.examples, results)

@@ -1,6 +1,7 @@
 """The end of a fine-tuning run: calibrate, judge, save the model, gather what the report tells."""
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from qkv.tasks.regression import Regression
 from qkv.tasks.single_label import SingleLabel
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import moving
+from qkv.tasks.vectors import without_vectors
 from qkv.train.loop import Trainer
 
 
@@ -48,11 +50,10 @@ def finish(
     model.eval()
     solver = trainer.job.evaluate.solver
     scores = solver.scores(trainer.job.evaluate.features)
-    found = calibrated(task, prepared.dev, scores, model.extra_arrays(), data.dev.examples, config.precision_target)
+    features, extra = without_vectors(prepared.dev), model.extra_arrays()
+    found = calibrated(task, features, scores, extra, data.dev.examples, config.precision_target)
     trained = sum(parameter.numel() for parameter in moving(model))
-    if isinstance(task, Regression):
-        task = task.folded(model)
-    solver = replace(solver, task=task, calibration=found.calibration)
+    results = task.decode(features, scores, extra, found.calibration)
     with replaced_file(out / "predictions.jsonl") as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
         def keep(example: Any, result: Any, judgement: Any) -> None:
@@ -60,11 +61,14 @@ def finish(
             verdict = {"expected": judgement.expected, "right": judgement.right}
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
-        dev = judged(solver, data.dev.examples, keep=keep)
+        dev = judged(task, [(data.dev.examples, results)], keep=keep)
+    if isinstance(task, Regression):
+        task = task.folded(model)
+    solver = replace(solver, task=task, calibration=found.calibration)
     tested = tested_part = None
     if config.data.test is not None:
         tested_part = read_part(config.data.test, config, tell)
-        tested = judged(solver, tested_part.examples)
+        tested = judged(task, solver.stream(tested_part.examples, needs_labels=True))
     seeds = tuple(_seeds(config, sessions))
     facts = FinetuneFacts(
         task=config.task,
@@ -181,7 +185,7 @@ def _judged_facts(part: Part, found: Judged) -> DataFacts:
 def _seeds(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]]) -> list[SeedFacts]:
     found = []
     for number in range(config.seeds):
-        mine = [session for session in sessions if session["seed"] == number]
+        mine = [session for session in sessions if session.get("seed") == number]
         last = mine[-1]
         found.append(
             SeedFacts(
@@ -207,10 +211,10 @@ def _cost(
 ) -> CostFacts:
     speeds = [line["tokens_per_second"] for line in read_run(out / seed_folder(config, best)).timing]
     return CostFacts(
-        seconds=sum(float(session["seconds"]) for session in sessions),
+        seconds=sum(float(session.get("seconds", session.get("vectors", 0.0))) for session in sessions),
         seconds_vectors=_vector_seconds(sessions),
         tokens_per_second=statistics.median(speeds) if speeds else None,
-        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
+        peak_memory=max(session.get("peak_memory") or 0 for session in sessions) or None,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         trained_parameters=trained,
         device=config.device,
@@ -227,13 +231,18 @@ def scored_dict(scored: Scored) -> dict[str, Any]:
     return {
         "main": scored.main,
         "examples": scored.n,
-        **scored.values,
-        "intervals": {name: list(ends) for name, ends in scored.intervals.items()},
+        **{name: _number(value) for name, value in scored.values.items()},
+        "intervals": {name: [_number(end) for end in ends] for name, ends in scored.intervals.items()},
         "labels": {
             one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "examples": one.support}
             for one in scored.per_label
         },
     }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no nan: what cannot be said is null."""
+    return value if math.isfinite(value) else None
 
 
 def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
@@ -266,8 +275,8 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "calibration": None if facts.calibration is None else calibration_dict(facts.calibration),
         "baseline": None if base is None else {"label": base[0], facts.main: base[1]},
         "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
-        "dropped": facts.train.n_dropped + facts.dev.n_dropped,
-        "mended": facts.train.n_mended + facts.dev.n_mended,
+        "dropped": sum(part.n_dropped for part in (facts.train, facts.dev, facts.test) if part is not None),
+        "mended": sum(part.n_mended for part in (facts.train, facts.dev, facts.test) if part is not None),
         "cost": asdict(facts.cost),
         "notes": [phrase(note).en for note in facts.notes],
     }

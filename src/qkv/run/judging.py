@@ -7,7 +7,7 @@ file of any size is judged in the same memory.
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from qkv.data.examples import AnswerExample, ChoiceExample, Example, TextExample
 from qkv.errors import InputError
 from qkv.report.finetune_facts import LengthBin, Shown
 from qkv.run.finetune_data import label_counts
-from qkv.run.solver import Solver
+from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement, Scored
 
 SHOWN = 12  # of each kind
@@ -60,13 +60,12 @@ class Worst:
 
 
 def judged(
-    solver: Solver,
-    examples: Iterable[Example],
+    task: AnyTask,
+    parts: Iterable[tuple[Sequence[Example], Sequence[Any]]],
     progress: Callable[[int], None] | None = None,
     keep: Callable[[Example, Any, Judgement], None] | None = None,
 ) -> Judged:
-    """`keep` is handed every example with its result, for whoever writes them down."""
-    task = solver.task
+    """Examples with their results, a part at a time; `keep` is handed each, for whoever writes them down."""
     scorer = task.scorer()
     hardest, confident = Worst(), Worst()
     lengths: Counter[int] = Counter()
@@ -75,7 +74,7 @@ def judged(
     tokens = longest = windowed = most_windows = 0
     numbers: list[tuple[float, float]] = []
     is_number = getattr(task, "kind", "") == "regression"
-    for chunk, results in solver.stream(examples, needs_labels=True):
+    for chunk, results in parts:
         scorer.add(chunk, results)
         labels.update(label_counts(chunk) if not is_number else {})
         for example, result in zip(chunk, results, strict=True):

@@ -45,6 +45,11 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
         if not found:
             raise InputError("No training example has a label. Give the column that holds them: --label NAME.")
         return MultiLabel(in_order(found), settings, paired)
+    return SingleLabel(in_order(label_counts(examples)), settings, paired)
+
+
+def label_counts(examples: Sequence[TextExample]) -> Counter[str]:
+    """How often each label stands there; labels that nobody could learn from are refused."""
     several = next((example for example in examples if not isinstance(example.label, str)), None)
     if several is not None:
         raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
@@ -55,7 +60,12 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
             f"Every example of {examples[0].place.file or 'the training examples'} has the label '{only}': a "
             "classifier needs at least two. Is it the right column? Give another with --label NAME, or add examples."
         )
-    return SingleLabel(in_order(counts), settings, paired)
+    if len(counts) == len(examples) > 2:
+        raise InputError(
+            f"Every example of {examples[0].place.file or 'the training examples'} has a label of its own (the first: "
+            f"'{examples[0].label}'): nothing can be learned from that. Is it the right column? Give it: --label NAME."
+        )
+    return counts
 
 
 def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:

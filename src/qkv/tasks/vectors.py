@@ -57,6 +57,20 @@ class Vectors:
         return torch.from_numpy(self.vectors[places])
 
 
+def without_vectors(features: Features) -> Features:
+    """The features behind vectors, or themselves."""
+    return features.features if isinstance(features, Vectors) else features
+
+
+def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
+    """What an earlier session of the same run wrote: files are written whole or not at all."""
+    if not file.is_file():
+        return None
+    vectors = np.load(file, mmap_mode="r")
+    rows = len(features.rows) if reads_rows else int(features.rows.lengths.sum())
+    return Vectors(features, vectors, reads_rows) if len(vectors) == rows else None
+
+
 @torch.inference_mode()
 def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
     """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory."""

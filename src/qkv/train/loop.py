@@ -16,7 +16,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from qkv.errors import InputError, did_you_mean
 from qkv.train import checkpoint
 from qkv.train.ahead import built_ahead, interruptible
+from qkv.train.best import Best
 from qkv.train.log import Clock, Log, Window
 from qkv.train.optim import adamw, optimizer_tensors, restore_optimizer, schedule
 from qkv.train.progress import Progress
@@ -142,27 +143,6 @@ class Outcome:
     signal: int | None = None
 
 
-@dataclass
-class Best:
-    """The best evaluation so far, with the weights it was made with."""
-
-    step: int = 0
-    value: float = -math.inf
-    waited: int = 0  # evaluations since
-    weights: dict[str, Tensor] = field(default_factory=dict)
-
-    def offer(self, step: int, value: float, weights: Mapping[str, Tensor]) -> None:
-        if value > self.value:
-            self.step, self.value, self.waited = step, value, 0
-            # a copy on the host: it is read once, at the end, and must not move with the model
-            self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
-        else:
-            self.waited += 1
-
-    def state(self) -> dict[str, Any]:
-        return {"step": self.step, "value": self.value if self.weights else None, "waited": self.waited}
-
-
 class Trainer(Generic[B]):
     """A job in motion: weights, optimizer and the sums of the current window."""
 
@@ -236,7 +216,9 @@ class Trainer(Generic[B]):
                             log.write("log.jsonl", {"step": self.step, "evaluation": result})
                             progress.message(f"step {self.step:,}: {_summary(result, job.best_by)}")
                             if job.best_by:
-                                self.best.offer(self.step, result[job.best_by], self.trained())
+                                self.best.offer(
+                                    self.step, result[job.best_by], result.get("loss", math.inf), self.trained()
+                                )
                         last = last or self.gives_up
                         if self.step % config.save_every == 0 or last or stop:
                             log.flush()  # what the log says up to here must be as lasting as the checkpoint
@@ -285,7 +267,8 @@ class Trainer(Generic[B]):
         self.step = found.step
         if best := found.state.get("best"):
             value = -math.inf if best["value"] is None else best["value"]
-            self.best = Best(best["step"], value, best["waited"], found.tensors.get("best", {}))
+            lowest = math.inf if best["lowest"] is None else best["lowest"]
+            self.best = Best(best["step"], value, best["waited"], lowest, found.tensors.get("best", {}))
         for name, value in environment().items():
             before = found.state["environment"].get(name)
             if before != value:
