@@ -114,3 +114,13 @@ def test_given_columns(tmp_path: Path) -> None:
     assert one.text == "EU is" and one.spans == (Span(0, 2, "ORG"),)
     with pytest.raises(InputError, match="must be a number from 1 to 4, not 'word'"):
         opened(tmp_path / "a.bio", text, columns={"text": "word"})
+
+
+def test_words_after_many_characters_are_parted(tmp_path: Path) -> None:
+    characters = "我 O\na O\nb O\n\n" * 250
+    found = examples(
+        tmp_path / "a.bio", characters + "New B-LOC\nYork I-LOC\nis O\nit O\n\n我 O\n用 O\niPhone B-X\n12 O\n"
+    )
+    assert {one.text for one in found[:250]} == {"我ab"}
+    assert found[250].text == "New York is it" and found[250].spans == (Span(0, 8, "LOC"),)
+    assert found[251].text == "我用iPhone 12"

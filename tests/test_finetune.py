@@ -11,13 +11,18 @@ import pytest
 import torch
 
 from qkv.batch import Batch
-from qkv.data.examples import TextExample
+from qkv.data.examples import Span, TagExample, TextExample
 from qkv.errors import InputError
+from qkv.interop import hf
 from qkv.run import finetune
 from qkv.run.finetune_config import FinetuneConfig
+from qkv.run.finetune_data import hold_out, read_data
+from qkv.run.finetune_job import network_for, prepare
 from qkv.run.finetune_start import configured_for
 from qkv.run.load import load
+from qkv.run.solver import Solver, characters
 from qkv.tasks.batches import TrainingBatches
+from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Silent
 from tests import labelled_sets as sets
 from tests.folders import make_folder
@@ -39,7 +44,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(
-    pretrained: Path, task: str, file: Path, transfer: str = "full", dev: Path | None = None, **flags: Any
+    pretrained: Path, task: str, file: Path, transfer: Any = "full", dev: Any = None, **flags: Any
 ) -> FinetuneConfig:
     given = {"data.train": str(file), "epochs": 2.0, "train.lr": 3e-3, **flags}
     if dev is not None:
@@ -233,3 +238,120 @@ def test_any_number_of_labels(tmp_path: Path, pretrained: Path) -> None:
     result = run(tmp_path / "run", config(pretrained, "classify", file, epochs=15.0)).result
     assert result["kind"] == "multi" and result["dev"]["micro_f1"] > 0.8
     assert set(result["calibration"]["thresholds"]) == {"cat", "mat"}
+
+
+def test_what_a_run_works_out_cannot_be_set(tmp_path: Path, pretrained: Path) -> None:
+    with pytest.raises(InputError, match="train.steps is worked out .* Set epochs instead"):
+        configured_for("classify", str(pretrained), None, None, {}, ["train.steps=7"])
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[train]\nminutes = 1.0\n", encoding="utf-8")
+    with pytest.raises(InputError, match="train.minutes is worked out"):
+        configured_for("classify", str(pretrained), None, recipe)
+
+
+def test_a_flag_comes_after_a_recipe_and_rates_follow_from_both(tmp_path: Path, pretrained: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('transfer = "freeze"\n', encoding="utf-8")
+    of_recipe = configured_for("classify", str(pretrained), None, recipe)
+    of_flag = configured_for("classify", str(pretrained), "top:1", recipe)
+    of_setting = configured_for("classify", str(pretrained), None, None, {}, ["transfer=features"])
+    assert (of_recipe.transfer, of_flag.transfer, of_setting.transfer) == ("freeze", "top:1", "features")
+    assert of_recipe.train.lr == of_setting.train.lr == 1e-3 > of_flag.train.lr
+
+
+def test_numbers_and_groups_are_split_as_what_they_are(tmp_path: Path, pretrained: Path) -> None:
+    rows = [TextExample(f"the cat {n % 9} {n}", label=str(n)) for n in range(60)]
+    file = sets.write_texts(tmp_path / "whole.csv", rows)
+    done = run(tmp_path / "run", config(pretrained, "classify", file, **{"classify.kind": "regression"}))
+    assert done.result["examples"] == {"train": 54, "dev": 6}
+    tagged = [
+        TagExample(f"cat {n}", (Span(0, 3, "RARE" if n % 7 == 0 else "ANI"),), group=str(n // 6)) for n in range(60)
+    ]
+    for seed in range(20):
+        out = hold_out(tagged, 0.2, seed)
+        assert all(len({out[n] for n in range(60) if n // 6 == group}) == 1 for group in range(10))
+
+
+def test_a_test_file_is_looked_at_before_training(tmp_path: Path, pretrained: Path) -> None:
+    train = sets.write_texts(tmp_path / "train.csv")
+    test = sets.write_texts(tmp_path / "test.csv", [TextExample("a cat", label="aminal")])
+    with pytest.raises(InputError, match="test.csv, line 2: the label 'aminal'"):
+        run(tmp_path / "run", config(pretrained, "classify", train, **{"data.test": str(test)}))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_model_cannot_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = make_folder(tmp_path / "mine", "BertModel")
+    broken = Interrupted(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingBatches, "__call__", lambda self, step: broken(self, step))
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path / "run", config(mine, "classify", sets.write_texts(tmp_path / "data.csv"), "freeze"))
+    make_folder(mine, "BertModel", seed=1)
+    with pytest.raises(InputError, match="mine has changed since the run began"):
+        finetune.resume(tmp_path / "run", Silent())
+
+
+@pytest.mark.parametrize("crf", [False, True])
+def test_class_weights_of_tags(tmp_path: Path, pretrained: Path, crf: bool) -> None:
+    file = sets.write_tagged(tmp_path / "data.jsonl")
+    settings = config(pretrained, "tag", file, "features", class_weights="auto", **{"tag.crf": crf})
+    if crf:
+        with pytest.raises(InputError):
+            run(tmp_path / "run", settings)
+        assert not (tmp_path / "run").exists()
+    else:
+        assert run(tmp_path / "run", settings).finished
+
+
+@pytest.mark.parametrize("kind", ["regression", "crf"])
+def test_a_run_begins_where_an_earlier_one_ended(tmp_path: Path, pretrained: Path, kind: str) -> None:
+    """The head, in numbers of another mean; and what a CRF has beside its head."""
+    task, flags, files = "tag", {"tag.crf": True}, [sets.write_tagged(tmp_path / "data.jsonl")] * 2
+    if kind == "regression":
+        task, flags, files = "classify", {}, []
+        for low, high in ((100.5, 900.5), (2000.5, 2500.5)):
+            rows = [
+                TextExample(f"the {'cat' if n % 2 else 'mat'} {n}", label=str((low, high)[n % 2])) for n in range(60)
+            ]
+            files.append(sets.write_texts(tmp_path / f"{low}.csv", rows))
+    run(tmp_path / "run", config(pretrained, task, files[0], epochs=6.0, **flags))
+    earlier = load(tmp_path / "run").solver
+    settings = config(tmp_path / "run" / "model", task, files[1], **flags)
+    recorder = Recorder()
+    prepared = prepare(settings, hf.load(tmp_path / "run" / "model"), read_data(settings), recorder.message)
+    model = network_for(prepared, settings.train.seed, recorder.message).eval()
+    assert any("training goes on from it" in message for message in recorder.messages)
+    later = Solver(model, prepared.task, earlier.tokenizer, earlier.max_length)
+    examples = prepared.data.dev.examples
+    found = [replace(earlier, calibration=later.calibration).answers(examples), later.answers(examples)]
+    if kind == "regression":
+        assert [one.value for one in found[1]] == pytest.approx([one.value for one in found[0]], rel=1e-4)
+    else:
+        assert any(value.abs().max() > 0 for value in model.extra.values())
+        assert [one.entities for one in found[1]] == [one.entities for one in found[0]]
+
+
+def test_the_loss_decides_among_equals_alone(tmp_path: Path, pretrained: Path) -> None:
+    rows = [TextExample(f"the {'cat' if n % 2 else 'mat'} {n}", label=f"{n % 2}00000.5") for n in range(40)]
+    run(tmp_path / "run", config(pretrained, "classify", sets.write_texts(tmp_path / "data.csv", rows)))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    asked = [line["evaluation"] for line in lines if "evaluation" in line]
+    assert asked and all(one["loss"] > 1e3 for one in asked)
+    assert all(0 < one["pearson"] - one["selection"] < 1.01e-7 for one in asked)
+
+
+def test_a_run_stopped_before_its_first_evaluation_tells_no_best(
+    tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(pretrained, "classify", sets.write_texts(tmp_path / "data.csv"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run", lambda self: Outcome(0, 1, finished=False, signal=15))
+        assert not run(tmp_path / "run", settings).finished
+    told = (tmp_path / "run" / "sessions.jsonl").read_text(encoding="utf-8")
+    assert json.loads(told)["best"] is None and "Infinity" not in told
+    assert finetune.resume(tmp_path / "run", Silent()).finished
+
+
+def test_what_is_held_at_a_time_counts_both_texts_of_a_pair() -> None:
+    assert characters(TextExample("12345", "678")) == 8 and characters(TextExample("12345")) == 5

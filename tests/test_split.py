@@ -12,7 +12,14 @@ def test_every_label_by_its_share() -> None:
     strata = ["a"] * 100 + ["b"] * 20 + ["c"] * 2 + ["d"]
     chosen = held_out([str(n) for n in range(len(strata))], strata, 0.1, 0, 5000)
     out = Counter(label for label, is_out in zip(strata, chosen, strict=True) if is_out)
-    assert out == {"a": 10, "b": 2, "c": 1}  # the only "d" is needed for training
+    assert out == {"a": 10, "b": 2}  # of two a share of 0.1 is none, and the only "d" is needed for training
+
+
+def test_many_small_labels_do_not_add_up_to_more_than_the_share() -> None:
+    strata = [str(n % 500) for n in range(1500)]
+    chosen = held_out([str(n) for n in range(1500)], strata, 0.1, 0, 5000)
+    assert chosen.sum() == 150
+    assert held_out([str(n) for n in range(1500)], strata, 0.5, 0, most=40).sum() == 40
 
 
 @given(

@@ -265,7 +265,7 @@ def test_misaligned_spans_are_listed() -> None:
     assert widened.message == (
         "x 'app' (characters 3 to 6) does not lie on whole units: training takes x 'unhappyness' (characters 0 to 11)."
     )
-    assert widened.action == "mended" and lost.action == "dropped"
+    assert widened.action == lost.action == "mended"  # the example stays
     assert "holds no token of its own" in lost.message
 
 
@@ -300,7 +300,9 @@ def test_the_outer_of_two_spans_can_be_learned() -> None:
     [result] = answered(task, [example])
     assert result.spans == (Span(1, 5, "ORG"),)
     assert not task.judge(example, result).right
-    assert [fault.message for fault in task.misaligned(TOKENIZER, [example])] == [
+    faults = task.misaligned(TOKENIZER, [example])
+    assert {fault.action for fault in faults} == {"mended"}  # "dropped" counts examples, and this one is learned from
+    assert [fault.message for fault in faults] == [
         "LOC '北京' (characters 1 to 3) overlaps a longer span: training leaves it out.",
         "PER '小人' (characters 4 to 6) overlaps a longer span: training leaves it out.",
     ]

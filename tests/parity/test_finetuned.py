@@ -1,5 +1,6 @@
 """A fine-tuned folder in transformers: the same scores, the right labels, and its own pipeline runs on it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from transformers import (
 )
 
 from qkv.data.examples import AnswerExample, ChoiceExample, TagExample, TextExample
+from qkv.errors import InputError
 from qkv.run import finetune
 from qkv.run.finetune_start import configured_for
 from qkv.run.load import load
@@ -113,3 +115,51 @@ def test_folders_that_others_fine_tuned_predict_here(
     assert found.n_windows == 1
     if architecture == "BertForSequenceClassification":
         assert set(found.probabilities) == {"bad", "good"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (("LABEL_0",), "regression"),
+        (("LABEL_0",), None),  # transformers' own rule: one output is a number
+        (("x", "y", "z"), "multi_label_classification"),
+        (("x", "y"), "single_label_classification"),
+    ],
+)
+@pytest.mark.parametrize("pair", [None, PAIR])
+def test_what_a_classifier_of_others_is_for_stands_in_its_config(
+    tmp_path: Path, labels: tuple[str, ...], problem: str | None, pair: str | None
+) -> None:
+    """transformers writes the folder; it says the kind, and not whether the model reads pairs."""
+    plain = make_folder(tmp_path / "plain", "BertForSequenceClassification", labels=labels)
+    model = AutoModelForSequenceClassification.from_pretrained(plain).eval()
+    model.config.problem_type = problem
+    model.save_pretrained(tmp_path / "theirs")
+    tokenizer = AutoTokenizer.from_pretrained(plain)
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    assert not (tmp_path / "theirs" / "qkv.json").exists()
+    with torch.inference_mode():
+        (wanted,) = model(**tokenizer(*[TEXT, *([pair] if pair else [])], return_tensors="pt")).logits.double()
+    found = load(tmp_path / "theirs").predict([TextExample(TEXT, pair)])[0]
+    if len(labels) == 1:
+        assert found.value == pytest.approx(wanted.item(), abs=1e-5)
+        return
+    several = problem == "multi_label_classification"
+    probabilities = (wanted.sigmoid() if several else wanted.softmax(-1)).tolist()
+    assert [found.probabilities[label] for label in labels] == pytest.approx(probabilities, abs=1e-5)
+    if several:
+        assert set(found.labels) == {label for label, given in zip(labels, probabilities, strict=True) if given >= 0.5}
+
+
+def test_texts_and_pairs_are_not_mixed_in_one_call(tmp_path: Path) -> None:
+    model = load(make_folder(tmp_path / "theirs", "BertForSequenceClassification", labels=("x", "y")))
+    with pytest.raises(InputError, match="Text 2: here is a pair, and before it one text"):
+        model.predict([TextExample(TEXT), TextExample(TEXT, PAIR)])
+
+
+def test_several_numbers_at_a_time_are_refused(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "theirs", "BertForSequenceClassification", labels=("x", "y"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"problem_type": "regression"}), encoding="utf-8")
+    with pytest.raises(InputError, match="regression with 2 numbers"):
+        load(folder).predict([TEXT])

@@ -40,8 +40,8 @@ def curve(
     ] = None,
     draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Trainings of each share; 3.")] = None,
     transfer: Annotated[
-        str, typer.Option("--transfer", metavar="WAY", help="full, top:K, freeze or features.")
-    ] = "full",
+        str | None, typer.Option("--transfer", metavar="WAY", help="full (if left out), top:K, freeze or features.")
+    ] = None,
     epochs: Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")] = None,
     kind: Annotated[
@@ -101,7 +101,7 @@ def curve(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        if task or flags or out or shares or draws is not None or recipe or settings:
+        if task or flags or out or shares or draws is not None or recipe or settings or transfer:
             raise InputError("--resume goes on with the settings of the run; leave out everything else.")
         from qkv.run.curve import resume as go_on
 

@@ -73,9 +73,15 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         lines.append(f"examples dropped: {found['dropped']:,}, mended: {found['mended']:,}")
         lines += [f"  {fault}" for fault in found["faults"][:5]]
     if other := found["against"]:
-        verdict = "chance would bring this easily" if other["p"] > 0.05 else "this is hardly chance"
-        lines.append(
-            f"\nagainst {other['run']}: {found['scores']['main']} {other['value']:.4f}; difference "
-            f"{other['difference']:+.4f} ({other['low']:+.4f} – {other['high']:+.4f}), p = {other['p']:.3f}: {verdict}"
-        )
+        lines.append(f"\nagainst {other['run']}: {_difference(other)}")
     return lines
+
+
+def _difference(other: dict[str, Any]) -> str:
+    if other["difference"] is None:
+        return f"the {other['figure']} of one of the two cannot be said: all its answers are alike, or all labels are"
+    verdict = "chance would bring this easily" if other["p"] > 0.05 else "this is hardly chance"
+    return (
+        f"{other['figure']} {other['value']:.4f}; difference {other['difference']:+.4f} "
+        f"({other['low']:+.4f} – {other['high']:+.4f}), p = {other['p']:.3f}: {verdict}"
+    )

@@ -44,8 +44,8 @@ def finetune(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")] = None,
     transfer: Annotated[
-        str, typer.Option("--transfer", metavar="WAY", help="full, top:K, freeze or features.")
-    ] = "full",
+        str | None, typer.Option("--transfer", metavar="WAY", help="full (if left out), top:K, freeze or features.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", help="Train N times; mean ± std.")] = None,
     epochs: Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")] = None,
@@ -119,7 +119,7 @@ def finetune(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        if task or flags or out or recipe or settings:
+        if task or flags or out or recipe or settings or transfer or crf:
             raise InputError("--resume goes on with the settings of the run; leave out everything else.")
         from qkv.run.finetune import resume as go_on
 

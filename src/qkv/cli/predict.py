@@ -57,11 +57,19 @@ def predict(
     task = model.solver.task.name
     columns = {role: name for role, name in (("text", text), ("pair", pair)) if name is not None}
     source = inputs_of(
-        task, inputs, question=question, pair=second, choices=choices or (), columns=columns, format=format
+        task,
+        inputs,
+        model.tokenizer,
+        question=question,
+        pair=second,
+        choices=choices or (),
+        columns=columns,
+        format=format,
     )
     if out is not None:
         assert suffix is not None
-        with progress("texts", None) as advance, Written(out, suffix) as written:
+        pairs = getattr(model.solver.task, "paired", None) is not False
+        with progress("texts", None) as advance, Written(out, suffix, pairs) as written:
             for examples, results in model.predict_stream(source):
                 written.add(examples, results)
                 advance(len(results))
@@ -74,10 +82,11 @@ def predict(
                     print_json(_line(example, result))
                 else:
                     printed.show(example, result)
-    for fault in source.faults[:20]:
+    left_out = [fault for fault in source.faults if fault.action == "dropped"]
+    for fault in left_out[:20]:
         say(f"left out: {fault.place}: {fault.message}")
-    if len(source.faults) > 20:
-        say(f"… and {len(source.faults) - 20:,} more were left out")
+    if len(left_out) > 20:
+        say(f"… and {len(left_out) - 20:,} more were left out")
 
 
 def _line(example: Any, result: Any) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Columns stand between tabs or blanks; the word is the first and the tag the last, unless told otherwise. A line
 -DOCSTART- begins a new group. The words become running text again, and each is kept as a span of it (`units`):
 
-    all words of the file are single characters   nothing between them
+    single characters only, in the sentence and
+    at the beginning of the file                  nothing between them
     汉字 (or kana) in the sentence                a blank only between two words of letters or digits: "用 Python 3"
     otherwise                                     a blank
 """
@@ -71,7 +72,7 @@ def open_columns(start: Beginning, wanted: Wanted) -> Opened:
             yield sentence.rows[0][0], sentence
 
     def convert(line: int, sentence: Sentence, told: Told) -> Iterable[TagExample]:
-        return _example(wanted, line, sentence, word, tag, "" if single else None, told)
+        return _example(wanted, line, sentence, word, tag, single, told)
 
     columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
     return Opened("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
@@ -120,7 +121,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
 
 
 def _example(
-    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, between: str | None, told: Told
+    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, told: Told
 ) -> Iterator[TagExample]:
     words, tags = [], []
     needed = max(word, tag or 0)
@@ -144,7 +145,8 @@ def _example(
                     "and a type, as in B-PER. If the tags are in another column, give its number as the label."
                 )
             tags.append(read)
-    text, units = joined(words, between)
+    # a file may begin with characters and go on with words
+    text, units = joined(words, "" if single and all(len(one) == 1 for one in words) else None)
     if not text.strip():
         told(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
         return

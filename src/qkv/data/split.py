@@ -24,6 +24,20 @@ def folded(text: str) -> str:
     return _space.sub(" ", normalize("NFKC", text)).strip().casefold()
 
 
+def _goals(counts: Counter[str], share: float) -> dict[str, int]:
+    """How many of each stratum: its share rounded down, and what is missing to the share of all goes to those that
+    lost most by rounding, so that many small strata do not add up to more than was asked for."""
+    exact = {name: share * n for name, n in counts.items()}
+    goals = {name: min(int(value), counts[name] - 1) for name, value in exact.items()}
+    missing = max(1, round(share * counts.total())) - sum(goals.values())
+    by_loss = sorted(exact, key=lambda name: (int(exact[name]) - exact[name], name))
+    for name in by_loss:
+        if missing > 0 and goals[name] < counts[name] - 1:
+            goals[name] += 1
+            missing -= 1
+    return goals
+
+
 def held_out(groups: Sequence[str], strata: Sequence[str], share: float, seed: int, most: int) -> NDArray[np.bool_]:
     """(n,) True for the examples to hold out: about `share` of every stratum, `most` in all, whole groups only.
 
@@ -34,7 +48,7 @@ def held_out(groups: Sequence[str], strata: Sequence[str], share: float, seed: i
         members[group].append(number)
     counts = Counter(strata)
     share = min(share, most / max(1, len(groups)))
-    goals = {name: min(max(1, round(share * n)), n - 1) for name, n in counts.items()}
+    goals = _goals(counts, share)
     taken: Counter[str] = Counter()
     chosen = np.zeros(len(groups), dtype=bool)
     names = sorted(members, key=lambda group: members[group][0])
@@ -46,14 +60,16 @@ def held_out(groups: Sequence[str], strata: Sequence[str], share: float, seed: i
     for place in order.tolist():
         here = members[names[place]]
         adds = Counter(strata[number] for number in here)
-        if can_go(adds) and all(taken[name] + n <= max(goals[name], 1) for name, n in adds.items()):
+        if can_go(adds) and all(taken[name] + n <= goals[name] for name, n in adds.items()):
             chosen[here] = True
             taken.update(adds)
-    # groups larger than the goal: for a stratum that would have none, the smallest of its groups goes past it
+    # groups larger than any goal: then the smallest that leaves something to learn from goes past it
     for place in sorted(order.tolist(), key=lambda number: len(members[names[number]])):
+        if chosen.any():
+            break
         here = members[names[place]]
         adds = Counter(strata[number] for number in here)
-        if can_go(adds) and any(not taken[name] and goals[name] for name in adds):
+        if can_go(adds):
             chosen[here] = True
             taken.update(adds)
     return chosen

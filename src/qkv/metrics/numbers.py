@@ -20,7 +20,7 @@ def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
     x, y = _pair(expected, answered)
     if len(x) < 2:
         return math.nan
-    return float(_correlation(_moments(x, y).sum(0)[None])[0])
+    return float(correlation(moments(x, y).sum(0)[None])[0])
 
 
 def spearman(expected: ArrayLike, answered: ArrayLike) -> float:
@@ -86,8 +86,8 @@ def number_intervals(
         "mean_squared_error": lambda sums: sums[:, 1] / sums[:, 2],
     }
     return {
-        "pearson": bootstrap(_moments(x, y), _correlation, draws=draws, seed=seed),
-        "spearman": bootstrap(_moments(ranks(x), ranks(y)), _correlation, draws=draws, seed=seed),
+        "pearson": bootstrap(moments(x, y), correlation, draws=draws, seed=seed),
+        "spearman": bootstrap(moments(ranks(x), ranks(y)), correlation, draws=draws, seed=seed),
         **bootstraps(errors, means, draws=draws, seed=seed),
     }
 
@@ -99,7 +99,7 @@ def _pair(expected: ArrayLike, answered: ArrayLike) -> tuple[Floats, Floats]:
     return x, y
 
 
-def _moments(x: Floats, y: Floats) -> Floats:
+def moments(x: Floats, y: Floats) -> Floats:
     """(n, 6): a correlation is a function of their sums. Centred and scaled first, else squares would cancel badly."""
     u, v = _scaled(x), _scaled(y)
     return np.stack([np.ones(len(u)), u, v, u * u, v * v, u * v], axis=1)
@@ -112,7 +112,7 @@ def _scaled(x: Floats) -> Floats:
     return np.asarray(centred / np.abs(centred).max())
 
 
-def _correlation(sums: Floats) -> Floats:
+def correlation(sums: Floats) -> Floats:
     n, u, v, uu, vv, uv = np.moveaxis(sums, -1, 0)
     spread = np.maximum(n * uu - u * u, 0) * np.maximum(n * vv - v * v, 0)
     # of a draw that took one example n times only rounding is left

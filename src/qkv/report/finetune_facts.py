@@ -50,7 +50,7 @@ class LengthBin:
 
 @dataclass(frozen=True)
 class CalibrationFacts:
-    """`after` is cross-fitted: each fold's temperature was fitted on the other folds."""
+    """`after` is cross-fitted: each fold's temperature and thresholds were fitted on the other folds."""
 
     unit: str  # what a probability is of: "text", "entity", "question"
     temperature: float
@@ -62,7 +62,7 @@ class CalibrationFacts:
     # coverage curve, from answering all to answering few: threshold, share answered, precision of those
     coverage: tuple[tuple[float, float, float], ...]
     target: float = 0.95  # precision asked for
-    abstain_below: float | None = None  # reaches it; None: no threshold does
+    abstain_below: float | None = None  # reaches it; None: no threshold does, or there is no rule
     answered: float | None = None  # share it answers by itself then
     thresholds: Mapping[str, float] = field(default_factory=dict)  # multi-label: by label
 

@@ -1,7 +1,9 @@
 """Honest confidence: a temperature, thresholds and a rule for not answering, fitted on held-out examples.
 
-What is fitted on examples looks too good on the same ones. So every figure here is cross-fitted: an example's
-probability comes from the temperature of the folds it is not in. What is saved is fitted on all of them.
+What is fitted on examples looks too good on the same ones. So each example is answered here with the temperature and
+the thresholds of the folds it is not in: these answers are what the held-out score, the predictions and the calibration
+error are made of. The rule for not answering is one number, chosen by the probabilities of all these answers together.
+What is saved is fitted on all examples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.metrics.calibration import (
+    FEWEST,
     abstain_threshold,
     best_threshold_f1,
     coverage_curve,
@@ -28,7 +31,9 @@ from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Calibration, Scores, Sure
 
 FOLDS = 5
-FEWEST = 10  # examples; with fewer a temperature would be noise
+FEWEST_EXAMPLES = 10  # with fewer a temperature would be noise
+NEVER_SURE = 2.0
+"""As `Calibration.abstain_below`: no probability reaches the precision that was asked for, so none is enough."""
 UNITS = {"classify": "text", "tag": "entity", "answer": "question", "choice": "question"}
 
 
@@ -36,6 +41,45 @@ UNITS = {"classify": "text", "tag": "entity", "answer": "question", "choice": "q
 class Calibrated:
     calibration: Calibration
     facts: CalibrationFacts | None  # None where there are no probabilities, or too few examples
+    results: list[Any]  # one an example, in their order, each by what was fitted on others
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Held-out examples with what the head said of them."""
+
+    task: AnyTask
+    features: Any
+    scores: Scores
+    extra: Mapping[str, NDArray[np.float32]]
+    examples: Sequence[Any]
+
+    def losses(self, temperature: float) -> NDArray[np.float64] | None:
+        return self.task.losses(self.features, self.scores, self.extra, temperature)
+
+    def results(self, calibration: Calibration) -> list[Any]:
+        return self.task.decode(self.features, self.scores, self.extra, calibration)
+
+    def sure(self, results: Sequence[Any]) -> Sure:
+        found = self.task.confidences(self.examples, results)
+        assert found is not None, "a task with losses has probabilities"
+        return found
+
+    def fitted(self, temperature: float, chosen: NDArray[np.bool_]) -> Calibration:
+        """With the thresholds that are best for the chosen examples, (E,) of bool, where the task has any."""
+        task, plain = self.task, Calibration(temperature)
+        if not isinstance(task, MultiLabel) and not (isinstance(task, Answer) and task.no_answer):
+            return plain
+        examples = [example for example, is_chosen in zip(self.examples, chosen, strict=True) if is_chosen]
+        results = [result for result, is_chosen in zip(self.results(plain), chosen, strict=True) if is_chosen]
+        if isinstance(task, Answer):
+            threshold = no_answer_threshold(task.settings.scorer, examples, results)
+            return replace(plain, thresholds={NO_ANSWER: threshold})
+        given = np.array([[result.probabilities[label] for label in task.labels] for result in results])
+        wanted = np.zeros(given.shape, bool)
+        for row, example in enumerate(examples):
+            wanted[row, task.target(example, str(example.place))] = True
+        return replace(plain, thresholds=dict(zip(task.labels, best_threshold_f1(given, wanted).tolist(), strict=True)))
 
 
 def calibrated(
@@ -46,70 +90,47 @@ def calibrated(
     examples: Sequence[Any],
     target: float,
 ) -> Calibrated:
-    if task.losses(features, scores, extra, 1.0) is None or len(examples) < FEWEST:
-        return Calibrated(Calibration(), None)
-
-    def losses(temperature: float) -> NDArray[np.float64]:
-        found = task.losses(features, scores, extra, temperature)
-        assert found is not None
-        return found
-
-    fitted = fit_temperature(losses)
-    chosen = Calibration(temperature=fitted.temperature)
-    if isinstance(task, MultiLabel):
-        chosen = replace(chosen, thresholds=_thresholds(task, features, scores, extra, examples, chosen))
-    if isinstance(task, Answer) and task.no_answer:
-        results = task.decode(features, scores, extra, chosen)
-        threshold = no_answer_threshold(task.settings.scorer, examples, results)
-        chosen = replace(chosen, thresholds={NO_ANSWER: threshold})
-    before = _sure(task, features, scores, extra, examples, Calibration(thresholds=chosen.thresholds))
+    held_out = _HeldOut(task, features, scores, extra, examples)
+    plain = held_out.results(Calibration())
+    if len(examples) < FEWEST_EXAMPLES or held_out.losses(1.0) is None:
+        return Calibrated(Calibration(), None, plain)
+    tried = fit_temperature(held_out.losses)
+    chosen = held_out.fitted(tried.temperature, np.ones(len(examples), bool))
     fold = folds(len(examples), FOLDS)
-    temperatures = fitted.cross_fitted(fold)
-    parts = []
-    for number in range(FOLDS):
-        here = np.flatnonzero(fold == number)
-        if len(here):
-            sure = _sure(
-                task, features, scores, extra, examples, replace(chosen, temperature=float(temperatures[here[0]]))
-            )
-            kept = np.isin(sure.example, here)
-            parts.append((sure.confidence[kept], sure.right[kept]))
-    confidence, right = (np.concatenate([part[place] for part in parts]) for place in (0, 1))
-    if not len(confidence) or not len(before.confidence):
-        return Calibrated(chosen, None)
-    least = abstain_threshold(confidence, right, target)
-    chosen = replace(chosen, abstain_below=least)
+    by_fold = [held_out.fitted(tried.best(fold != number), fold != number) for number in range(FOLDS)]
+    results = _by_fold(held_out, fold, by_fold)
+    before, after = held_out.sure(plain), held_out.sure(results)
+    if not len(before.confidence) or not len(after.confidence):
+        return Calibrated(chosen, None, results)
+    least = None
+    # of a text with any number of labels each has a threshold, which decides by itself
+    abstains = not isinstance(task, MultiLabel)
+    if abstains and len(after.confidence) >= FEWEST:
+        least = abstain_threshold(after.confidence, after.right, target)
+        rule = NEVER_SURE if least is None else least
+        chosen = replace(chosen, abstain_below=rule)
+        results = _by_fold(held_out, fold, [replace(each, abstain_below=rule) for each in by_fold])
     facts = CalibrationFacts(
         unit=UNITS[task.name],
         temperature=chosen.temperature,
         error_before=expected_calibration_error(before.confidence, before.right),
-        error_after=expected_calibration_error(confidence, right),
+        error_after=expected_calibration_error(after.confidence, after.right),
         before=reliability(before.confidence, before.right),
-        after=reliability(confidence, right),
-        coverage=coverage_curve(confidence, right),
+        after=reliability(after.confidence, after.right),
+        coverage=coverage_curve(after.confidence, after.right) if abstains else (),
         target=target,
         abstain_below=least,
-        answered=None if least is None else float((confidence >= least).mean()),
+        answered=None if least is None else float((after.confidence >= least).mean()),
         thresholds=dict(chosen.thresholds),
     )
-    return Calibrated(chosen, facts)
+    return Calibrated(chosen, facts, results)
 
 
-def _sure(
-    task: AnyTask, features: Any, scores: Scores, extra: Any, examples: Sequence[Any], calibration: Calibration
-) -> Sure:
-    found = task.confidences(examples, task.decode(features, scores, extra, calibration))
-    assert found is not None, "a task with losses has probabilities"
+def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> list[Any]:
+    """Each example answered by its own fold's calibration."""
+    found: list[Any] = [None] * len(fold)
+    for number, calibration in enumerate(by_fold):
+        results = held_out.results(calibration)
+        for place in np.flatnonzero(fold == number).tolist():
+            found[place] = results[place]
     return found
-
-
-def _thresholds(
-    task: MultiLabel, features: Any, scores: Scores, extra: Any, examples: Sequence[Any], calibration: Calibration
-) -> dict[str, float]:
-    """For every label the threshold with the best F1 on these examples."""
-    results = task.decode(features, scores, extra, calibration)
-    given = np.array([[result.probabilities[label] for label in task.labels] for result in results])
-    wanted = np.zeros(given.shape, bool)
-    for row, example in enumerate(examples):
-        wanted[row, task.target(example, "")] = True
-    return dict(zip(task.labels, best_threshold_f1(given, wanted).tolist(), strict=True))

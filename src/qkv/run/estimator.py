@@ -23,7 +23,7 @@ from qkv.interop import hf
 from qkv.interop.hub import locate
 from qkv.run.estimator_labels import KINDS, Labels, labels_of, restored, spelling
 from qkv.run.finetune import start
-from qkv.run.finetune_data import LabelledData, Part, hold_out
+from qkv.run.finetune_data import LabelledData, Part, hold_out, kind_of
 from qkv.run.finetune_start import configured_for
 from qkv.run.inputs import examples_of
 from qkv.run.load import device_named, model_folder
@@ -97,7 +97,7 @@ class Classifier:
             replace(example, label=label, place=Place("X", number))  # type: ignore[arg-type]
             for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
         ]
-        data = _split(examples, config.data.dev_share, config.data.split_seed)
+        data = _split(examples, config.data.dev_share, config.data.split_seed, kind_of(examples, config))
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
                 finished = start(config, Path(folder) / "run", progress, data)
@@ -282,8 +282,8 @@ def _texts(X: Any) -> list[Any]:
     return list(X)
 
 
-def _split(examples: list[Any], share: float, seed: int) -> LabelledData:
-    chosen = hold_out(examples, share, seed)
+def _split(examples: list[Any], share: float, seed: int, kind: str) -> LabelledData:
+    chosen = hold_out(examples, share, seed, kind)
     train = tuple(example for example, out in zip(examples, chosen, strict=True) if not out)
     dev = tuple(example for example, out in zip(examples, chosen, strict=True) if out)
     if not train or not dev:

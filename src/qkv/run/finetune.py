@@ -9,7 +9,9 @@ RUN/report.html       the run as a page
 RUN/result.json       the figures; written last, so its presence means: finished
 """
 
+import hashlib
 import json
+import math
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -21,6 +23,7 @@ import torch
 from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
+from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
@@ -64,7 +67,7 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     task_named(config.task)
     device_named(config.device)
     folder = hf.load(model_folder(locate(config.model)))
-    config = replace(config, model=str(folder.path.resolve()))
+    config = replace(config, model=str(folder.path.resolve()), model_sha256=folder_sha256(folder.path))
     if data is None:
         config = replace(config, data=pinned(config.data))
         data = read_data(config)
@@ -72,7 +75,8 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     config = settled(prepared, progress.message)
     prepared = replace(prepared, config=config)
     write_text(out / "config.toml", to_toml(config))
-    faults = (*prepared.data.train.faults, *prepared.data.dev.faults)
+    used = prepared.data
+    faults = [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())]
     if faults:
         write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
     return _go(prepared, out, progress)
@@ -87,6 +91,11 @@ def resume(run: Path, progress: Progress) -> Finished:
         return Finished(run, finished=True, already=True)
     config = merge(FinetuneConfig(), read_toml(file), str(file))
     check_pinned(config.data)
+    if config.model_sha256 is not None and folder_sha256(locate(config.model)) != config.model_sha256:
+        raise InputError(
+            f"{config.model} has changed since the run began: a resumed run would go on from other weights. "
+            "Put the folder back, or begin another run."
+        )
     _remove_drafts(run)
     prepared = prepare(config, hf.load(locate(config.model)), read_data(config), progress.message)
     return _go(prepared, run, progress)
@@ -118,9 +127,10 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
             "seconds": round(time.perf_counter() - began, 2),
             "peak_memory": peak_memory(device),
             "best_step": trainer.best.step,
-            "best": trainer.best.value,
+            "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
-        if outcome.step > outcome.started:
+        told = any(one.get("seed") == number for one in _sessions(out))
+        if outcome.step > outcome.started or not told:
             _append(out / "sessions.jsonl", session)
         if not outcome.finished:
             return Finished(out, finished=False, signal=outcome.signal)
@@ -132,15 +142,23 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
     trainer.take_best()
     figures = finish(prepared, trainer, best, out, _sessions(out), progress.message)
     write_report(out, finetune_page(out, figures.facts))
+    write_text(out / "result.json", to_json(figures.result))
     for number in range(config.seeds):
         shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
     shutil.rmtree(out / "vectors", ignore_errors=True)
-    write_text(out / "result.json", to_json(figures.result))
     return Finished(out, finished=True)
 
 
+def folder_sha256(folder: Path) -> str:
+    """Of everything that a pretrained folder gives to a run."""
+    known = sorted(file for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".json", ".txt"))
+    return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in known).encode()).hexdigest()
+
+
 def _best(out: Path, number: int) -> float:
-    return max(float(session["best"]) for session in _sessions(out) if session.get("seed") == number)
+    """Each session tells the best of the run so far; one that was stopped before an evaluation tells none."""
+    told = [session["best"] for session in _sessions(out) if session.get("seed") == number]
+    return max((float(value) for value in told if value is not None), default=-math.inf)
 
 
 def _sessions(out: Path) -> list[dict[str, Any]]:

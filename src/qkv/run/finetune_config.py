@@ -47,6 +47,7 @@ class DataChoice:
     test: str | None = None  # evaluated once, after everything was chosen
     train_sha256: str | None = None  # put here at the start, so that a resumed run knows its data
     dev_sha256: str | None = None
+    test_sha256: str | None = None
     format: str | None = None  # None: found out
     separator: str | None = None  # between several labels in one cell
     dev_share: float = 0.1
@@ -62,6 +63,7 @@ class DataChoice:
 class FinetuneConfig:
     task: str = "classify"
     model: str = ""  # the pretrained folder
+    model_sha256: str | None = None  # of its files; put here at the start
     transfer: str = "full"  # full, top:K, freeze or features
     layer_decay: float = 1.0  # learning rate of a layer against the one above it
     seeds: int = 1
@@ -111,7 +113,7 @@ class FinetuneConfig:
         return getattr(self, self.task)
 
 
-def starting_point(task: str, transfer: Transfer, width: int, device: str) -> dict[str, Any]:
+def starting_point(transfer: Transfer, width: int, device: str) -> dict[str, Any]:
     """What a run begins from when nobody says otherwise: small models and lone heads take larger steps."""
     if not transfer.moves_encoder:
         lr = 1e-3
@@ -119,7 +121,7 @@ def starting_point(task: str, transfer: Transfer, width: int, device: str) -> di
         lr = next(rate for limit, rate in ((256, 3e-4), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
     train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
     train["precision"] = "bf16" if device.startswith("cuda") else "fp32"
-    return {"task": task, "transfer": transfer.name, "train": train}
+    return {"train": train}
 
 
 def epochs_for(task: str, units: int, steps_per_epoch: int) -> float:

@@ -15,9 +15,9 @@ from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import DataChoice, FinetuneConfig
 from qkv.tasks import classify
 
+PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 5_000
 """Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
-LISTED = 200  # faults kept to be shown
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class LabelledData:
     train: Part
     dev: Part
     notes: tuple[Phrase, ...] = ()
+    test: Part | None = None
 
 
 def pinned(data: DataChoice) -> DataChoice:
@@ -49,14 +50,12 @@ def pinned(data: DataChoice) -> DataChoice:
     paths: dict[str, Any] = {
         name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
     }
-    hashes: dict[str, Any] = {
-        f"{name}_sha256": sha256_of(Path(paths[name])) for name in ("train", "dev") if name in paths
-    }
+    hashes: dict[str, Any] = {f"{name}_sha256": sha256_of(Path(paths[name])) for name in PARTS if name in paths}
     return replace(data, **paths, **hashes)
 
 
 def check_pinned(data: DataChoice) -> None:
-    for name in ("train", "dev"):
+    for name in PARTS:
         path, expected = getattr(data, name), getattr(data, f"{name}_sha256")
         if path is not None and expected is not None and sha256_of(_file(path)) != expected:
             raise InputError(
@@ -68,17 +67,22 @@ def check_pinned(data: DataChoice) -> None:
 def read_data(config: FinetuneConfig) -> LabelledData:
     """Training and held-out examples; every fault is kept, none is passed over."""
     train = read_part(config.data.train, config)
-    notes = []
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config)
-        seen = {_key(example) for example in train.examples}
-        both = [example for example in dev.examples if _key(example) in seen]
-        if both:
-            notes.append(_leak(len(both), len(dev.examples), dev.source, train.source, both[0].place.line))
-        return LabelledData(train, dev, tuple(notes))
-    if config.task == "classify" and _kind(train.examples, config) == "single":
-        classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
-    chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed)
+    else:
+        if config.task == "classify" and kind_of(train.examples, config) == "single":
+            classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
+        train, dev = _parted(train, config)
+    notes = leaks(train, dev)
+    test = None
+    if config.data.test is not None:
+        test = read_part(config.data.test, config)
+        notes += leaks(train, test)
+    return LabelledData(train, dev, tuple(notes), test)
+
+
+def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
+    chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed, kind_of(train.examples, config))
     kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
     held = tuple(example for example, out in zip(train.examples, chosen, strict=True) if out)
     if not held or not kept:
@@ -87,8 +91,16 @@ def read_data(config: FinetuneConfig) -> LabelledData:
             f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
             "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
         )
-    name = Path(train.source).name
-    return LabelledData(replace(train, examples=kept), Part(f"held out of {name}", held), tuple(notes))
+    return replace(train, examples=kept), Part(f"held out of {Path(train.source).name}", held)
+
+
+def leaks(train: Part, other: Part) -> list[Phrase]:
+    """What to say of examples that are judged by and were learned from."""
+    seen = {_key(example) for example in train.examples}
+    both = [example for example in other.examples if _key(example) in seen]
+    if not both:
+        return []
+    return [_leak(len(both), len(other.examples), other.source, train.source, both[0].place.line)]
 
 
 def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
@@ -100,18 +112,24 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
     )
 
 
-def hold_out(examples: Sequence[Any], share: float, seed: int) -> list[bool]:
+def hold_out(examples: Sequence[Any], share: float, seed: int, kind: str = "single") -> list[bool]:
+    """Which to hold out; `kind` is that of classification: numbers have no labels to go by."""
     groups = [example.group if example.group is not None else _key(example) for example in examples]
-    numbers = isinstance(examples[0], TextExample) and classify.kind_of(examples) == "regression"
+    numbers = isinstance(examples[0], TextExample) and kind == "regression"
     strata = ["" if numbers else _stratum(example) for example in examples]
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
-    if numbers:
-        return chosen
-    # a label that only held-out examples have could not be learned: they go back
-    known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
-    return [
-        out and all(label in known for label in _labels(example)) for example, out in zip(examples, chosen, strict=True)
-    ]
+    while not numbers:
+        # a label that only held-out examples have could not be learned: their groups go back, whole
+        known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
+        back = {
+            group
+            for example, group, out in zip(examples, groups, chosen, strict=True)
+            if out and any(label not in known for label in _labels(example))
+        }
+        if not back:
+            break
+        chosen = [out and group not in back for group, out in zip(groups, chosen, strict=True)]
+    return chosen
 
 
 def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
@@ -159,7 +177,10 @@ def _labels(example: Any) -> list[str]:
     return []
 
 
-def _kind(examples: Sequence[Any], config: FinetuneConfig) -> str:
+def kind_of(examples: Sequence[Any], config: FinetuneConfig) -> str:
+    """Of classification; "" of other tasks."""
+    if config.task != "classify":
+        return ""
     return classify.kind_of(examples) if config.classify.kind == "auto" else config.classify.kind
 
 

@@ -22,6 +22,7 @@ from qkv.run.finetune_data import LabelledData
 from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
 from qkv.tasks.batches import TrainingBatches
 from qkv.tasks.model import TaskModel
+from qkv.tasks.regression import Regression
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.tag import Tag
 from qkv.tasks.tag_features import TagFeatures
@@ -66,10 +67,12 @@ def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell:
             )
         longest = config.max_length
     task = entry.learn(data.train.examples, config.settings, folder.tokenizer)
-    if folder.config.segments < 2 and config.task in ("answer", "choice"):
-        raise InputError(f"{folder.path} reads single texts (one segment), and {config.task} needs pairs.")
+    if folder.config.segments < 2 and (config.task in ("answer", "choice") or getattr(task, "paired", False)):
+        raise InputError(f"{folder.path} reads single texts (one segment), and these examples are pairs.")
     task.check(data.train.examples)
     task.check(data.dev.examples)
+    if data.test is not None:
+        task.check(data.test.examples)
     train = task.features(folder.tokenizer, data.train.examples, longest, training=True)
     dev = task.features(folder.tokenizer, data.dev.examples, longest, training=False)
     found = train.faults()
@@ -80,8 +83,8 @@ def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell:
     for note in data.notes:
         tell(f"note: {note.en}")
     prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
-    if config.class_weights == "auto":
-        class_weights(prepared)  # says whether the task has classes
+    # says whether the task has classes, and takes weights for them
+    task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
     return prepared
 
 
@@ -128,6 +131,8 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     state = folder.model.state_dict()
     head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
     goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
+    if isinstance(task, Regression):
+        head = task.unfolded(head)
     wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
     # nothing is drawn that a file is about to fill
     with torch.device("meta"), Undrawn():
@@ -150,7 +155,13 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
             tell(
                 f"{folder.path} has no {', '.join(sorted(fresh - {f'heads.{task.head}'}))}: begun from random weights."
             )
-    return TaskModel(network, task.head, task.extra_tensors())
+    model = TaskModel(network, task.head, task.extra_tensors())
+    stored = folder.record.get("extra", {}) if goes_on else {}
+    with torch.no_grad():
+        for name, parameter in model.extra.items():
+            if name in stored and (value := torch.tensor(stored[name])).shape == parameter.shape:
+                parameter.copy_(value)
+    return model
 
 
 def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress) -> Trainer[Batch]:
@@ -218,14 +229,15 @@ class DevEvaluation:
             "loss": loss,
             scored.main: scored.value,
             "figures": others,
-            SELECTION: scored.value - 1e-7 * min(loss, 1e3),
+            SELECTION: scored.value - 1e-7 * (loss / (1 + loss) if math.isfinite(loss) else 1.0),
         }
 
 
 def class_weights(prepared: Prepared) -> list[float]:
     """Each label's weight: as if all were equally frequent, with a mean of 1 over the training examples."""
-    if isinstance(prepared.train, TagFeatures):
-        return tag_weights(prepared.train, prepared.task.outputs)
+    features = without_vectors(prepared.train)
+    if isinstance(features, TagFeatures):
+        return tag_weights(features, prepared.task.outputs)
     weights = getattr(prepared.task, "balanced_weights", None)
     if weights is None:
         raise InputError(

@@ -17,7 +17,7 @@ from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, Fi
 from qkv.report.run_log import read_run
 from qkv.run.calibrate import calibrated
 from qkv.run.finetune_config import FinetuneConfig
-from qkv.run.finetune_data import Part, label_counts, read_part
+from qkv.run.finetune_data import Part, label_counts
 from qkv.run.finetune_job import DevEvaluation, Prepared, seed_folder
 from qkv.run.judging import Judged, judged
 from qkv.run.solver import extra_record
@@ -53,7 +53,6 @@ def finish(
     features, extra = without_vectors(prepared.dev), model.extra_arrays()
     found = calibrated(task, features, scores, extra, data.dev.examples, config.precision_target)
     trained = sum(parameter.numel() for parameter in moving(model))
-    results = task.decode(features, scores, extra, found.calibration)
     with replaced_file(out / "predictions.jsonl") as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
         def keep(example: Any, result: Any, judgement: Any) -> None:
@@ -61,14 +60,13 @@ def finish(
             verdict = {"expected": judgement.expected, "right": judgement.right}
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
-        dev = judged(task, [(data.dev.examples, results)], keep=keep)
+        dev = judged(task, [(data.dev.examples, found.results)], keep=keep)
     if isinstance(task, Regression):
         task = task.folded(model)
     solver = replace(solver, task=task, calibration=found.calibration)
-    tested = tested_part = None
-    if config.data.test is not None:
-        tested_part = read_part(config.data.test, config, tell)
-        tested = judged(task, solver.stream(tested_part.examples, needs_labels=True))
+    tested = None
+    if data.test is not None:
+        tested = judged(task, solver.stream(data.test.examples, needs_labels=True))
     seeds = tuple(_seeds(config, sessions))
     facts = FinetuneFacts(
         task=config.task,
@@ -83,7 +81,7 @@ def finish(
         seeds=seeds,
         cost=_cost(out, config, model, trained, sessions, best),
         calibration=found.facts,
-        test=None if tested is None or tested_part is None else _judged_facts(tested_part, tested),
+        test=None if tested is None or data.test is None else _judged_facts(data.test, tested),
         test_scored=None if tested is None else tested.scored,
         hardest=dev.hardest,
         confident_errors=dev.confident_errors,

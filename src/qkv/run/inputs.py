@@ -1,6 +1,7 @@
 """What a person hands to `predict` in Python, as the examples of a task."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from qkv.data.examples import NOWHERE, AnswerExample, ChoiceExample, Example, TagExample, TextExample
@@ -15,18 +16,45 @@ FORMS = {
 }
 
 
+KINDS = {"classify": TextExample, "tag": TagExample, "answer": AnswerExample, "choice": ChoiceExample}
+
+
 def examples_of(task: str, items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[Example]:
     """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
     for number, item in enumerate(items, 1):
-        example = item if isinstance(item, TextExample | TagExample | AnswerExample | ChoiceExample) else None
-        if example is None:
+        if isinstance(item, Example):
+            if not isinstance(item, KINDS[task]):
+                raise _wrong(task, item, number)
+            example = without_labels(item)
+        else:
             example = _example(task, item, number)
-        check_not_empty(example, tokenizer, f"Input {number}")
+        if name := empty_part(example, tokenizer):
+            raise InputError(f"Input {number}: {said_empty(name)}.")
         yield example
 
 
-def check_not_empty(example: Example, tokenizer: Tokenizer, where: str) -> None:
-    """Refuse a text without a single token: there is nothing to read, and any answer would be made up."""
+def without_labels(example: Example) -> Example:
+    """What a model is shown when it is asked: a label is not looked at, be it one it knows or not."""
+    if isinstance(example, TextExample):
+        return replace(example, label=None)
+    if isinstance(example, TagExample):
+        return replace(example, spans=None)
+    if isinstance(example, AnswerExample):
+        return replace(example, answers=None, others=())
+    return replace(example, answer=None)
+
+
+def is_one_pair(inputs: Any, task: str, paired: bool | None) -> bool:
+    """Whether a tuple of two texts is a single input: to a model that reads two texts it is.
+
+    A list is always several inputs, and to a classifier of single texts (`paired` False) a tuple is, too.
+    """
+    reads_two = task == "answer" or (task == "classify" and paired is not False)
+    return reads_two and isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(one, str) for one in inputs)
+
+
+def empty_part(example: Example, tokenizer: Tokenizer) -> str | None:
+    """Which part has not a single token: there is nothing to read, and any answer would be made up."""
     texts = {"text": example.text}
     if isinstance(example, TextExample) and example.pair is not None:
         texts["pair"] = example.pair
@@ -36,7 +64,12 @@ def check_not_empty(example: Example, tokenizer: Tokenizer, where: str) -> None:
         texts = {f"choice {n}": choice for n, choice in enumerate(example.choices, 1)}
     for name, text in texts.items():
         if tokenizer.is_empty(text):
-            raise InputError(f"{where}: the {name} is empty (nothing is left of it after tokenization).")
+            return name
+    return None
+
+
+def said_empty(name: str) -> str:
+    return f"the {name} is empty (nothing is left of it after tokenization)"
 
 
 def _example(task: str, item: Any, number: int) -> Example:
@@ -71,6 +104,6 @@ def _from_table(task: str, item: Mapping[str, Any], number: int) -> Example:
 
 
 def _wrong(task: str, item: Any, number: int) -> InputError:
-    shown = repr(item)
+    shown = f"a {type(item).__name__}" if isinstance(item, Example) else repr(item)
     shown = shown if len(shown) <= 60 else shown[:57] + "…"
     return InputError(f"Input {number} is {shown}; this model reads {FORMS[task]}.")

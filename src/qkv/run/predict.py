@@ -20,11 +20,12 @@ from torch.nn import functional
 
 from qkv.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
+from qkv.data.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
 from qkv.models.bert import BertConfig, Encoding
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.run.inputs import examples_of
+from qkv.run.inputs import examples_of, is_one_pair
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, normalized
 from qkv.run.solver import Solver, solver_of
 from qkv.tokenizer import Encoded, Tokenizer
@@ -267,16 +268,29 @@ class Model:
         """What the model was fine-tuned to say, one result an input, in order.
 
         A classifier reads texts, or pairs; a tagger texts; a reader (question, passage); a chooser tables with text,
-        question and choices. One input alone may be given without a list. Long texts are read in overlapping windows;
-        every result says n_tokens and n_windows.
+        question and choices. One input alone may be given without a list: a tuple of two texts is one pair to a model
+        that reads pairs, and a list is always several inputs. Long texts are read in overlapping windows; every result
+        says n_tokens and n_windows.
         """
-        single = isinstance(inputs, str | Mapping)
+        task = self.solver.task
+        single = isinstance(inputs, str | Mapping | Example)
+        single = single or is_one_pair(inputs, task.name, getattr(task, "paired", None))
         return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
-        solver = self.solver
-        return solver.stream(examples_of(solver.task.name, inputs, self.tokenizer))
+        return self.answer_stream(examples_of(self.solver.task.name, inputs, self.tokenizer))
+
+    def answer_stream(
+        self, examples: Iterable[Example], needs_labels: bool = False
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        """`predict_stream` for examples as they are, with their labels, as an evaluation needs them."""
+        parts = self.solver.stream(examples, needs_labels)
+        while True:
+            self._use_threads()  # another model may have been asked since the last part
+            if (part := next(parts, None)) is None:
+                return
+            yield part
 
     @cached_property
     def solver(self) -> Solver:
@@ -284,9 +298,12 @@ class Model:
         return solver_of(self._folder, self._device)
 
     def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
+        self._use_threads()
+        return self._network.encoder(**batch.inputs(), attention=attention)
+
+    def _use_threads(self) -> None:
         if self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
-        return self._network.encoder(**batch.inputs(), attention=attention)
 
     def _encode(self, encoded: Encoded, attention: frozenset[int] = frozenset()) -> Encoding:
         return self._run(Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device), attention)

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -13,28 +13,49 @@ from qkv.atomic import replaced_file
 from qkv.data.examples import AnswerExample, ChoiceExample, Example, Fault, Place, TagExample, TextExample
 from qkv.data.labelled import labelled
 from qkv.errors import InputError
+from qkv.run.inputs import empty_part, said_empty, without_labels
+from qkv.tokenizer import Tokenizer
 
 STDIN = "-"
+COLUMNS: Mapping[type[Example], tuple[str, ...]] = {
+    TextExample: ("line", "text", "pair"),
+    TagExample: ("line", "text"),
+    AnswerExample: ("line", "id", "question"),
+    ChoiceExample: ("line", "id", "question", "choices"),
+}
+"""What a table says of an input, before what was said about it; the names are those of `record`."""
+UNTABLED = ("n_best",)  # too much for a cell
 
 
 class Inputs:
-    """Examples without labels, from anywhere; what was left out stands in `faults` when all have gone by."""
+    """Examples without labels, from anywhere; what was left out stands in `faults` when all have gone by.
 
-    def __init__(self, source: Any) -> None:
-        self._source = source
+    With a tokenizer, a text of which no token comes is left out, too: one such line must not stop a file of millions.
+    """
+
+    def __init__(self, source: Iterable[Example], tokenizer: Tokenizer | None = None) -> None:
+        self._source, self._tokenizer = source, tokenizer
         self._own: list[Fault] = []
 
     @property
     def faults(self) -> list[Fault]:
-        return getattr(self._source, "faults", self._own)
+        """In the order of the input, as far as it was read."""
+        return sorted([*getattr(self._source, "faults", ()), *self._own], key=lambda fault: fault.place)
 
     def __iter__(self) -> Iterator[Example]:
-        return iter(self._source)
+        self._own = []
+        for example in self._source:
+            name = None if self._tokenizer is None else empty_part(example, self._tokenizer)
+            if name is None:
+                yield without_labels(example)
+            else:
+                self._own.append(Fault(example.place, "empty text", said_empty(name), "dropped"))
 
 
 def inputs_of(
     task: str,
     given: Sequence[str],
+    tokenizer: Tokenizer,
     *,
     question: str | None = None,
     pair: str | None = None,
@@ -42,18 +63,21 @@ def inputs_of(
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
 ) -> Inputs:
-    """What the command line was given: one file, standard input (a text a line), or texts."""
+    """What the command line was given: one file, standard input (a text a line), or texts.
+
+    Of a file and of standard input a text without tokens is left out and listed; one that was typed is refused.
+    """
     if len(given) == 1 and given[0] != STDIN and _is_file(given[0]):
         if question or pair or choices:
             raise InputError("--question, --with and --choice go with texts, not with a file.")
-        return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False))
+        return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False), tokenizer)
     if columns or format:
         raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
-    texts: Any = given
     if list(given) == [STDIN]:
-        texts = _stdin_lines()
-    elif STDIN in given:
+        return Inputs(_examples(task, _stdin_lines(), question, pair, tuple(choices)), tokenizer)
+    if STDIN in given:
         raise InputError("Give - for standard input alone, without other texts.")
+    texts = ((Place("", number), text) for number, text in enumerate(given, 1))
     return Inputs(_examples(task, texts, question, pair, tuple(choices)))
 
 
@@ -64,18 +88,18 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def _stdin_lines() -> Iterator[str]:
+def _stdin_lines() -> Iterator[tuple[Place, str]]:
     for number, raw in enumerate(sys.stdin.buffer, 1):
         try:
             line = raw.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise InputError(f"Standard input, line {number} is not UTF-8 at byte {error.start + 1}.") from None
         if line.strip():
-            yield line
+            yield Place("standard input", number), line
 
 
 def _examples(
-    task: str, texts: Any, question: str | None, pair: str | None, choices: tuple[str, ...]
+    task: str, texts: Iterable[tuple[Place, str]], question: str | None, pair: str | None, choices: tuple[str, ...]
 ) -> Iterator[Example]:
     if task in ("answer", "choice") and not question:
         raise InputError(f"A model for '{task}' needs a question: --question TEXT.")
@@ -85,8 +109,7 @@ def _examples(
     unused["--choice"] = bool(choices) and task != "choice"
     if wrong := [name for name, is_wrong in unused.items() if is_wrong]:
         raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task}'.")
-    for number, text in enumerate(texts, 1):
-        place = Place("", number)
+    for place, text in texts:
         if task == "classify":
             yield TextExample(text, pair, place=place)
         elif task == "tag":
@@ -116,10 +139,15 @@ def record(example: Any, result: Any) -> dict[str, Any]:
 
 
 class Written(AbstractContextManager["Written"]):
-    """A .jsonl, .csv or .tsv file that grows as results come, and is there when all have."""
+    """A .jsonl, .csv or .tsv file that grows as results come, and is there when all have.
 
-    def __init__(self, path: Path, suffix: str) -> None:
+    A table has the same columns for every input of a task: what an input does not have is an empty cell.
+    """
+
+    def __init__(self, path: Path, suffix: str, pairs: bool = True) -> None:
+        """Without `pairs` a classifier's table has no column for the second text."""
         self.path, self.suffix, self.count = path, suffix, 0
+        self._without = set(UNTABLED) if pairs else {*UNTABLED, "pair"}
         self._file = replaced_file(path)
         self._stream: TextIO
         self._table: Any = None
@@ -140,16 +168,16 @@ class Written(AbstractContextManager["Written"]):
             if self.suffix == ".jsonl":
                 self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             else:
-                self._row(line)
+                self._row(line, [*COLUMNS[type(example)], *result.to_dict()])
             self.count += 1
 
-    def _row(self, line: Mapping[str, Any]) -> None:
-        flat = {name: _cell(value) for name, value in line.items() if name not in ("n_best",)}
-        if self._table is None:
+    def _row(self, line: Mapping[str, Any], columns: Sequence[str]) -> None:
+        if self._table is None:  # a model's results have the same names, all of them
+            names = [name for name in columns if name not in self._without]
             delimiter = "\t" if self.suffix == ".tsv" else ","
-            self._table = csv.DictWriter(self._stream, list(flat), delimiter=delimiter, lineterminator="\n")
+            self._table = csv.DictWriter(self._stream, names, restval="", delimiter=delimiter, lineterminator="\n")
             self._table.writeheader()
-        self._table.writerow(flat)
+        self._table.writerow({name: _cell(value) for name, value in line.items() if name not in self._without})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

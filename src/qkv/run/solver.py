@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from qkv.data.batching import chunks
-from qkv.data.examples import AnswerExample, ChoiceExample, Example
+from qkv.data.examples import AnswerExample, ChoiceExample, Example, TextExample
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.keys import ARCHITECTURES
+from qkv.tasks.classify import kind_of_problem
 from qkv.tasks.infer import infer
 from qkv.tasks.model import TaskModel
 from qkv.tasks.table import TASKS, AnyTask
@@ -65,16 +66,18 @@ def characters(example: Example) -> int:
         return len(example.question) + len(example.text)
     if isinstance(example, ChoiceExample):
         return (len(example.text) + len(example.question)) * len(example.choices)
-    return len(example.text)
+    return len(example.text) + (len(example.pair or "") if isinstance(example, TextExample) else 0)
 
 
 def solver_of(folder: hf.Folder, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
     name = folder.record.get("task") or task_of(folder)
-    record = folder.record.get("task_record", FOREIGN.get(name, {}))
     entry = TASKS[name]
     if entry.head not in folder.model.heads:
         raise InputError(f"{folder.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
+    record = folder.record.get("task_record")
+    if record is None:
+        record = foreign_classifier(folder) if name == "classify" else FOREIGN.get(name, {})
     task = entry.restored(folder.labels, record)
     model = TaskModel(folder.model, entry.head, task.extra_tensors())
     with torch.no_grad():
@@ -86,6 +89,16 @@ def solver_of(folder: hf.Folder, device: torch.device) -> Solver:
         float(stored.get("temperature", 1.0)), dict(stored.get("thresholds") or {}), stored.get("abstain_below")
     )
     return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
+
+
+def foreign_classifier(folder: hf.Folder) -> dict[str, Any]:
+    """What the config.json of others says of a classifier. Whether it reads pairs it does not say."""
+    kind = kind_of_problem(folder.carried.get("problem_type"), len(folder.labels))
+    if kind == "regression" and len(folder.labels) != 1:
+        raise InputError(
+            f"{folder.path} is for regression with {len(folder.labels)} numbers at a time; qkv predicts one number."
+        )
+    return {"kind": kind, "paired": None if folder.config.segments > 1 else False}
 
 
 def task_of(folder: hf.Folder) -> str:

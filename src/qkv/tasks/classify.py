@@ -69,13 +69,24 @@ def label_counts(examples: Sequence[TextExample]) -> Counter[str]:
 
 
 def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
-    """From what a saved folder holds."""
+    """From what a saved folder holds. Without a word about pairs, single texts are read and pairs too."""
     settings = merge(ClassifySettings(), record.get("settings", {}), "qkv.json")
-    paired = bool(record.get("paired"))
+    paired = record.get("paired")
     kind = record.get("kind", "single")
     if kind == "regression":
-        return Regression(settings, paired, float(record.get("mean", 0.0)), float(record.get("deviation", 1.0)))
+        mean, deviation = float(record.get("mean", 0.0)), float(record.get("deviation", 1.0))
+        return Regression(settings, paired, mean, deviation, float(record.get("spread", deviation)))
     return (MultiLabel if kind == "multi" else SingleLabel)(labels, settings, paired)
+
+
+def kind_of_problem(problem: object, outputs: int) -> str:
+    """What a head of others is for, by transformers' `problem_type` or, as there, by its number of outputs.
+
+    >>> kind_of_problem("multi_label_classification", 3), kind_of_problem(None, 1), kind_of_problem(None, 2)
+    ('multi', 'regression', 'single')
+    """
+    kinds = {task.problem: task.kind for task in (SingleLabel, MultiLabel, Regression)}
+    return kinds.get(str(problem)) or ("regression" if outputs == 1 else "single")
 
 
 def kind_of(examples: Sequence[TextExample]) -> str:

@@ -6,7 +6,7 @@ Shapes: E examples, R rows, U units (examples) of a batch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,18 +42,29 @@ class SquaredError(TextObjective):
 
 
 class Regression(TextTask):
-    """A number. The head learns it with mean 0 and deviation 1; `folded` puts both into the head when it is saved."""
+    """A number. The head learns it with mean 0 and deviation 1; `folded` puts both into the head when it is saved.
+
+    `spread` is the deviation of the training numbers, folded or not: an answer within half of it counts as right.
+    """
 
     kind = "regression"
     problem = "regression"
     main = "pearson"
 
-    def __init__(self, settings: ClassifySettings, paired: bool, mean: float = 0.0, deviation: float = 1.0) -> None:
+    def __init__(
+        self,
+        settings: ClassifySettings,
+        paired: bool | None,
+        mean: float = 0.0,
+        deviation: float = 1.0,
+        spread: float | None = None,
+    ) -> None:
         super().__init__(("value",), settings, paired)
         self.mean, self.deviation = mean, deviation
+        self.spread = deviation if spread is None else spread
 
     def record(self) -> dict[str, Any]:
-        return super().record() | {"mean": self.mean, "deviation": self.deviation}
+        return super().record() | {"mean": self.mean, "deviation": self.deviation, "spread": self.spread}
 
     def folded(self, model: TaskModel) -> "Regression":
         """The head's scores become the number itself, for whoever loads the folder elsewhere."""
@@ -63,7 +74,14 @@ class Regression(TextTask):
             linear = head.linear
             linear.weight.mul_(self.deviation)
             linear.bias.mul_(self.deviation).add_(self.mean)
-        return Regression(self.settings, self.paired)
+        return Regression(self.settings, self.paired, spread=self.spread)
+
+    def unfolded(self, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A folded head's tensors by name, as one that learns numbers of this mean and deviation."""
+        return {
+            name: (value - self.mean if name.endswith("bias") else value) / self.deviation
+            for name, value in head.items()
+        }
 
     def target(self, example: TextExample, where: str) -> float:
         number = as_number(example.label)
@@ -89,7 +107,7 @@ class Regression(TextTask):
     def judge(self, example: TextExample, result: Value) -> Judgement:
         wanted = self.target(example, str(example.place))
         error = abs(wanted - result.value)
-        return Judgement(f"{wanted:g}", f"{result.value:.3g}", error < 0.5 * self.deviation, math.nan, error)
+        return Judgement(f"{wanted:g}", f"{result.value:.3g}", error < 0.5 * self.spread, math.nan, error)
 
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> None:
         return None

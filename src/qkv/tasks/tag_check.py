@@ -75,13 +75,16 @@ def named(text: str, span: Span) -> str:
 
 
 def misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: str) -> list[Fault]:
-    """Every span that no whole units make up, or that lies in another, and what training takes instead."""
+    """Every span that no whole units make up, or that lies in another, and what training takes instead.
+
+    Each is "mended", also a span that is left out: its example stays, and "dropped" counts examples.
+    """
     faults = []
     for example in examples:
         if len(kept := outermost(example).spans or ()) < len(example.spans or ()):
             for span in sorted({*(example.spans or ())} - {*kept}):
                 message = f"{named(example.text, span)} overlaps a longer span: training leaves it out."
-                faults.append(Fault(example.place, "overlapping", message, "dropped"))
+                faults.append(Fault(example.place, "overlapping", message, "mended"))
     examples = [outermost(example) for example in examples]
     texts = [example.text for example in examples]
     units = units_of(tokens_of(tokenizer, texts), texts, [example.units for example in examples], unit)
@@ -96,5 +99,5 @@ def misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: str) 
         else:
             taken = Span(int(units.starts[first]) - begin, int(units.ends[last]) - begin, span.label)
             message = f"{named(text, span)} does not lie on whole units: training takes {named(text, taken)}."
-        faults.append(Fault(examples[number].place, "misaligned", message, "dropped" if last < first else "mended"))
+        faults.append(Fault(examples[number].place, "misaligned", message, "mended"))
     return sorted(faults)

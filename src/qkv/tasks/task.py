@@ -36,7 +36,8 @@ class Calibration:
     thresholds: Mapping[str, float] = field(
         default_factory=dict
     )  # by label, where a label is said or not (multi-label)
-    abstain_below: float | None = None  # under this probability the model would rather not say
+    # under this probability the model would rather not say; None: no rule was fitted; above 1: it is never sure enough
+    abstain_below: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {

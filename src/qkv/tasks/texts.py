@@ -117,8 +117,9 @@ class TextTask:
     kind: ClassVar[str]
     problem: ClassVar[str]  # what transformers calls it
 
-    def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool) -> None:
-        self.labels, self.settings, self.paired = tuple(labels), settings, paired
+    def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool | None) -> None:
+        self.labels, self.settings = tuple(labels), settings
+        self.paired = paired  # None: nobody said, so either is read; those of one call are alike
         self.ids = {label: number for number, label in enumerate(self.labels)}
 
     @property
@@ -132,15 +133,21 @@ class TextTask:
         return {"kind": self.kind, "paired": self.paired, "settings": asdict(self.settings)}
 
     def check(self, examples: Sequence[TextExample], needs_labels: bool = True) -> None:
+        paired = self._reads_pairs(examples)
         for number, example in enumerate(examples, 1):
             where = str(example.place) if example.place != NOWHERE else f"Text {number}"
-            if (example.pair is not None) != self.paired:
-                wanted, got = ("a pair", "one text") if self.paired else ("one text", "a pair")
+            if (example.pair is not None) != paired:
+                wanted, got = ("a pair", "one text") if paired else ("one text", "a pair")
+                if self.paired is None:
+                    raise InputError(f"{where}: here is {got}, and before it {wanted}. Give texts or pairs, not both.")
                 raise InputError(
                     f"{where}: the model reads {wanted}, and here is {got}. Give the same columns as in training."
                 )
             if needs_labels or example.label is not None:
                 self.target(example, where)
+
+    def _reads_pairs(self, examples: Sequence[TextExample]) -> bool:
+        return any(example.pair is not None for example in examples[:1]) if self.paired is None else self.paired
 
     def target(self, example: TextExample, where: str) -> Any:
         raise NotImplementedError
@@ -151,9 +158,10 @@ class TextTask:
     def features(
         self, tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, training: bool
     ) -> TextFeatures:
+        paired = self._reads_pairs(examples)
         first = tokenizer.encode_ids([example.text for example in examples])
-        second = tokenizer.encode_ids([example.pair or "" for example in examples]) if self.paired else None
-        room = max_length - (3 if self.paired else 2)
+        second = tokenizer.encode_ids([example.pair or "" for example in examples]) if paired else None
+        room = max_length - (3 if paired else 2)
         rows = Windowed(
             first,
             second,
