@@ -58,6 +58,9 @@ def test_evaluate(tmp_path: Path, run: Path, capfd: pytest.CaptureFixture[str]) 
     assert len(answers) == found["scores"]["examples"] == 20
     assert sum(one["right"] for one in answers) / 20 == found["scores"]["accuracy"]
     assert [one["line"] for one in answers] == list(range(2, 22))
+    assert not found["is_training_file"]
+    assert main(["evaluate", str(run), str(run.parent / "train.csv")]) == 0
+    assert "the file the model was trained on" in capfd.readouterr().out
     assert main(["evaluate", str(run), str(file), "--against", str(run)]) == 0
     assert "difference +0.0000" in capfd.readouterr().out
 
@@ -156,6 +159,9 @@ def test_bad_commands(
         (["predict", str(run), "   "], "empty"),
         (["predict", str(run), "a", "-q", "who?"], "mean nothing"),
         (["predict", str(run), "a", "--out", "x.doc"], "ends in"),
+        (["predict", str(run), "nope.csv"], "There is no file nope.csv"),
+        (["predict", str(run), str(tmp_path)], "is a folder"),
+        (["predict", str(run), str(file), str(file)], "Give one file at a time"),
     ):
         assert main(arguments) == 2, arguments
         error = capfd.readouterr().err

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.finetune import ColumnOption, FormatOption, LabelOption, PairOption, SeparatorOption
+from qkv.cli.finetune import (
+    AnswerColumn,
+    ChoicesColumn,
+    ColumnOption,
+    ContextColumn,
+    FormatOption,
+    LabelOption,
+    PairOption,
+    QuestionColumn,
+    SeparatorOption,
+)
 from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption
 
 
@@ -21,6 +31,10 @@ def evaluate(
     text: ColumnOption = None,
     pair: PairOption = None,
     label: LabelOption = None,
+    question: QuestionColumn = None,
+    context: ContextColumn = None,
+    answer: AnswerColumn = None,
+    choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
     device: DeviceOption = "cpu",
@@ -41,7 +55,8 @@ def evaluate(
     from qkv.cli.terminal import print_json, progress
     from qkv.run.evaluate_file import evaluate_file
 
-    columns = {"text": text, "pair": pair, "label": label}
+    columns = {"text": text, "pair": pair, "label": label, "question": question}
+    columns |= {"context": context, "answer": answer, "choices": choices}
     given = {role: name for role, name in columns.items() if name is not None}
     with progress("examples", None) as advance:
         found = evaluate_file(
@@ -66,6 +81,8 @@ def evaluate(
 
 def _remarks(found: dict[str, Any]) -> list[str]:
     lines = []
+    if found["is_training_file"]:
+        lines.append("\nnote: this is the file the model was trained on: these figures are too good")
     if found["windowed"]:
         windows = found["most_windows"]
         lines.append(f"\n{found['windowed']:,} texts were longer than the model: read in up to {windows} windows")

@@ -19,6 +19,10 @@ LabelOption = Annotated[str | None, typer.Option("--label", metavar="COLUMN", he
 GroupOption = Annotated[
     str | None, typer.Option("--group", metavar="COLUMN", help="Column that says what belongs together in a split.")
 ]
+QuestionColumn = Annotated[str | None, typer.Option("--question", metavar="COLUMN", help="Column of the question.")]
+ContextColumn = Annotated[str | None, typer.Option("--context", metavar="COLUMN", help="Column of the passage.")]
+AnswerColumn = Annotated[str | None, typer.Option("--answer", metavar="COLUMN", help="Column of the answer.")]
+ChoicesColumn = Annotated[str | None, typer.Option("--choices", metavar="COLUMN", help="Column of the choices.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; found out if left out.")
 ]
@@ -60,6 +64,10 @@ def finetune(
     pair: PairOption = None,
     label: LabelOption = None,
     group: GroupOption = None,
+    question: QuestionColumn = None,
+    context: ContextColumn = None,
+    answer: AnswerColumn = None,
+    choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
     recipe: Annotated[
@@ -110,6 +118,10 @@ def finetune(
         "data.columns.pair": pair,
         "data.columns.label": label,
         "data.columns.group": group,
+        "data.columns.question": question,
+        "data.columns.context": context,
+        "data.columns.answer": answer,
+        "data.columns.choices": choices,
         "seeds": seeds,
         "epochs": epochs,
         "train.lr": lr,

@@ -39,7 +39,7 @@ def print_labelled(report: "LabelledReport") -> None:
             typer.echo(f"  {place}: {finding.message}")
         if len(found) < count:
             typer.echo(f"  … and {count - len(found):,} more")
-    if not report.counts and report.examples:
+    if report.sound:
         typer.echo("\nNothing is wrong with it.")
     for note in report.notes:
         typer.echo(f"\nnote: {note}")

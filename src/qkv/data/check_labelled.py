@@ -79,6 +79,7 @@ class LabelledReport:
     counts: dict[str, int]  # findings of each kind, all of them
     findings: list[Finding]  # the first of each kind
     notes: list[str]
+    sound: bool  # no findings, and something to learn from: examples, with labels that differ
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,6 +127,7 @@ class _Check:
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
         self.files: list[FileFacts] = []
         self.notes: list[str] = []
+        self.useless = False  # nothing can be learnt from it, though no line of it is wrong
         self.labels: Counter[str] = Counter()
         self.labels_against: Counter[str] = Counter()
         self.label_places: defaultdict[str, list[Place]] = defaultdict(list)  # the first of each
@@ -158,7 +160,7 @@ class _Check:
                 raise error from None
             if "label" in source.columns or source.format == "lines":
                 raise
-            self.notes.append(f"No labels were found, only texts were looked at. {error}")
+            self.useless_because(f"No labels were found, only texts were looked at. {error}")
             return source
 
     def file(self, number: int, source: Labelled) -> None:
@@ -168,17 +170,23 @@ class _Check:
                 count += 1
                 self.example(number, example)
         except InputError as error:
-            self.found("unreadable", Place(str(source.path), 0), str(error))
+            self.found("unreadable", Place(str(source.path), 0), _without(str(source.path), str(error)))
         actions = Counter(fault.action for fault in source.faults)
         for fault in source.faults:
             told = "" if fault.action == "noted" else f" ({fault.action})"
-            self.found(fault.kind, fault.place, fault.message + told)
+            self.found(fault.kind, fault.place, _without(str(fault.place), fault.message) + told)
         facts = FileFacts(
             str(source.path), number >= self.training, source.describe(), count, actions["dropped"], actions["mended"]
         )
         self.files.append(facts)
+        if not count:
+            self.useless_because(f"{source.path} has 0 examples: there is nothing here.")
         if self.token_lengths is not None:
             self.count_tokens(self.token_lengths.rest())
+
+    def useless_because(self, note: str) -> None:
+        self.useless = True
+        self.notes.append(note)
 
     def example(self, number: int, example: Example) -> None:
         first, second = parts_of(example)
@@ -202,7 +210,7 @@ class _Check:
         places = self.label_places if number < self.training else self.places_against
         for label in labels or ():
             counts[label] += 1
-            if len(places[label]) < max(1, self.named):
+            if len(places[label]) < (1 if number < self.training else max(1, self.named)):
                 places[label].append(example.place)
 
     def spans(self, example: TagExample) -> None:
@@ -258,6 +266,7 @@ class _Check:
             counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
+            sound=not (self.useless or self.counts.total()),
         )
 
     def numbers(self) -> dict[str, float] | None:
@@ -277,26 +286,33 @@ class _Check:
         for typo in typos(everywhere):
             count, other = everywhere[typo.label], everywhere[typo.meant]
             message = f"{typo.label!r} ({count:,}): is {typo.meant!r} ({other:,}) meant? ({typo.why})"
-            for place in places[typo.label]:
-                self.found("label typo", place, message)
+            self.found("label typo", places[typo.label][0], message)
         if self.labels:
-            for label in self.labels_against.keys() - self.labels.keys():
+            for label in sorted(self.labels_against.keys() - self.labels.keys()):
                 for place in self.places_against[label]:
                     self.found("unknown label", place, f"{label!r} ({self.labels_against[label]:,})")
+                self.counts["unknown label"] += self.labels_against[label] - len(self.places_against[label])
         if len(self.labels) == 1 and self.task == "classify" and not self.several:
             label, count = self.labels.most_common(1)[0]
-            self.notes.append(f"All {count:,} examples have one label, {label!r}: there is nothing to tell apart.")
+            who = "The only example has the label" if count == 1 else f"All {count:,} examples have one label,"
+            self.useless_because(f"{who} {label!r}: there is nothing to tell apart.")
+        if self.task == "tag" and not self.labels and any(facts.examples and not facts.against for facts in self.files):
+            self.useless_because("No example has a span: there is nothing to find.")
+        things = "spans" if self.task == "tag" else "examples"
         if len(self.labels) > 1:
             (most, large), *_, (least, small) = self.labels.most_common()
             if large >= UNEVEN * small:
+                # the score of spans, and of several labels an example, is F1
+                by_f1 = self.task == "tag" or self.several
+                told = "look at the F1 of each, that of all together says little about the rare ones."
                 self.notes.append(
-                    f"{most!r} has {large:,} examples, {least!r} has {small:,}: class weights will matter, and "
-                    "accuracy says little."
+                    f"{most!r} has {large:,} {things}, {least!r} has {small:,}: "
+                    + (told if by_f1 else "class weights will matter, and accuracy says little.")
                 )
             few = [label for label, count in self.labels.items() if count < FEW]
             if few and len(self.labels) > len(few):
                 shown = ", ".join(map(repr, few[:10])) + (" …" if len(few) > 10 else "")
-                self.notes.append(f"{len(few)} of {len(self.labels)} labels have fewer than {FEW} examples: {shown}.")
+                self.notes.append(f"{len(few)} of {len(self.labels)} labels have fewer than {FEW} {things}: {shown}.")
 
     def way_findings(self) -> None:
         """Of two ways to write a thing, the rarer."""
@@ -319,6 +335,11 @@ def labels_of(example: Example) -> tuple[str, ...] | None:
     if isinstance(example, AnswerExample):
         return None if example.answers is None else ("answered" if example.answers else "no answer",)
     return None if example.answer is None else (f"choice {example.answer + 1} of {len(example.choices)}",)
+
+
+def _without(place: str, message: str) -> str:
+    """A message without the place that it begins with, for a finding, which has its place beside it."""
+    return message.removeprefix(place).lstrip(":, ") if message.startswith(place) else message
 
 
 def _key(example: Example) -> tuple[str, ...]:

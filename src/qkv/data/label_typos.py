@@ -18,12 +18,12 @@ class Typo(NamedTuple):
 
 
 def typos(counts: Mapping[str, int]) -> Iterator[Typo]:
-    """Of each pair that looks like one label, the rarer.
+    """Of each pair that looks like one label, the rarer; of two equals, the one with doubled blanks.
 
     >>> list(typos({"positive": 900, "Positive": 3, "positve": 1, "negative": 800}))[0]
     Typo(label='Positive', meant='positive', why='case')
     """
-    labels = sorted(counts, key=lambda label: (-counts[label], label))
+    labels = sorted(counts, key=lambda label: (-counts[label], label != " ".join(label.split()), label))
     if len(labels) > MOST_LABELS:
         return
     for number, label in enumerate(labels):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from qkv.atomic import replaced_file
 from qkv.data.examples import Example
 from qkv.data.labelled import labelled
+from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError
 from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import paired_difference
@@ -52,7 +53,12 @@ def evaluate_file(
     if against is not None:  # before the first is evaluated: that may take long
         other = load(against, device=device, threads=threads)
         check_comparable(run, task, against, other.solver.task)
+    trained = model.record.get("config", {}).get("data", {})
+    if separator is None:
+        separator = trained.get("separator")  # as in training
     source = labelled(file, task.name, columns=columns, format=format, separator=separator)
+    known = trained.get("train_sha256")
+    is_training = known is not None and sha256_of(source.path) == known
     examples = Singles(source) if isinstance(task, SingleLabel) else source
     mine: list[tuple[float, ...]] = []
 
@@ -85,6 +91,7 @@ def evaluate_file(
         "mended": sum(fault.action == "mended" for fault in faults),
         "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:FAULTS]],
         "against": None,
+        "is_training_file": is_training,
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []

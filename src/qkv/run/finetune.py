@@ -12,6 +12,7 @@ RUN/result.json       the figures; written last, so its presence means: finished
 import hashlib
 import json
 import math
+import os
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -64,13 +65,14 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
+    check_can_write(out)
     task_named(config.task)
     device_named(config.device)
     folder = hf.load(model_folder(locate(config.model)))
     config = replace(config, model=str(folder.path.resolve()), model_sha256=folder_sha256(folder.path))
     if data is None:
         config = replace(config, data=pinned(config.data))
-        data = read_data(config)
+        data = read_data(config, progress.message)
     prepared = prepare(config, folder, data, progress.message)
     config = settled(prepared, progress.message)
     prepared = replace(prepared, config=config)
@@ -147,6 +149,13 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
         shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
     shutil.rmtree(out / "vectors", ignore_errors=True)
     return Finished(out, finished=True)
+
+
+def check_can_write(out: Path) -> None:
+    """Before anything is read: a run that cannot be written is not worth preparing."""
+    there = next((parent for parent in (out, *out.absolute().parents) if parent.exists()), Path("/"))
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise InputError(f"{out} cannot be written: {there} is not a folder that files can be put in.")
 
 
 def folder_sha256(folder: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.data.examples import AnswerExample, ChoiceExample, Fault, TagExample, TextExample
+from qkv.data.label_typos import typos
 from qkv.data.labelled import labelled
 from qkv.data.shard_file import sha256_of
 from qkv.data.split import folded, held_out
@@ -15,6 +16,7 @@ from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import DataChoice, FinetuneConfig
 from qkv.tasks import classify
 
+SLIPS = 5  # labels that may be slips, told
 PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 5_000
 """Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
@@ -64,19 +66,20 @@ def check_pinned(data: DataChoice) -> None:
             )
 
 
-def read_data(config: FinetuneConfig) -> LabelledData:
+def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
     """Training and held-out examples; every fault is kept, none is passed over."""
-    train = read_part(config.data.train, config)
+    train = read_part(config.data.train, config, tell)
+    notes = slips(train)
     if config.data.dev is not None:
-        dev = read_part(config.data.dev, config)
+        dev = read_part(config.data.dev, config, tell)
     else:
         if config.task == "classify" and kind_of(train.examples, config) == "single":
             classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
         train, dev = _parted(train, config)
-    notes = leaks(train, dev)
+    notes += leaks(train, dev)
     test = None
     if config.data.test is not None:
-        test = read_part(config.data.test, config)
+        test = read_part(config.data.test, config, tell)
         notes += leaks(train, test)
     return LabelledData(train, dev, tuple(notes), test)
 
@@ -92,6 +95,22 @@ def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
             "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
         )
     return replace(train, examples=kept), Part(f"held out of {Path(train.source).name}", held)
+
+
+def slips(train: Part) -> list[Phrase]:
+    """What to say of labels that look like one another, or like a header."""
+    counts = label_counts(train.examples)
+    found = []
+    for typo in list(typos(counts))[:SLIPS]:
+        found.append(
+            Phrase(
+                f"The label '{typo.label}' ({counts[typo.label]}) may be a slip for '{typo.meant}' "
+                f"({counts[typo.meant]}): {typo.why}. Both are learned as they stand.",
+                f"标签“{typo.label}”（{counts[typo.label]} 条）可能是“{typo.meant}”（{counts[typo.meant]} 条）的笔误；"
+                "两个都按原样学习。",
+            )
+        )
+    return found
 
 
 def leaks(train: Part, other: Part) -> list[Phrase]:

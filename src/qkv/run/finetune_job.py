@@ -109,8 +109,9 @@ def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
         log_every=max(1, min(10, steps // 50)),
     )
     tell(
-        f"{units:,} training units, {tokens:,} tokens; {steps:,} steps of about {per_step:,} tokens "
-        f"({epochs:g} epochs), evaluated every {every:,}"
+        f"{len(prepared.data.train.examples):,} examples to train on, {len(prepared.data.dev.examples):,} held out; "
+        f"{tokens:,} tokens, {epochs:g} × in {steps:,} step{'' if steps == 1 else 's'} of about {per_step:,}; "
+        f"evaluated every {every:,}"
     )
     return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
 

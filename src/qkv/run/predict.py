@@ -85,6 +85,11 @@ class Model:
         return self._folder.architecture
 
     @property
+    def record(self) -> dict[str, Any]:
+        """What qkv wrote down when it trained the model; empty for folders of others."""
+        return self._folder.record
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
         return self._folder.notes

@@ -17,6 +17,7 @@ from qkv.run.inputs import empty_part, said_empty, without_labels
 from qkv.tokenizer import Tokenizer
 
 STDIN = "-"
+ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
 COLUMNS: Mapping[type[Example], tuple[str, ...]] = {
     TextExample: ("line", "text", "pair"),
     TagExample: ("line", "text"),
@@ -71,6 +72,8 @@ def inputs_of(
         if question or pair or choices:
             raise InputError("--question, --with and --choice go with texts, not with a file.")
         return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False), tokenizer)
+    for name in given:
+        _check_is_text(name)
     if columns or format:
         raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
     if list(given) == [STDIN]:
@@ -79,6 +82,19 @@ def inputs_of(
         raise InputError("Give - for standard input alone, without other texts.")
     texts = ((Place("", number), text) for number, text in enumerate(given, 1))
     return Inputs(_examples(task, texts, question, pair, tuple(choices)))
+
+
+def _check_is_text(name: str) -> None:
+    """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there."""
+    if name == STDIN:
+        return
+    if _is_file(name):
+        raise InputError(f"{name} is a file, and stands among other texts. Give one file at a time.")
+    if len(name) < 1_000 and "\0" not in name and Path(name).is_dir():
+        raise InputError(f"{name} is a folder. Give a file of it, or texts.")
+    ending = Path(name.removesuffix(".gz").removesuffix(".xz")).suffix.lower()
+    if ending in ENDINGS and " " not in name:
+        raise InputError(f"There is no file {name}. (To have its name classified as a text, put a blank behind it.)")
 
 
 def _is_file(name: str) -> bool:

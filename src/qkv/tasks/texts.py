@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from qkv.batch import Batch
 from qkv.data.batching import Integers
-from qkv.data.examples import NOWHERE, Fault, TextExample
+from qkv.data.examples import Fault, TextExample
 from qkv.data.windowed import Windowed, merged
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks.model import TaskModel
@@ -135,13 +135,14 @@ class TextTask:
     def check(self, examples: Sequence[TextExample], needs_labels: bool = True) -> None:
         paired = self._reads_pairs(examples)
         for number, example in enumerate(examples, 1):
-            where = str(example.place) if example.place != NOWHERE else f"Text {number}"
+            where = str(example.place) if example.place.file else f"Text {example.place.line or number}"
             if (example.pair is not None) != paired:
                 wanted, got = ("a pair", "one text") if paired else ("one text", "a pair")
                 if self.paired is None:
                     raise InputError(f"{where}: here is {got}, and before it {wanted}. Give texts or pairs, not both.")
                 raise InputError(
-                    f"{where}: the model reads {wanted}, and here is {got}. Give the same columns as in training."
+                    f"{where}: the model reads {wanted}, and here is {got}. Give the same columns as in training, "
+                    "or of typed texts the second one (qkv predict … --with TEXT) or none."
                 )
             if needs_labels or example.label is not None:
                 self.target(example, where)
