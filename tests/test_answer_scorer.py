@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from qkv.data.examples import Answer, AnswerExample
+from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer import Candidate
 from qkv.tasks.answer_scorer import AnswerScorer, is_right, no_answer_threshold
 
@@ -35,6 +36,14 @@ def test_squad_by_hand() -> None:
     low, high = result.intervals["f1"]
     assert 0 <= low < result.value < high <= 1
     assert set(result.intervals) == set(result.values)
+
+
+@pytest.mark.parametrize(("said", "right"), [("street", 0), ("cat", 4)])
+def test_none_or_all_is_not_certainty(said: str, right: int) -> None:
+    scorer = AnswerScorer("squad")
+    scorer.add([asked("cat")] * 4, [Said(said)] * 4)
+    result = scorer.result()
+    assert result.intervals["f1"] == result.intervals["em"] == wilson_interval(right, 4)
 
 
 def test_cmrc_counts_characters() -> None:

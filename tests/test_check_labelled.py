@@ -28,7 +28,7 @@ SOUND = ["text,label", *(f"sound text {n},{'yes' if n % 2 else 'no'}" for n in r
 def test_a_sound_file(tmp_path: Path) -> None:
     report = check_labelled(written(tmp_path / "a.csv", SOUND))
     assert (report.task, report.examples, report.labels) == ("classify", 20, {"no": 10, "yes": 10})
-    assert report.counts == {} and report.findings == [] and report.notes == []
+    assert report.counts == {} and report.findings == [] and report.notes == [] and report.sound
     assert report.characters is not None and (report.characters.median, report.characters.longest) == (13, 13)
     assert report.tokens is None and report.numbers is None
     assert json.loads(json.dumps(report.to_dict()))["files"][0]["read_as"] == "csv, text = 'text', label = 'label'"
@@ -92,6 +92,41 @@ def test_labels_that_cannot_be_learned_from(tmp_path: Path) -> None:
     assert first.startswith("'common' has 60 examples, 'rare' has 2") and "1 of 2 labels have fewer than 10" in second
 
 
+def test_a_slip_is_told_once_however_often_it_was_made(tmp_path: Path) -> None:
+    rows = ["text,label", *(f"text {n},{label}" for n, label in enumerate(["yes", "no"] * 30 + ["Yes", "NO"] * 4))]
+    path = written(tmp_path / "a.csv", rows)
+    other = written(tmp_path / "b.csv", ["text,label", *(f"new {n},maybe" for n in range(5))])
+    for named in (1, 2, 20):
+        report = check_labelled(path, against=[other], named=named)
+        assert report.counts == {"label typo": 2, "unknown label": 5}
+    assert [(one.line, one.message) for one in report.findings][:2] == [
+        (63, "'NO' (4): is 'no' (30) meant? (case)"),
+        (62, "'Yes' (4): is 'yes' (30) meant? (case)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (["text,label", "a,x", "b,x"], "All 2 examples have one label, 'x'"),
+        (["text,label", "a,x"], "The only example has the label 'x': there is nothing to tell apart."),
+        (["id,text", "1,a", "2,b"], "No labels were found"),
+        (["text,label"], "has 0 examples: there is nothing here."),
+    ],
+)
+def test_what_teaches_nothing_is_not_sound(tmp_path: Path, rows: list[str], note: str) -> None:
+    report = check_labelled(written(tmp_path / "a.csv", rows), "classify")
+    assert not report.counts and not report.sound and note in " ".join(report.notes)
+
+
+def test_a_finding_says_its_place_once(tmp_path: Path) -> None:
+    report = check_labelled(written(tmp_path / "a.csv", [*SOUND, "no label,", '"open,1']))
+    assert [(one.kind, one.line, one.message[:16]) for one in report.findings] == [
+        ("unreadable", 0, "line 23: the quo"),
+        ("unusable", 22, "has no label: 'l"),
+    ]
+
+
 def test_numbers(tmp_path: Path) -> None:
     report = check_labelled(written(tmp_path / "a.csv", ["text,score", "a,1.0", "b,2.5", "c,2.50"]))
     assert report.numbers == {"smallest": 1.0, "mean": 2.0, "largest": 2.5} and report.labels == {}
@@ -122,6 +157,12 @@ def test_spans(tmp_path: Path) -> None:
     assert report.task == "tag" and report.labels == {"LOC": 4, "PER": 3}
     assert lines(report) == {"span": [5], "span overlap": [3], "span blank": [2], "span cut": [2, 4], "long": [2]}
     assert report.tokens is not None and (report.tokens.longest, report.tokens.limit, report.tokens.over) == (6, 5, 1)
+    spans = [[3 * n, 3 * n + 2, "B" if n else "A"] for n in range(21)]
+    uneven = check_labelled(written(tmp_path / "b.jsonl", [json.dumps({"text": "ab " * 21, "label": spans})]))
+    assert uneven.notes[0].startswith("'B' has 20 spans, 'A' has 1: look at the F1 of each") and uneven.sound
+    assert "1 of 2 labels have fewer than 10 spans" in uneven.notes[1]
+    none = check_labelled(written(tmp_path / "c.jsonl", [json.dumps({"text": "ab", "label": []})]), "tag")
+    assert none.notes == ["No example has a span: there is nothing to find."] and not none.sound
 
 
 def test_questions_and_choices(tmp_path: Path) -> None:

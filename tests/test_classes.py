@@ -102,6 +102,15 @@ def test_all_right_is_not_certainty() -> None:
     assert confusion_intervals([[4, 0], [0, 0]])["mcc"] == (0, 0)  # nothing to correlate
 
 
+def test_nothing_right_is_not_certainty() -> None:
+    found = confusion_intervals([[0, 10], [10, 0]], draws=10)
+    assert found["macro_f1"] == found["accuracy"] == wilson_interval(0, 20)
+    statistics = multi_label_statistics([[1, 0]] * 6 + [[0, 0]] * 4, [[0, 1]] * 6 + [[0, 0]] * 4)
+    several = multi_label_intervals(statistics, draws=10)
+    assert several["micro_f1"] == several["macro_f1"] == several["samples_f1"] == wilson_interval(0, 6)
+    assert several["subset_accuracy"] == wilson_interval(4, 10)
+
+
 def test_no_examples() -> None:
     found = confusion_intervals(np.zeros((2, 2), int))
     assert found["accuracy"] == (0, 1) and np.isnan(found["macro_f1"]).all()

@@ -153,3 +153,12 @@ def test_all_found_is_not_certainty() -> None:
     for _ in range(5):
         counts.add([(0, 2, "PER"), (3, 4, "LOC")], [(0, 2, "PER"), (3, 4, "LOC")])
     assert counts.intervals() == dict.fromkeys(counts.values(), (wilson_interval(10, 10)[0], 1.0))
+
+
+def test_none_found_is_not_certainty() -> None:
+    counts = EntityCounts()
+    for _ in range(5):
+        counts.add([(0, 2, "PER"), (3, 4, "LOC")], [(0, 1, "PER")])
+    found = counts.intervals(draws=10)
+    assert found["f1"] == found["recall"] == found["macro_f1"] == wilson_interval(0, 10)
+    assert found["precision"] == wilson_interval(0, 5)

@@ -13,8 +13,13 @@ def label(name: str, f1: float = 0.9, support: int = 10, answered: int = 10) -> 
 
 
 def test_rare_labels_behind_a_good_accuracy() -> None:
-    check(hidden_by_accuracy(Scored("accuracy", {"accuracy": 0.95, "macro_f1": 0.6}, {}, 100)), WARNING, "95.0", "60.0")
-    assert hidden_by_accuracy(Scored("accuracy", {"accuracy": 0.95, "macro_f1": 0.86}, {}, 100)) is None
+    def scored(macro_f1: float, rarest: int) -> Scored:
+        labels = (label("a", support=30), label("b", support=rarest), label("c", support=0))
+        return Scored("accuracy", {"accuracy": 0.95, "macro_f1": macro_f1}, {}, 100, labels)
+
+    check(hidden_by_accuracy(scored(0.6, 10)), WARNING, "95.0", "60.0")
+    assert hidden_by_accuracy(scored(0.86, 10)) is None
+    assert hidden_by_accuracy(scored(0.6, 11)) is None, "no label is rare"
     assert hidden_by_accuracy(Scored("f1", {"macro_f1": 0.1}, {}, 100)) is None
 
 
@@ -25,7 +30,10 @@ def test_labels_that_are_never_given() -> None:
 
 
 def test_labels_that_dev_does_not_have() -> None:
-    check(not_in_dev({"a": 5, "b": 9}, [label("a"), label("b", support=0)]), NOTE, "b")
+    found = check(not_in_dev({"a": 5, "b": 9}, [label("a"), label("b", support=0)]), NOTE, "b")
+    assert "how well it will go" in found.text.en
+    found = check(not_in_dev({"a": 5, "b": 9, "c": 9}, [label("a")]), NOTE, "b", "c")
+    assert "how well they will go" in found.text.en
     assert not_in_dev({"a": 5}, [label("a")]) is None and not_in_dev({"a": 5}, []) is None
 
 

@@ -30,3 +30,7 @@ def test_labels_that_differ_on_purpose(one: str, other: str) -> None:
 
 def test_frequent_labels_are_no_slips() -> None:
     assert list(typos({"immoral": 500, "immortal": 400})) == []
+
+
+def test_of_two_equals_the_one_without_doubled_blanks_is_meant() -> None:
+    assert [typo[:2] for typo in typos({"a  bird": 3, "a bird": 3, "fish": 5})] == [("a  bird", "a bird")]

@@ -163,7 +163,7 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "line 2 has no label"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"txt": "b", "label": 1}', "line 2 has no field 'text', only 'txt'"),
         ("a.jsonl", '{"text": ["a"], "label": 1}', "line 1: field 'text' holds a list, not a text"),
-        ("a.jsonl", '{"text": "a", "label": {"b": 1}}', "holds a object where a label was expected"),
+        ("a.jsonl", '{"text": "a", "label": {"b": 1}}', "holds an object where a label was expected"),
         ("a.jsonl", '{"text": "a\\u0000", "label": 1}', "line 1: 'text' has a NUL character"),
         ("a.jsonl", '{"text": "\\ud83d", "label": 1}', "ud83d without its other half"),
         ("a.jsonl", '["a", 1]\n', "line 1: an object such as"),
@@ -290,3 +290,33 @@ def test_real_sets(
     found = Counter((fault.kind, fault.action) for fault in source.faults)
     assert found == faults
     assert count + sum(fault.action == "dropped" for fault in source.faults) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "task", "hint"),
+    [
+        ("a.jsonl", '{"text": "Tom", "label": []}\n{"text": "Tom", "label": [[0, 3, "A"]]}\n', "classify", "task tag"),
+        ("a.jsonl", '{"text": "Tom", "label": {"name": {"Tom": [[0, 2]]}}}\n', "classify", r"\(cluener\): .* task tag"),
+        ("a.csv", "text,label\na b,x\nc d,y\n", "tag", r"\(csv\): use the task classify \(qkv finetune classify"),
+        ("a.csv", "text,label\na b,x\nc d,y\n", "answer", "use the task classify"),
+        (
+            "a.json",
+            '{"data": [{"paragraphs": [{"context": "Tom", "qas": [{"id": "1", "question": "who", "answers": []}]}]}]}',
+            "classify",
+            r"questions about texts \(squad\): use the task answer",
+        ),
+    ],
+)  # fmt: skip
+def test_the_right_task_is_named(tmp_path: Path, name: str, text: str, task: str, hint: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=hint):
+        list(labelled(tmp_path / name, task))
+
+
+def test_another_task_is_not_named_where_the_task_fits(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,tags\nTom sat,B-PER\n", encoding="utf-8")
+    with pytest.raises(InputError, match="a tag for every word.$"):
+        list(labelled(tmp_path / "a.csv", "tag"))
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "x"}\n{"text": "a", "label": [[0, 1, "B"]]}\n')
+    with pytest.raises(InputError, match="a number or a list.$"):
+        list(labelled(tmp_path / "a.jsonl", "classify"))

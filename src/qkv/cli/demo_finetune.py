@@ -14,8 +14,8 @@ MESSAGES = (
     "I was charged twice for the same basket!!",
     "can't get into my account, the code never comes",
 )
-EPOCHS = 14.0
-"""About a minute and a half of two quiet cores; the score is no longer going up by then."""
+EPOCHS, RATE = 16.0, 2e-4
+"""About a minute and a half of two quiet cores. So few messages take a larger step than the default."""
 
 
 def examples_folder() -> Path:
@@ -33,7 +33,7 @@ def demo_finetune(out: Path, weights: Path) -> None:
     _clear(run)
     file = examples_folder() / "intents.en.csv"
     typer.echo(f"{file.name}: customers' messages in ten intents, written for qkv\n")
-    given = {"data.train": str(file), "data.dev_share": 0.2, "epochs": EPOCHS}
+    given = {"data.train": str(file), "data.dev_share": 0.2, "epochs": EPOCHS, "train.lr": RATE}
     config = configured_for("classify", str(weights), "full", None, given)
     with for_stderr() as progress:
         done = start(config, run, progress)

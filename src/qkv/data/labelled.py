@@ -18,9 +18,17 @@ from qkv.data.opened import ROLES, Broken, Opened, Told, Wanted, empty
 from qkv.data.readers import AnyPath
 from qkv.data.record_files import ROLES_OF, open_json, open_table
 from qkv.data.sniff import given_format, sniffed
+from qkv.data.tag_schemes import normalised
+from qkv.data.task_guess import guessed_task
 from qkv.errors import InputError, did_you_mean
 
 TASKS = ("classify", "tag", "answer", "choice")
+WHAT = {
+    "classify": "texts with a label each",
+    "tag": "texts with labelled spans",
+    "answer": "questions about texts",
+    "choice": "questions with choices",
+}
 UNUSABLE = "unusable"  # the kind of fault that an InputError becomes in a lenient reading
 
 
@@ -46,15 +54,20 @@ class Labelled:
 
     def _examples(self, faults: list[Fault]) -> Iterator[Example]:
         convert = self._opened.convert
+        fits = False  # the task: an example with a label was read, or it was asked already whether another fits better
         for line, unit in self._opened.units():
             try:
                 if isinstance(unit, Broken):
                     raise unit.error
-                yield from convert(line, unit, faults.append)
+                for example in convert(line, unit, faults.append):
+                    fits = fits or _has_label(example)
+                    yield example
             except InputError as error:
+                said = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
+                fits = True
                 if not self._lenient:
-                    raise
-                faults.append(Fault(Place(str(self.path), line), UNUSABLE, str(error), "dropped"))
+                    raise InputError(said) from error
+                faults.append(Fault(Place(str(self.path), line), UNUSABLE, said, "dropped"))
 
     def describe(self) -> str:
         """One line for people: the format and which column is what."""
@@ -83,7 +96,37 @@ def labelled(
         raise InputError(f"There is no task '{task}'.{did_you_mean(task, TASKS)} There are {', '.join(TASKS)}.")
     start = beginning(path)
     wanted = Wanted(start.path, task, _checked_roles(columns or {}, task), needs_labels, separator)
-    return Labelled(start.path, task, _opened(start, wanted, format), lenient)
+    try:
+        opened = _opened(start, wanted, format)
+    except InputError as error:
+        if needs_labels and format is None:
+            raise InputError(f"{error}{_other_task(start.path, task)}") from error
+        raise
+    return Labelled(start.path, task, opened, lenient)
+
+
+def _has_label(example: Example) -> bool:
+    """Empty lists do not tell labels from spans."""
+    if isinstance(example, TextExample):
+        return bool(example.label)
+    return bool(example.spans) if isinstance(example, TagExample) else True
+
+
+def _other_task(path: Path, task: str) -> str:
+    """For a file that cannot be read for its task: the task it can be read for, in words; or nothing."""
+    try:
+        other = guessed_task(path)
+        if other is None or other == task:
+            return ""
+        source = labelled(path, other)
+        first = next(iter(source), None)
+    except InputError:
+        return ""
+    if first is None:
+        return ""
+    if isinstance(first, TextExample) and isinstance(first.label, str) and all(map(normalised, first.label.split())):
+        return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
+    return f" This looks like {WHAT[other]} ({source.format}): use the task {other} (qkv finetune {other} …)."
 
 
 def _checked_roles(columns: Mapping[str, str], task: str) -> dict[str, str]:

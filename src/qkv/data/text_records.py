@@ -20,7 +20,6 @@ from qkv.errors import InputError
 Record = Mapping[str, Any]
 
 NOT_AGREED = "-"
-_json_names = {dict: "an object", list: "a list"}
 
 
 def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
@@ -95,7 +94,7 @@ def string(record: Record, column: str, place: Place) -> str:
         return ""
     if isinstance(value, bool | int | Decimal):  # a text such as 123 that some program took for a number
         return spelled(value) or ""
-    raise InputError(f"{place}: field {column!r} holds {_json_names.get(type(value), 'a value')}, not a text.")
+    raise InputError(f"{place}: field {column!r} holds {_json_name(value)}, not a text.")
 
 
 def spelled(value: Any) -> str | None:
@@ -142,9 +141,13 @@ def label_of(value: Any, place: Place, column: str, separator: str | None = None
     return _single(value, place, column)
 
 
+def _json_name(value: Any) -> str:
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a value"
+
+
 def _single(value: Any, place: Place, column: str) -> str | None:
     if isinstance(value, dict | list):
-        name = _json_names[type(value)]
+        name = _json_name(value)
         raise InputError(f"{place}: {column!r} holds {name} where a label was expected: a text, a number or a list.")
     label = spelled(value)
     return None if label is None else sound(label, place, repr(column))

@@ -151,7 +151,8 @@ def confusion_intervals(
 ) -> dict[str, tuple[float, float]]:
     """95 %, by name: Wilson's for accuracy (and micro F1, which is the same), the bootstrap's for the others.
 
-    Where everything was right all draws agree, and Wilson's is given for all figures that are 1.
+    Where everything was right, or nothing, all draws agree, and Wilson's is given for all figures that are 1 and for an
+    F1 of 0.
     """
     table = np.asarray(confusion, np.int64)
     labels, total = len(table), int(table.sum())
@@ -168,9 +169,10 @@ def confusion_intervals(
             for name, found in drawn.items():
                 found.append(FIGURES[name](counts))
     share = wilson_interval(int(np.trace(table)), total)
-    perfect = {name for name, value in confusion_figures(table, names).items() if value == 1}
+    values = confusion_figures(table, names)
+    alike = {name for name, value in values.items() if value == 1 or (total and value == 0 and name.endswith("f1"))}
     return {
-        name: share if name in perfect or name not in drawn else percentiles(np.concatenate([*drawn[name], []]))
+        name: share if name in alike or name not in drawn else percentiles(np.concatenate([*drawn[name], []]))
         for name in names
     }
 
@@ -240,8 +242,9 @@ def multi_label_intervals(
 ) -> dict[str, tuple[float, float]]:
     """95 %, by name, from rows of `multi_label_statistics`, or distinct ones with `counts` of examples.
 
-    Wilson's for subset_accuracy and for figures that are 1, the bootstrap's for the others. A rare label is missing
-    from many draws: it is left out of their macro F1, not counted 0, for its F1 was not seen to fall.
+    Wilson's for subset_accuracy and for figures that are 1, the bootstrap's for the others; where no label was right,
+    which every draw agrees on, Wilson's as if each expected label were a trial, at most one an example. A rare label is
+    missing from many draws: it is left out of their macro F1, not counted 0, for its F1 was not seen to fall.
     """
     rows = np.asarray(statistics, np.float64)
     sums = rows.sum(0) if counts is None else np.asarray(counts, np.float64) @ rows
@@ -251,4 +254,6 @@ def multi_label_intervals(
     values = multi_label_figures(sums, names)
     drawn = {name: metrics[name] for name in names if name != "subset_accuracy" and values[name] != 1}
     found = bootstraps(rows, drawn, counts=counts, draws=draws, seed=seed) if drawn else {}
+    trials = round(min(sums[-1], counts_of_sums(sums).expected.sum()))
+    found |= dict.fromkeys((name for name in drawn if values[name] == 0), wilson_interval(0, trials))
     return {name: found.get(name, share) for name in names}

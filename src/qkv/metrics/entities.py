@@ -131,7 +131,8 @@ class EntityCounts:
         """95 %, by the names of `values`: the bootstrap over documents.
 
         Where not one entity was missed or invented every draw agrees; then the lower end is Wilson's, as if each entity
-        were a trial, because finding ten of ten does not mean that the eleventh is found.
+        were a trial, because finding ten of ten does not mean that the eleventh is found. Where none was right the
+        upper end is Wilson's likewise, of the entities answered for precision, of those expected for the others.
         """
         rows, counts, labels = self._table()
 
@@ -150,6 +151,9 @@ class EntityCounts:
         if micro.right and micro.right == micro.answered == micro.expected:
             low = wilson_interval(micro.right, micro.right)[0]
             return dict.fromkeys(found, (low, 1.0))
+        if not micro.right and (micro.answered or micro.expected):
+            trials = dict.fromkeys(found, micro.expected or micro.answered) | {"precision": micro.answered}
+            return {name: wilson_interval(0, trials[name]) for name in found}
         return found
 
     def _table(self) -> tuple[Floats, Integers, tuple[str, ...]]:

@@ -138,7 +138,7 @@ def verdict(facts: CurveFacts) -> Remark | None:
         return Remark(
             WARNING if facts.fit.reason != "flat" else NOTE,
             Phrase(
-                f"How much more labels would help, this data cannot say: {why.en}.",
+                f"How many more labels would help, this data cannot say: {why.en}.",
                 f"再多标注能有多大帮助，这份数据说不准：{why.zh}。",
             ),
         )

@@ -16,14 +16,17 @@ from qkv.tasks.task import LabelScore, Scored
 
 FEW = 20
 """Training examples of a label under which it can hardly be learnt."""
+UNBALANCED = 3
+"""Times as many examples of the most frequent label as of the rarest, from which some are called rare."""
 NAMED = 4
 """Labels that one sentence can hold."""
 
 
 def hidden_by_accuracy(scored: Scored) -> Remark | None:
-    """Accuracy ten points above macro F1: rare labels go wrong, and accuracy does not show it."""
+    """Accuracy ten points above macro F1 while labels are unbalanced: rare ones go wrong, and accuracy hides it."""
     accuracy, macro = scored.values.get("accuracy", math.nan), scored.values.get("macro_f1", math.nan)
-    if not accuracy - macro > 0.1:
+    supports = [label.support for label in scored.per_label if label.support > 0]
+    if not accuracy - macro > 0.1 or not supports or max(supports) < UNBALANCED * min(supports):
         return None
     return Remark(
         WARNING,
@@ -64,7 +67,7 @@ def not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark
     return Remark(
         NOTE,
         Phrase(
-            f"Dev has no example of {names.en}: how well {_them(len(absent))} will go is not known.",
+            f"Dev has no example of {names.en}: how well {'it' if len(absent) == 1 else 'they'} will go is not known.",
             f"验证集里没有 {names.zh} 的例子：这{'个标签' if len(absent) == 1 else '些标签'}好不好无从得知。",
         ),
     )

@@ -1,7 +1,7 @@
 """Figures of a reader: exact match and F1, as SQuAD or CMRC counts them (see metrics/answers.py), from 0 to 1.
 
 Where some questions have an answer and some have none, each kind is also counted by itself. F1 has a bootstrap interval
-over questions, exact match the interval of a share.
+over questions, exact match the interval of a share, which F1 has, too, where it is 0 or 1.
 """
 
 from collections import Counter
@@ -73,7 +73,10 @@ class AnswerScorer:
             statistics = np.array([[f1, 1.0] for _, _, f1 in held]).reshape(-1, 2)
             counts = np.array(list(held.values()), np.int64)
             values[prefix + "f1"] = float(counts @ statistics[:, 0] / n) if n else 0.0
-            intervals[prefix + "f1"] = bootstrap(statistics, lambda sums: sums[:, 0] / sums[:, 1], counts=counts)
+            if values[prefix + "f1"] in (0.0, 1.0):  # every draw agrees, which does not make it certain
+                intervals[prefix + "f1"] = wilson_interval(round(values[prefix + "f1"]) * n, n)
+            else:
+                intervals[prefix + "f1"] = bootstrap(statistics, lambda sums: sums[:, 0] / sums[:, 1], counts=counts)
         return Scored(main="f1", values=values, intervals=intervals, n=self.counts.total())
 
 
