@@ -1,6 +1,7 @@
 """Words and tags by the line: schemes, scripts, documents, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,12 +13,12 @@ from qkv.data.labelled import Labelled, labelled
 from qkv.errors import InputError
 
 
-def opened(path: Path, text: str, **how: object) -> Labelled:
+def opened(path: Path, text: str, **how: Any) -> Labelled:
     path.write_text(text, encoding="utf-8")
-    return labelled(path, "tag", **how)  # type: ignore[arg-type]
+    return labelled(path, "tag", **how)
 
 
-def examples(path: Path, text: str, **how: object) -> list[TagExample]:
+def examples(path: Path, text: str, **how: Any) -> list[TagExample]:
     return [one for one in opened(path, text, **how) if isinstance(one, TagExample)]
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from qkv.report.bars import Bar, BarTable, Label
-from qkv.report.bilingual import phrase
+from qkv.report.bilingual import Phrase, phrase
 from qkv.report.finetune_facts import CostFacts, LengthBin
 from qkv.report.finetune_tables import by_length, cost, per_label, scores
 from qkv.tasks.task import LabelScore, Scored
@@ -27,7 +27,9 @@ def test_the_weakest_label_first_and_the_unjudged_last() -> None:
 
 def test_scores_of_dev_and_test() -> None:
     (table,) = scores(classification())
-    assert isinstance(table, BarTable) and len(table.headings) == 3 and phrase(table.rows[0][0]).en == "Accuracy"  # type: ignore[arg-type]
+    assert isinstance(table, BarTable) and len(table.headings) == 3
+    first = table.rows[0][0]
+    assert isinstance(first, Phrase) and first.en == "Accuracy"
     assert list(scores(choice())) == [] and list(scores(nothing())) == [], "one figure stands at the head already"
     (table,) = scores(regression())
     assert isinstance(table, BarTable)

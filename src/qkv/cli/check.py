@@ -5,6 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qkv.cli.columns import (
+    AnswerColumn,
+    ChoicesColumn,
+    ContextColumn,
+    FormatOption,
+    LabelColumn,
+    PairColumn,
+    QuestionColumn,
+    SeparatorOption,
+    TextColumn,
+    given,
+)
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError
 
@@ -42,15 +54,15 @@ def check(
             help="Count lengths in its tokens, and hold them to its limit.",
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="Column of the text.")] = None,
-    pair: Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="Column of the second text.")] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="Column of the label.")] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll …; found out if left out.")
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option("--separator", metavar="TEXT", help="Between several labels in one cell.")
-    ] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    question: QuestionColumn = None,
+    context: ContextColumn = None,
+    answer: AnswerColumn = None,
+    choices: ChoicesColumn = None,
+    format: FormatOption = None,
+    separator: SeparatorOption = None,
     named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,7 +86,9 @@ def check(
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
-    columns = {role: name for role, name in (("text", text), ("pair", pair), ("label", label)) if name is not None}
+    columns = given(
+        text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
+    )
     if not (task or against or columns or format or separator or model or _is_labelled(corpus[0])):
         from qkv.cli.terminal import fraction, print_json
         from qkv.data.check import check_corpus
@@ -140,7 +154,7 @@ def _tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
 
 
 def _print(report: "CorpusReport") -> None:
-    from qkv.cli.terminal import table
+    from qkv.cli.terminal import print_findings, table
     from qkv.data.check import KINDS
 
     languages = ", ".join(
@@ -157,15 +171,7 @@ def _print(report: "CorpusReport") -> None:
             ("files", f"{report.files:,}, {_size(report.bytes)} of text"),
         ],
     )
-    for kind, count in report.counts.items():
-        typer.echo(f"\n{KINDS[kind]}: {count:,}")
-        found = [finding for finding in report.findings if finding.kind == kind]
-        for finding in found:
-            # a file that cannot be read at all has no line
-            place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-            typer.echo(f"  {place}: {finding.message}")
-        if len(found) < count:
-            typer.echo(f"  … and {count - len(found):,} more")
+    print_findings(report.counts, report.findings, KINDS)
     if not report.counts and report.documents:
         typer.echo("\nNothing is wrong with it.")
     for limit in report.limits:

@@ -1,68 +1,72 @@
 """`qkv curve`: how many more labels would help."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.finetune import (
-    TASKS,
-    ColumnOption,
+from qkv.cli.columns import (
+    AnswerColumn,
+    ChoicesColumn,
+    ContextColumn,
     FormatOption,
-    GroupOption,
-    LabelOption,
-    PairOption,
+    GroupColumn,
+    LabelColumn,
+    PairColumn,
+    QuestionColumn,
     SeparatorOption,
+    TextColumn,
 )
 from qkv.cli.options import JsonOption, required_model
-from qkv.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    from qkv.run.finetune import Finished
+from qkv.cli.training import (
+    DevOption,
+    EpochsOption,
+    KindOption,
+    PretrainedOption,
+    RateOption,
+    RecipeOption,
+    ResumeOption,
+    RunOption,
+    SetOption,
+    TaskArgument,
+    TrainingDevice,
+    TrainOption,
+    TransferOption,
+    checked_task,
+    refuse_beside_resume,
+    tell,
+)
+from qkv.errors import InputError
 
 
 def curve(
-    task: Annotated[
-        str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="What is to be learned.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model."),
-    ] = None,
-    train: Annotated[str | None, typer.Option("--train", metavar="FILE", help="Labelled examples.")] = None,
-    dev: Annotated[
-        str | None, typer.Option("--dev", metavar="FILE", help="Examples to judge by; else held out of --train.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")] = None,
+    task: TaskArgument = None,
+    model: PretrainedOption = None,
+    train: TrainOption = None,
+    dev: DevOption = None,
+    out: RunOption = None,
     shares: Annotated[
         str | None,
         typer.Option("--shares", metavar="LIST", help="Of the examples to train on; 0.1,0.2,0.4,0.7,1 if left out."),
     ] = None,
     draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Trainings of each share; 3.")] = None,
-    transfer: Annotated[
-        str | None, typer.Option("--transfer", metavar="WAY", help="full (if left out), top:K, freeze or features.")
-    ] = None,
-    epochs: Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")] = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="Of classify: single, multi or regression.")
-    ] = None,
-    text: ColumnOption = None,
-    pair: PairOption = None,
-    label: LabelOption = None,
-    group: GroupOption = None,
+    transfer: TransferOption = None,
+    epochs: EpochsOption = None,
+    lr: RateOption = None,
+    kind: KindOption = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    group: GroupColumn = None,
+    question: QuestionColumn = None,
+    context: ContextColumn = None,
+    answer: AnswerColumn = None,
+    choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
-    recipe: Annotated[
-        Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
-    ] = None,
-    device: Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="As in qkv finetune; repeatable.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
-    ] = None,
+    recipe: RecipeOption = None,
+    device: TrainingDevice = None,
+    settings: SetOption = None,
+    resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train on growing shares of a labelled file, and say what more labels would bring, or that nobody can tell.
@@ -94,6 +98,10 @@ def curve(
         "data.columns.pair": pair,
         "data.columns.label": label,
         "data.columns.group": group,
+        "data.columns.question": question,
+        "data.columns.context": context,
+        "data.columns.answer": answer,
+        "data.columns.choices": choices,
         "epochs": epochs,
         "train.lr": lr,
         "classify.kind": kind,
@@ -101,32 +109,25 @@ def curve(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        if task or flags or out or shares or draws is not None or recipe or settings or transfer:
-            raise InputError("--resume goes on with the settings of the run; leave out everything else.")
+        refuse_beside_resume(task, flags, out, shares, draws, recipe, settings, transfer)
         from qkv.run.curve import resume as go_on
 
         with for_stderr() as progress:
             finished = go_on(resume, progress)
-        return _tell(finished, as_json)
-    if task not in TASKS:
-        named = f"'{task}' is not a task.{did_you_mean(task, TASKS)} " if task else ""
-        raise InputError(f"{named}Say what is to be learned: qkv curve {'|'.join(TASKS)} --train FILE --out RUN.")
-    if train is None or out is None:
-        raise InputError("Give the labelled file with --train and a new folder for the run with --out.")
-    if kind is not None and task != "classify":
-        raise InputError(f"--kind is for classify, not for {task}.")
-    wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
-    if draws is not None:
-        wanted["draws"] = draws
-    folder = required_model(model)
-    from qkv.run.curve import start
-    from qkv.run.curve_points import CurveConfig
-    from qkv.run.finetune_start import configured_for
+    else:
+        task, out = checked_task("curve", task, train, out, kind)
+        wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
+        if draws is not None:
+            wanted["draws"] = draws
+        folder = required_model(model)
+        from qkv.run.curve import start
+        from qkv.run.curve_points import CurveConfig
+        from qkv.run.finetune_start import configured_for
 
-    with for_stderr() as progress:
-        config = CurveConfig(**wanted, finetune=configured_for(task, folder, transfer, recipe, flags, settings or []))
-        finished = start(config, out, progress)
-    return _tell(finished, as_json)
+        with for_stderr() as progress:
+            tuned = configured_for(task, folder, transfer, recipe, flags, settings or [])
+            finished = start(CurveConfig(**wanted, finetune=tuned), out, progress)
+    tell("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 
 
 def _shares(words: str) -> tuple[float, ...]:
@@ -134,24 +135,6 @@ def _shares(words: str) -> tuple[float, ...]:
         return tuple(sorted({float(word) for word in words.split(",")}))
     except ValueError:
         raise InputError(f"--shares '{words}': write shares with commas between them, such as 0.1,0.3,1.") from None
-
-
-def _tell(finished: "Finished", as_json: bool) -> None:
-    from qkv.cli.terminal import print_json, say
-
-    run = finished.run
-    if as_json:
-        result = finished.result if finished.finished else None
-        print_json({"run": str(run), "finished": finished.finished, "result": result})
-    elif finished.finished:
-        if finished.already:
-            say(f"{run} is finished.")
-        _print(finished.result)
-        say(f"\n{run / 'report.html'}: the curve")
-    else:
-        say(f"Stopped and saved. Go on with: qkv curve --resume {run}")
-    if finished.signal is not None:
-        raise typer.Exit(128 + finished.signal)
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -5,16 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.finetune import (
+from qkv.cli.columns import (
     AnswerColumn,
     ChoicesColumn,
-    ColumnOption,
     ContextColumn,
     FormatOption,
-    LabelOption,
-    PairOption,
+    LabelColumn,
+    PairColumn,
     QuestionColumn,
     SeparatorOption,
+    TextColumn,
+    given,
 )
 from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption
 
@@ -28,9 +29,9 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write every example and answer, as .jsonl.")
     ] = None,
-    text: ColumnOption = None,
-    pair: PairOption = None,
-    label: LabelOption = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
     question: QuestionColumn = None,
     context: ContextColumn = None,
     answer: AnswerColumn = None,
@@ -55,16 +56,16 @@ def evaluate(
     from qkv.cli.terminal import print_json, progress
     from qkv.run.evaluate_file import evaluate_file
 
-    columns = {"text": text, "pair": pair, "label": label, "question": question}
-    columns |= {"context": context, "answer": answer, "choices": choices}
-    given = {role: name for role, name in columns.items() if name is not None}
+    columns = given(
+        text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
+    )
     with progress("examples", None) as advance:
         found = evaluate_file(
             run,
             file,
             against=against,
             out=out,
-            columns=given,
+            columns=columns,
             format=format,
             separator=separator,
             device=device,

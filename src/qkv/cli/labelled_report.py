@@ -13,7 +13,7 @@ WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice"
 
 
 def print_labelled(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import table
+    from qkv.cli.terminal import print_findings, table
     from qkv.data.check_labelled import KINDS
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
@@ -30,15 +30,7 @@ def print_labelled(report: "LabelledReport") -> None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
     table(["", ""], rows)
     _print_labels(report)
-    for kind, count in report.counts.items():
-        typer.echo(f"\n{KINDS[kind]}: {count:,}")
-        found = [finding for finding in report.findings if finding.kind == kind]
-        for finding in found:
-            # a file that cannot be read to the end has no line
-            place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-            typer.echo(f"  {place}: {finding.message}")
-        if len(found) < count:
-            typer.echo(f"  … and {count - len(found):,} more")
+    print_findings(report.counts, report.findings, KINDS)
     if report.sound:
         typer.echo("\nNothing is wrong with it.")
     for note in report.notes:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.finetune import ColumnOption, FormatOption, PairOption
+from qkv.cli.columns import FormatOption, PairColumn, TextColumn, given
 from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, suffix_of
 from qkv.errors import InputError
 
@@ -27,8 +27,8 @@ def predict(
         list[str] | None, typer.Option("--choice", metavar="TEXT", help="Of choice: one of them; repeatable.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .jsonl, .csv or .tsv.")] = None,
-    text: ColumnOption = None,
-    pair: PairOption = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
     format: FormatOption = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
@@ -55,7 +55,7 @@ def predict(
 
     model = load(run, device=device, threads=threads)
     task = model.solver.task.name
-    columns = {role: name for role, name in (("text", text), ("pair", pair)) if name is not None}
+    columns = given(text=text, pair=pair)
     source = inputs_of(
         task,
         inputs,

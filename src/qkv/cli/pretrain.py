@@ -1,11 +1,11 @@
 """`qkv pretrain`: shards to a pretrained model."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from qkv.cli.options import JsonOption
+from qkv.cli.training import RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice
 from qkv.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -17,26 +17,20 @@ MODELS = ("bert",)
 def pretrain(
     model: Annotated[str | None, typer.Argument(metavar="[bert]", help="What to train.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")] = None,
+    out: RunOption = None,
     size: Annotated[
         str | None, typer.Option("--size", metavar="NAME", help="tiny, mini, small, medium, base or large.")
     ] = None,
-    recipe: Annotated[
-        Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
-    ] = None,
+    recipe: RecipeOption = None,
     init: Annotated[
         str | None, typer.Option("--init", metavar="MODEL", help="Go on from a model folder or hf:owner/name.")
     ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
     ] = None,
-    device: Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
-    ] = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
-    ] = None,
+    device: TrainingDevice = None,
+    settings: SetOption = None,
+    resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Pretrain a model on shards, with masked words and the next sentence; the result is a Hugging Face folder.

@@ -7,7 +7,7 @@ results alone.
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -57,6 +57,31 @@ def table(
     with out.capture() as captured:
         out.print(grid)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+class Finding(Protocol):
+    """Something wrong in a file; line 0: a file that cannot be read to its end."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+
+
+def print_findings(counts: Mapping[str, int], findings: Sequence[Finding], kinds: Mapping[str, str]) -> None:
+    """By kind: how many there are, those that are told in full, and how many are not."""
+    for kind, count in counts.items():
+        typer.echo(f"\n{kinds[kind]}: {count:,}")
+        found = [finding for finding in findings if finding.kind == kind]
+        for finding in found:
+            place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+            typer.echo(f"  {place}: {finding.message}")
+        if len(found) < count:
+            typer.echo(f"  … and {count - len(found):,} more")
 
 
 def bar(share: float, width: int = 24) -> Text:

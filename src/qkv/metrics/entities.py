@@ -89,9 +89,9 @@ class EntityCounts:
         # plain tuples: a Span, a Chunk and an Entity of the same place are the same
         wanted = {(span[0], span[1], span[2]) for span in expected}
         said = {(span[0], span[1], span[2]) for span in answered}
-        counts = [Counter(label for _, _, label in spans) for spans in (wanted & said, said, wanted)]
-        labels = sorted(counts[1].keys() | counts[2].keys())
-        self._documents[tuple((label, *(each[label] for each in counts)) for label in labels)] += 1  # type: ignore[misc]
+        right, given, due = (Counter(label for _, _, label in spans) for spans in (wanted & said, said, wanted))
+        labels = sorted(given.keys() | due.keys())
+        self._documents[tuple((label, right[label], given[label], due[label]) for label in labels)] += 1
 
     @property
     def documents(self) -> int:

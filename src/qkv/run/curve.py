@@ -9,7 +9,6 @@ RUN/report.html    the curve as a page, rewritten after every point
 RUN/result.json    the figures; written last, so its presence means: finished
 """
 
-import json
 import math
 import shutil
 import statistics
@@ -21,7 +20,6 @@ import torch
 
 from qkv.atomic import write_text
 from qkv.config import merge, read_toml, to_toml
-from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
 from qkv.json_file import to_json
@@ -31,49 +29,53 @@ from qkv.report.curve_page import CurveFacts, curve_page, verdict
 from qkv.report.run_page import write_report
 from qkv.run.curve_points import CurveConfig, Plan, Point, Within, measured, plan_of, steps_of
 from qkv.run.finetune import Finished
-from qkv.run.finetune_data import check_pinned, pinned, read_data
+from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
 from qkv.run.finetune_job import Prepared, prepare
 from qkv.run.finish import baseline
+from qkv.run.folder import (
+    add_line,
+    begin,
+    check_folder_sha256,
+    config_of,
+    folder_sha256,
+    read_lines,
+    remove_drafts,
+)
 from qkv.run.load import device_named, model_folder
 from qkv.train.progress import Progress
 
 
 def start(config: CurveConfig, out: Path, progress: Progress) -> Finished:
     """Begin a curve in a new folder."""
-    if (out / "config.toml").exists():
-        raise InputError(f"{out} holds a run already. Go on with it: qkv curve --resume {out}. Or give another folder.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
+    begin(out, "curve")
     folder = model_folder(locate(config.finetune.model)).resolve()
-    config = replace(config, finetune=replace(config.finetune, model=str(folder), data=pinned(config.finetune.data)))
-    prepared = _prepared(config, progress)
+    tuned = replace(config.finetune, model=str(folder), model_sha256=folder_sha256(folder))
+    config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
+    prepared = _prepared(config, read_data(config.finetune, progress.message), progress)
     write_text(out / "config.toml", to_toml(config))
     return _go(config, prepared, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a curve; what is finished of it stays as it is."""
-    file = run / "config.toml"
-    if not file.is_file():
-        raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
+    file = config_of(run)
     if (run / "result.json").is_file():
         return Finished(run, finished=True, already=True)
     config = merge(CurveConfig(), read_toml(file), str(file))
     check_pinned(config.finetune.data)
-    for draft in (draft for name in ("points.jsonl", "report.html") for draft in run.glob(f".{name}.*.part")):
-        draft.unlink(missing_ok=True)
-    return _go(config, _prepared(config, progress), run, progress)
+    check_folder_sha256(Path(config.finetune.model), config.finetune.model_sha256)
+    remove_drafts(run)
+    return _go(config, _prepared(config, read_data(config.finetune), progress), run, progress)
 
 
 def finished_points(run: Path) -> list[dict[str, Any]]:
-    file = run / "points.jsonl"
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+    return read_lines(run / "points.jsonl")
 
 
-def _prepared(config: CurveConfig, progress: Progress) -> Prepared:
+def _prepared(config: CurveConfig, data: LabelledData, progress: Progress) -> Prepared:
     """All examples made ready once: the task knows every label, whatever a small draw happens to hold."""
     folder = hf.load(config.finetune.model)
-    return prepare(config.finetune, folder, read_data(config.finetune), progress.message)
+    return prepare(config.finetune, folder, data, progress.message)
 
 
 def _go(config: CurveConfig, prepared: Prepared, out: Path, progress: Progress) -> Finished:
@@ -98,8 +100,7 @@ def _go(config: CurveConfig, prepared: Prepared, out: Path, progress: Progress) 
             return replace(found, run=out)
         main = plan.task.main
         progress.message(f"point {number} of {len(plan.points)}: {main} {found['score']:.4f}")
-        lines = [*finished_points(out), found]
-        write_text(out / "points.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        add_line(out / "points.jsonl", found)
         shutil.rmtree(folder, ignore_errors=True)
         write_report(out, curve_page(out, _facts(plan, out)))
         done += cost

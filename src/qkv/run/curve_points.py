@@ -22,11 +22,10 @@ from qkv.run.curve_draws import drawn_order, sizes
 from qkv.run.finetune import Finished
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import label_counts
-from qkv.run.finetune_job import Prepared, network_for, settled, trainer_for
-from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE
+from qkv.run.finetune_job import Prepared, settled, trainer_for, with_vectors
 from qkv.tasks.regression import Regression
 from qkv.tasks.task import Features
-from qkv.tasks.vectors import Vectors, write_vectors
+from qkv.tasks.vectors import Vectors
 from qkv.train.progress import Progress, Silent
 
 SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -80,13 +79,10 @@ def plan_of(config: CurveConfig, prepared: Prepared, out: Path, device: torch.de
     vectors = None
     if prepared.transfer.cached:
         # once for all points; a point then finds its features made, and runs no encoder
-        model = network_for(prepared, seed, Silent().message).to(device)
-        tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
-        vectors, dev = (
-            write_vectors(model, features, out / "vectors" / f"{name}.npy", tokens)
-            for name, features in (("train", prepared.train), ("dev", prepared.dev))
-        )
-        prepared = replace(prepared, dev=dev, transfer=replace(prepared.transfer, cached=False))
+        whole = with_vectors(prepared, out, device)
+        assert isinstance(whole.train, Vectors)
+        vectors = whole.train
+        prepared = replace(prepared, dev=whole.dev, transfer=replace(prepared.transfer, cached=False))
     return Plan(config, prepared, points, orders, vectors)
 
 

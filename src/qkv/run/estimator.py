@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.examples import Place
+from qkv.data.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
 from qkv.interop.hub import locate
@@ -94,8 +94,9 @@ class Classifier:
         device = device_named(config.device)
         found = examples_of("classify", texts, Tokenizer.load(source))
         examples = [
-            replace(example, label=label, place=Place("X", number))  # type: ignore[arg-type]
+            TextExample(example.text, example.pair, label, Place("X", number))
             for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
+            if isinstance(example, TextExample)  # all are: it is what classification reads
         ]
         data = _split(examples, config.data.dev_share, config.data.split_seed, kind_of(examples, config))
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:

@@ -9,10 +9,8 @@ RUN/report.html       the run as a page
 RUN/result.json       the figures; written last, so its presence means: finished
 """
 
-import hashlib
 import json
 import math
-import os
 import shutil
 import time
 from dataclasses import dataclass, replace
@@ -24,8 +22,6 @@ import torch
 from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
-from qkv.data.shard_file import sha256_of
-from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.hub import locate
 from qkv.json_file import read_object, to_json
@@ -35,14 +31,20 @@ from qkv.run.finetune_config import FinetuneConfig
 from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
 from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
 from qkv.run.finish import finish
+from qkv.run.folder import (
+    add_line,
+    begin,
+    check_folder_sha256,
+    config_of,
+    folder_sha256,
+    read_lines,
+    remove_drafts,
+)
 from qkv.run.load import device_named, model_folder
 from qkv.run.peak import peak_memory
 from qkv.tasks.table import task_named
 from qkv.train.loop import Trainer
 from qkv.train.progress import Progress
-
-FILES = ("config.toml", "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl")
-OURS = (*FILES, "report.html", "result.json", "model")
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,7 @@ class Finished:
 
 def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledData | None = None) -> Finished:
     """Begin a run in a new folder. `data` are examples that were handed over rather than named as files."""
-    if (out / "config.toml").exists():
-        raise InputError(
-            f"{out} holds a run already. Go on with it: qkv finetune --resume {out}. Or give another folder."
-        )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
-    check_can_write(out)
+    begin(out, "finetune")
     task_named(config.task)
     device_named(config.device)
     folder = hf.load(model_folder(locate(config.model)))
@@ -77,42 +73,35 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     config = settled(prepared, progress.message)
     prepared = replace(prepared, config=config)
     write_text(out / "config.toml", to_toml(config))
-    used = prepared.data
-    faults = [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())]
-    if faults:
-        write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
     return _go(prepared, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where it was stopped; a finished one stays as it is."""
-    file = run / "config.toml"
-    if not file.is_file():
-        raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
+    file = config_of(run)
     if (run / "result.json").is_file():
         return Finished(run, finished=True, already=True)
     config = merge(FinetuneConfig(), read_toml(file), str(file))
     check_pinned(config.data)
-    if config.model_sha256 is not None and folder_sha256(locate(config.model)) != config.model_sha256:
-        raise InputError(
-            f"{config.model} has changed since the run began: a resumed run would go on from other weights. "
-            "Put the folder back, or begin another run."
-        )
-    _remove_drafts(run)
+    check_folder_sha256(locate(config.model), config.model_sha256)
+    remove_drafts(run)
     prepared = prepare(config, hf.load(locate(config.model)), read_data(config), progress.message)
     return _go(prepared, run, progress)
 
 
 def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
     """Train every seed, keep the best, write what is left behind."""
-    config = prepared.config
+    config, used = prepared.config, prepared.data
+    faults = [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())]
+    if faults:
+        write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
     device = device_named(config.device)
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     if prepared.transfer.cached:
         began = time.perf_counter()
         prepared = with_vectors(prepared, out, device)
-        _append(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
+        add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
     trainer: Trainer[Batch] | None = None
     for number in range(config.seeds):
         folder = out / seed_folder(config, number)
@@ -131,9 +120,9 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
             "best_step": trainer.best.step,
             "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
-        told = any(one.get("seed") == number for one in _sessions(out))
+        told = any(one.get("seed") == number for one in read_lines(out / "sessions.jsonl"))
         if outcome.step > outcome.started or not told:
-            _append(out / "sessions.jsonl", session)
+            add_line(out / "sessions.jsonl", session)
         if not outcome.finished:
             return Finished(out, finished=False, signal=outcome.signal)
     best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
@@ -142,7 +131,7 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
         trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
         trainer.restore()
     trainer.take_best()
-    figures = finish(prepared, trainer, best, out, _sessions(out), progress.message)
+    figures = finish(prepared, trainer, best, out, read_lines(out / "sessions.jsonl"), progress.message)
     write_report(out, finetune_page(out, figures.facts))
     write_text(out / "result.json", to_json(figures.result))
     for number in range(config.seeds):
@@ -151,33 +140,10 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
     return Finished(out, finished=True)
 
 
-def check_can_write(out: Path) -> None:
-    """Before anything is read: a run that cannot be written is not worth preparing."""
-    there = next((parent for parent in (out, *out.absolute().parents) if parent.exists()), Path("/"))
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise InputError(f"{out} cannot be written: {there} is not a folder that files can be put in.")
-
-
-def folder_sha256(folder: Path) -> str:
-    """Of everything that a pretrained folder gives to a run."""
-    known = sorted(file for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".json", ".txt"))
-    return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in known).encode()).hexdigest()
-
-
 def _best(out: Path, number: int) -> float:
     """Each session tells the best of the run so far; one that was stopped before an evaluation tells none."""
-    told = [session["best"] for session in _sessions(out) if session.get("seed") == number]
+    told = [session["best"] for session in read_lines(out / "sessions.jsonl") if session.get("seed") == number]
     return max((float(value) for value in told if value is not None), default=-math.inf)
-
-
-def _sessions(out: Path) -> list[dict[str, Any]]:
-    file = out / "sessions.jsonl"
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
-
-
-def _append(file: Path, line: dict[str, Any]) -> None:
-    before = file.read_text(encoding="utf-8") if file.is_file() else ""
-    write_text(file, before + json.dumps(line) + "\n")
 
 
 def _fault(fault: Any) -> dict[str, Any]:
@@ -188,13 +154,3 @@ def _fault(fault: Any) -> dict[str, Any]:
         "message": fault.message,
         "action": fault.action,
     }
-
-
-def _remove_drafts(run: Path) -> None:
-    """What a process that was killed has left half written; nothing but our own."""
-    for name in OURS:
-        for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
-            if draft.is_dir():
-                shutil.rmtree(draft, ignore_errors=True)
-            else:
-                draft.unlink(missing_ok=True)

@@ -221,7 +221,7 @@ class DevEvaluation:
         results = task.decode(plain, scores, extra, solver.calibration)
         scorer = task.scorer()
         scorer.add(self.examples, results)
-        scored = scorer.result()
+        scored = scorer.result(intervals=False)
         losses = task.losses(plain, scores, extra, 1.0)
         loss = float(losses.mean()) if losses is not None else scored.values["mean_absolute_error"]
         others = {name: value for name, value in scored.values.items() if name != scored.main and math.isfinite(value)}

@@ -11,7 +11,6 @@ RUN/sessions.jsonl    each time somebody started or resumed it; written last, so
 
 import dataclasses
 import json
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training
 from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
+from qkv.run.folder import begin, config_of, read_lines, remove_drafts
 from qkv.run.load import device_named
 from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
@@ -53,19 +53,13 @@ class Finished:
     @property
     def evaluation(self) -> dict[str, Any] | None:
         """The last one in the log."""
-        found = [line["evaluation"] for line in _read_lines(self.run / "log.jsonl") if "evaluation" in line]
+        found = [line["evaluation"] for line in read_lines(self.run / "log.jsonl") if "evaluation" in line]
         return found[-1] if found else None
 
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
-    if (out / "config.toml").exists():
-        raise InputError(
-            f"{out} holds a run already. Go on with it: qkv pretrain --resume {out}. Or give another folder."
-        )
-    _remove_drafts(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
+    begin(out, "pretrain")
     config = _absolute(config)
     trainer = _trainer(config, out, progress, begins=True)
     if config.train.minutes is not None:
@@ -80,15 +74,13 @@ def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    file = run / "config.toml"
-    if not file.is_file():
-        raise InputError(f"{run} is not a run: it has no config.toml. A run is the folder that was given to --out.")
+    file = config_of(run)
     config = merge(PretrainConfig(), read_toml(file), str(file))
     steps = config.train.steps
-    reached = max((session["to"] for session in _read_lines(run / "sessions.jsonl")), default=0)
+    reached = max((session["to"] for session in read_lines(run / "sessions.jsonl")), default=0)
     if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
         return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
-    _remove_drafts(run)
+    remove_drafts(run)
     return _finish(config, run, _trainer(config, run, progress, begins=False))
 
 
@@ -102,22 +94,6 @@ def _absolute(config: PretrainConfig) -> PretrainConfig:
         data_sha256=sha256_of(data / MANIFEST) if (data / MANIFEST).is_file() else None,
         init=str(init.resolve()) if init is not None and init.is_dir() else config.init,
     )
-
-
-def _remove_drafts(run: Path) -> None:
-    """What a process that was killed has left half written; nothing but our own."""
-    for name in ("config.toml", "log.jsonl", "timing.jsonl", "sessions.jsonl", "report.html", "model"):
-        for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
-            if draft.is_dir():
-                shutil.rmtree(draft, ignore_errors=True)
-            else:
-                draft.unlink(missing_ok=True)
-
-
-def _read_lines(file: Path) -> list[dict[str, Any]]:
-    if not file.is_file():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
@@ -220,7 +196,7 @@ def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finis
         record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
         hf.save(out / "model", model.eval(), corpus.tokenizer(), record=record)
     session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    sessions = [*_read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
+    sessions = [*read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
     write_report(out, pretraining_page(out, _facts(config, model, corpus, sessions)))
     write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
     return Finished(out, outcome, config.train.steps)

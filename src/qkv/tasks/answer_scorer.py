@@ -59,25 +59,27 @@ class AnswerScorer:
             exact = self.exact(result.text, accepted)
             self.counts[bool(accepted), exact, 1.0 if exact == 1.0 else self.f1(result.text, accepted)] += 1
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         kinds = {has_answer for has_answer, _, _ in self.counts}
         values: dict[str, float] = {}
-        intervals: dict[str, tuple[float, float]] = {}
+        ends: dict[str, tuple[float, float]] = {}
         parts = {"": kinds} | ({"has_answer_": {True}, "no_answer_": {False}} if len(kinds) == 2 else {})
         for prefix, wanted in parts.items():
             held = {key: count for key, count in sorted(self.counts.items()) if key[0] in wanted}
             n = sum(held.values())
             right = sum(round(exact) * count for (_, exact, _), count in held.items())
             values[prefix + "em"] = right / n if n else 0.0
-            intervals[prefix + "em"] = wilson_interval(right, n)
             statistics = np.array([[f1, 1.0] for _, _, f1 in held]).reshape(-1, 2)
             counts = np.array(list(held.values()), np.int64)
             values[prefix + "f1"] = float(counts @ statistics[:, 0] / n) if n else 0.0
+            if not intervals:
+                continue
+            ends[prefix + "em"] = wilson_interval(right, n)
             if values[prefix + "f1"] in (0.0, 1.0):  # every draw agrees, which does not make it certain
-                intervals[prefix + "f1"] = wilson_interval(round(values[prefix + "f1"]) * n, n)
+                ends[prefix + "f1"] = wilson_interval(round(values[prefix + "f1"]) * n, n)
             else:
-                intervals[prefix + "f1"] = bootstrap(statistics, lambda sums: sums[:, 0] / sums[:, 1], counts=counts)
-        return Scored(main="f1", values=values, intervals=intervals, n=self.counts.total())
+                ends[prefix + "f1"] = bootstrap(statistics, lambda sums: sums[:, 0] / sums[:, 1], counts=counts)
+        return Scored(main="f1", values=values, intervals=ends, n=self.counts.total())
 
 
 def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results: Sequence[Weighed]) -> float:

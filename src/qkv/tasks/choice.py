@@ -176,9 +176,10 @@ class ChoiceScorer:
             self.right += result.choice == example.answer
             self.n += 1
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         accuracy = self.right / self.n if self.n else 0.0
-        return Scored("accuracy", {"accuracy": accuracy}, {"accuracy": wilson_interval(self.right, self.n)}, self.n)
+        ends = {"accuracy": wilson_interval(self.right, self.n)} if intervals else {}
+        return Scored("accuracy", {"accuracy": accuracy}, ends, self.n)
 
 
 class Choice:

@@ -47,16 +47,16 @@ class SingleLabelScorer:
             assert isinstance(example.label, str)
             self.confusion[self.ids[example.label], self.ids[result.label]] += 1
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         values = confusion_figures(self.confusion)
-        intervals = confusion_intervals(self.confusion)
+        ends = confusion_intervals(self.confusion) if intervals else {}
         if len(self.labels) == 2:
             # what GLUE reports for pairs: F1 of the second label, which is "1" where labels are 0 and 1
             values["f1"] = float(Counts.of_confusion(self.confusion).f1[1])
         return Scored(
             "accuracy",
             values,
-            intervals,
+            ends,
             int(self.confusion.sum()),
             per_label(self.labels, Counts.of_confusion(self.confusion)),
             self.confusion.copy(),
@@ -81,7 +81,7 @@ class MultiLabelScorer:
     def _numbers(self, labels: Sequence[str]) -> tuple[int, ...]:
         return tuple(sorted({self.ids[label] for label in labels}))
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         flags = np.zeros((2, len(self.seen), len(self.labels)), bool)
         for row, (wanted, said) in enumerate(self.seen):
             flags[0, row, list(wanted)] = True
@@ -89,11 +89,9 @@ class MultiLabelScorer:
         statistics = multi_label_statistics(flags[0], flags[1])
         counts = np.array(list(self.seen.values()), np.int64)
         sums = counts @ statistics
-        intervals = multi_label_intervals(statistics, counts=counts)
+        ends = multi_label_intervals(statistics, counts=counts) if intervals else {}
         found = counts_of_sums(sums)
-        return Scored(
-            "micro_f1", multi_label_figures(sums), intervals, int(counts.sum()), per_label(self.labels, found)
-        )
+        return Scored("micro_f1", multi_label_figures(sums), ends, int(counts.sum()), per_label(self.labels, found))
 
 
 class NumberScorer:
@@ -107,10 +105,11 @@ class NumberScorer:
         self.expected += [float(str(example.label)) for example in examples]
         self.answered += [result.value for result in results]
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         # answers that are all the same have no correlation with anything
         values = {name: 0.0 if math.isnan(value) else value for name, value in self._figures().items()}
-        return Scored("pearson", values, number_intervals(self.expected, self.answered), len(self.expected))
+        ends = number_intervals(self.expected, self.answered) if intervals else {}
+        return Scored("pearson", values, ends, len(self.expected))
 
     def _figures(self) -> dict[str, float]:
         return number_figures(self.expected, self.answered)

@@ -54,12 +54,12 @@ class TagScorer:
             assert example.spans is not None, "an example without labels cannot be scored"
             self._counts.add(example.spans, result.spans)
 
-    def result(self) -> Scored:
+    def result(self, intervals: bool = True) -> Scored:
         counts = self._counts
         return Scored(
             main="f1",
             values=counts.values(),
-            intervals=counts.intervals(),
+            intervals=counts.intervals() if intervals else {},
             n=counts.documents,
             per_label=tuple(
                 LabelScore(label, score.precision, score.recall, score.f1, score.expected, score.answered)

@@ -124,7 +124,9 @@ class Scorer(Protocol[E_contra, R_contra]):
     """Adds up as examples stream by: what it keeps does not grow with their texts."""
 
     def add(self, examples: Sequence[E_contra], results: Sequence[R_contra]) -> None: ...
-    def result(self) -> Scored: ...
+    def result(self, intervals: bool = True) -> Scored:
+        """Without `intervals` the figures alone: what a run asks for every so often, and nobody draws."""
+        ...
 
 
 class Confidences(Protocol):

@@ -7,6 +7,7 @@ windows of a text are read, drawn anew in every epoch; in prediction all are.
 Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -86,7 +87,7 @@ def pooled(scores: Tensor, unit: Tensor, units: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TextObjective:
+class TextObjective(ABC):
     """What the three losses share: pooled scores against targets."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: {"classify": 1.0})
@@ -101,14 +102,15 @@ class TextObjective:
         scores = pooled(model.scores(batch).float(), batch.labels["unit"], len(targets))  # (U, L)
         return {"classify": self.term(scores, targets)}
 
+    @abstractmethod
     def term(self, scores: Tensor, targets: Tensor) -> Term:
-        raise NotImplementedError
+        """Scores (U, L) against the targets of as many units."""
 
     def balance(self, like: Tensor) -> Tensor | None:
         return None if self.class_weights is None else like.new_tensor(self.class_weights)
 
 
-class TextTask:
+class TextTask(ABC):
     """What the three kinds share: how texts are read."""
 
     name: ClassVar[str] = "classify"
@@ -150,11 +152,13 @@ class TextTask:
     def _reads_pairs(self, examples: Sequence[TextExample]) -> bool:
         return any(example.pair is not None for example in examples[:1]) if self.paired is None else self.paired
 
+    @abstractmethod
     def target(self, example: TextExample, where: str) -> Any:
-        raise NotImplementedError
+        """What is to be learned of one example; an error that names `where` for what cannot be."""
 
-    def targets(self, examples: Sequence[TextExample]) -> Tensor | None:
-        raise NotImplementedError
+    @abstractmethod
+    def targets(self, examples: Sequence[TextExample]) -> Tensor:
+        """The same of all, as the loss reads it."""
 
     def features(
         self, tokenizer: Tokenizer, examples: Sequence[TextExample], max_length: int, training: bool

@@ -1,0 +1,76 @@
+"""The folder of a run, whatever the job: a new one is begun, a stopped one is taken up, lines are read and added."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qkv.atomic import write_text
+from qkv.data.shard_file import sha256_of
+from qkv.errors import InputError
+
+CONFIG = "config.toml"
+OURS = (
+    *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
+    *("report.html", "result.json", "model"),
+)
+"""What runs write whole or not at all: their drafts may be left by a process that was killed."""
+
+
+def begin(out: Path, verb: str) -> None:
+    """Refuse a folder that cannot become a new run, before anything is read for it."""
+    if (out / CONFIG).exists():
+        raise InputError(
+            f"{out} holds a run already. Go on with it: qkv {verb} --resume {out}. Or give another folder."
+        )
+    remove_drafts(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder. Give a new name for the run.")
+    there = next((parent for parent in (out, *out.absolute().parents) if parent.exists()), Path("/"))
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise InputError(f"{out} cannot be written: {there} is not a folder that files can be put in.")
+
+
+def config_of(run: Path) -> Path:
+    """The settings of a run that is to go on."""
+    if not (run / CONFIG).is_file():
+        raise InputError(f"{run} is not a run: it has no {CONFIG}. A run is the folder that was given to --out.")
+    return run / CONFIG
+
+
+def remove_drafts(run: Path) -> None:
+    """What a process that was killed has left half written; nothing but our own."""
+    for name in OURS:
+        for draft in (*run.glob(f".{name}.*.part"), *run.glob(f".{name}.*.old")):
+            if draft.is_dir():
+                shutil.rmtree(draft, ignore_errors=True)
+            else:
+                draft.unlink(missing_ok=True)
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def add_line(file: Path, line: Mapping[str, Any]) -> None:
+    """Whole or not at all, like everything else here; such files have a line a session or a point."""
+    write_text(file, "".join(json.dumps(one) + "\n" for one in (*read_lines(file), line)))
+
+
+def folder_sha256(folder: Path) -> str:
+    """Of everything that a pretrained folder gives to a run."""
+    known = sorted(file for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".json", ".txt"))
+    return hashlib.sha256("".join(f"{file.name} {sha256_of(file)}\n" for file in known).encode()).hexdigest()
+
+
+def check_folder_sha256(folder: Path, expected: str | None) -> None:
+    if expected is not None and folder_sha256(folder) != expected:
+        raise InputError(
+            f"{folder} has changed since the run began: a resumed run would go on from other weights. "
+            "Put the folder back, or begin another run."
+        )
