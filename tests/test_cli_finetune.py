@@ -143,7 +143,7 @@ def test_bad_commands(
     for arguments, message in (
         (["finetune"], "Say what is to be learned"),
         (["finetune", "clasify"], "Did you mean 'classify'"),
-        (["finetune", "classify", *out], "No model was given"),
+        (["finetune", "classify", "-m", "qkv-mni", *out], "Did you mean 'qkv-mini'"),
         (["finetune", "classify", "-m", str(bare), *out], "tokenizer"),
         (["finetune", "classify", *model, "--out", "x"], "--train"),
         (["finetune", "classify", *model, *out, "--transfer", "frezze"], "Did you mean 'freeze'"),

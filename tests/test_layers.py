@@ -44,7 +44,7 @@ STANDARD = sys.stdlib_module_names | {"_typeshed"}  # the latter holds the stand
 ALLOWED: dict[str, tuple[set[str], set[str]]] = {
     "errors": (set(), set()),
     "config": (set(), {"errors"}),
-    "nn": ({"torch"}, {"nn"}),
+    "nn": ({"torch", "triton"}, {"nn"}),
 }
 
 

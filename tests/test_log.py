@@ -86,27 +86,61 @@ def test_tensorboard_gets_the_numbers_where_it_is_installed(tmp_path: Path, monk
 
 
 def test_a_window_goes_through_a_checkpoint() -> None:
-    device = torch.device("cpu")
-    whole = Window(device)
-    parts = Window(device)
+    whole, parts = Window(), Window()
     for step in range(1, 5):
         if step == 3:
-            parts = Window(device, json.loads(json.dumps(parts.state())))
+            parts = Window(json.loads(json.dumps(parts.state())))
         for window in (whole, parts):
             window.add("masked", torch.tensor(step / 3), torch.tensor(step), 7)
-            window.step(step, torch.tensor(False), torch.tensor(step * 0.1), 50)
+            window.step(step, torch.tensor(step * 0.1), 50)
     line = whole.record({"masked": 1.0})
     assert line == parts.record({"masked": 1.0})
     assert line["tokens"] == 200 and line["masked_accuracy"] == 10 / 28 and line["loss"] == line["masked_loss"]
     assert line["gradient_norm"] == pytest.approx(0.4)
 
 
+def test_several_batches_and_terms_make_a_step() -> None:
+    window = Window()
+    for loss, right in ((2.0, 3), (4.0, 1)):
+        window.add("masked", torch.tensor(loss, requires_grad=True), torch.tensor(right), 4)
+        window.add("next_sentence", torch.tensor(loss / 2), torch.tensor(1), 2)
+    window.step(1, torch.tensor(1.0), 20)
+    assert window.record({"masked": 1.0, "next_sentence": 0.5}) == {
+        "loss": 0.75 + 0.5 * 0.75,
+        "masked_loss": 0.75,
+        "masked_accuracy": 0.5,
+        "next_sentence_loss": 0.75,
+        "next_sentence_accuracy": 0.5,
+        "gradient_norm": 1.0,
+        "tokens": 20,
+    }
+
+
 def test_the_first_step_that_gave_no_number_is_remembered() -> None:
-    window = Window(torch.device("cpu"))
-    for step, lost in ((1, False), (2, True), (3, True)):
-        window.step(step, torch.tensor(lost), torch.tensor(math.inf), 1)
-    assert int(window.lost_at) == 2
+    window = Window()
+    for step, norm in ((1, 1.0), (2, math.inf), (3, math.nan)):
+        window.step(step, torch.tensor(norm), 1)
+    window.settle()
+    assert window.lost_at == 2
     assert window.record({})["gradient_norm"] is None, "JSON has no infinity"
+
+
+def test_a_scale_that_overflows_is_no_fault_but_a_lost_loss_is() -> None:
+    window = Window()
+    for step, loss in ((1, 1.0), (2, math.nan), (3, 1.0)):
+        window.add("masked", torch.tensor(loss), torch.tensor(1), 1)
+        window.step(step, torch.tensor(math.inf), 1, overflows=True)
+    window.settle()
+    assert window.lost_at == 2
+
+
+def test_not_more_is_put_aside_than_memory_bears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "ASIDE", 3)
+    window = Window()
+    for step in range(1, 6):
+        window.add("masked", torch.tensor(1.0), torch.tensor(1), 1)
+        window.step(step, torch.tensor(1.0), 1)
+        assert window.sums.get("masked_loss", 0.0) == (3.0 if step >= 3 else 0.0)
 
 
 def test_the_clock_leaves_out_what_is_not_training(monkeypatch: pytest.MonkeyPatch) -> None:

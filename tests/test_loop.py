@@ -217,25 +217,3 @@ def test_minutes_become_steps_and_move_nothing(tmp_path: Path) -> None:
     assert all(torch.equal(value, before[name]) for name, value in the_job.model.state_dict().items())
     assert trainer.step == 0
     assert not trainer.optimizer.state
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"schedule": "liner"}, "Unknown schedule 'liner'. Did you mean 'linear'"),
-        ({"precision": "fp61"}, "Unknown precision 'fp61'. Did you mean 'fp16'"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"warmup": 3.0}, "warmup is a share"),
-        ({"minutes": -1.0}, "minutes must be more than 0"),
-        ({"betas": (0.9,)}, "betas are two numbers"),
-        ({"betas": (0.9, 1.0)}, "betas lie between 0 and 1"),
-        ({"lr": 0.0}, "lr must be a number above 0"),
-        ({"clip": float("nan")}, "clip must be a number above 0"),
-        ({"weight_decay": -0.1}, "weight_decay must be 0 or more"),
-        ({"seed": -1}, "seed must be 0 or more"),
-        ({"threads": 0}, "threads must be at least 1"),
-    ],
-)
-def test_configs_are_checked(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        replace(CONFIG, **change)

@@ -30,6 +30,10 @@ def test_where_each_one_ends() -> None:
     assert SCHEDULES["cosine"](55, 100, 10) == pytest.approx(0.5)
 
 
+def test_how_long_it_goes_down() -> None:
+    assert [SCHEDULES["wsd"](step, 100, 0, 0.4) for step in (0, 60, 80)] == [1.0, 1.0, 0.5]
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_no_warmup_and_one_step(name: str) -> None:
     assert SCHEDULES[name](0, 1, 0) == 1.0

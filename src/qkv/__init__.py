@@ -1,4 +1,4 @@
-"""qkv: BERT and what led to it. `qkv.load(folder)` gives a model that fills blanks, embeds texts and shows attention.
+"""qkv: BERT and what led to it. `qkv.load()` gives a model that fills blanks, embeds texts and shows attention.
 
 Public names are looked up when they are used, so `import qkv` costs nothing: torch comes in with the first model.
 """

@@ -10,11 +10,11 @@ from qkv.cli.options import (
     LanguageOption,
     ModelOption,
     load_model,
-    required_model,
     suffix_of,
     text_or_stdin,
 )
 from qkv.errors import InputError
+from qkv.interop.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.report.attention_map import AttentionMap
@@ -24,7 +24,7 @@ ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", "
 
 def attention(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
-    model: ModelOption = None,
+    model: ModelOption = DEFAULT_MODEL,
     pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
     layer: Annotated[
         int | None, typer.Option("--layer", metavar="N", help="Layer, counted from 0; else the last.")
@@ -43,7 +43,7 @@ def attention(
 
     \b
     qkv attention "The animal didn't cross the street because it was too tired" \\
-        --token it --layer 3 --head 1 --out it.svg --model FOLDER
+        --token it --layer 3 --head 1 --out it.svg
     qkv attention "他欠我100万" --pair "我欠他100万" --out pair.html --lang zh --model FOLDER
 
     .svg is a picture of one head, .html a page with every head, .json (also --json) all weights asked for,
@@ -54,7 +54,6 @@ def attention(
 
     suffix = suffix_of(out, ENDINGS) if out is not None else None
     caption_texts(lang)
-    required_model(model)
     text = text_or_stdin(text)
     loaded = load_model(model)
     one = suffix == ".svg" or (suffix is None and not as_json)

@@ -16,7 +16,7 @@ from qkv.cli.columns import (
     SeparatorOption,
     TextColumn,
 )
-from qkv.cli.options import JsonOption, required_model
+from qkv.cli.options import JsonOption
 from qkv.cli.training import (
     DevOption,
     EpochsOption,
@@ -36,11 +36,12 @@ from qkv.cli.training import (
     tell,
 )
 from qkv.errors import InputError
+from qkv.interop.zoo import DEFAULT_MODEL
 
 
 def curve(
     task: TaskArgument = None,
-    model: PretrainedOption = None,
+    model: PretrainedOption = DEFAULT_MODEL,
     train: TrainOption = None,
     dev: DevOption = None,
     out: RunOption = None,
@@ -72,8 +73,8 @@ def curve(
     """Train on growing shares of a labelled file, and say what more labels would bring, or that nobody can tell.
 
     \b
-    qkv curve classify --model M --train intents.csv --out curve --transfer features
-    qkv curve tag --model M --train train.bio --dev dev.bio --out curve --shares 0.05,0.2,0.5,1 --draws 5
+    qkv curve classify --train intents.csv --out curve --transfer features
+    qkv curve tag --train train.bio --dev dev.bio --out curve --shares 0.05,0.2,0.5,1 --draws 5 --model FOLDER
     qkv curve --resume curve
 
     The same examples are held out for all points. --transfer features runs the encoder once for the whole curve, which
@@ -119,13 +120,12 @@ def curve(
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws
-        folder = required_model(model)
         from qkv.run.curve import start
         from qkv.run.curve_points import CurveConfig
         from qkv.run.finetune_start import configured_for
 
         with for_stderr() as progress:
-            tuned = configured_for(task, folder, transfer, recipe, flags, settings or [])
+            tuned = configured_for(task, model, transfer, recipe, flags, settings or [])
             finished = start(CurveConfig(**wanted, finetune=tuned), out, progress)
     tell("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 

@@ -10,6 +10,7 @@ import typer
 
 from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ModelOption, ThreadsOption, load_model
 from qkv.errors import InputError
+from qkv.interop.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.run.predict import Model
@@ -25,7 +26,7 @@ def embed(
         list[Path] | None,
         typer.Option("--file", "-f", metavar="FILE", help="Texts by the line: .txt .jsonl, also .gz .xz; repeatable."),
     ] = None,
-    model: ModelOption = None,
+    model: ModelOption = DEFAULT_MODEL,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl or .tsv.")] = None,
     pooling: Annotated[
         str | None,
@@ -47,8 +48,8 @@ def embed(
     A text longer than the model is read in overlapping windows, nothing is cut. Files of any size stream through.
 
     \b
-    qkv embed "A cat sits." "Stocks fell." "一只猫" --model FOLDER
-    qkv embed --file texts.txt --out vectors.npy --model FOLDER
+    qkv embed "A cat sits." "Stocks fell." "一只猫"
+    qkv embed --file texts.txt --out vectors.npy
     qkv embed --file texts.jsonl.gz --json --model FOLDER > vectors.jsonl
 
     --json prints one line a text: text, n_tokens, n_windows, vector. With --out, one document: out, n_texts,

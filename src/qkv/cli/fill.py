@@ -5,27 +5,28 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, ModelOption, load_model, required_model, text_or_stdin
+from qkv.cli.options import JsonOption, ModelOption, load_model, text_or_stdin
+from qkv.interop.zoo import DEFAULT_MODEL
 
 
 def fill(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="A text with one or more [MASK]; - reads standard input.")
     ],
-    model: ModelOption = None,
+    model: ModelOption = DEFAULT_MODEL,
     k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates for every blank.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
     """Fill the blanks of a text: the likeliest words for every [MASK], with their probabilities.
 
     \b
-    qkv fill "Paris is the [MASK] of France." --model FOLDER
-    qkv fill "巴黎是[MASK]国的首都。" --model FOLDER -k 3 --json
+    qkv fill "The capital of France is [MASK]."
+    qkv fill "巴黎是[MASK]国的首都。" -k 3 --json
+    qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
 
     --json prints one document: text, n_tokens, n_windows, and blanks with start, end (character positions) and
     candidates (token, text, probability).
     """
-    required_model(model)
     text = text_or_stdin(text)
     blanks = load_model(model).fill(text, k)
     from qkv.cli.terminal import bar, print_json, table

@@ -16,7 +16,7 @@ from qkv.cli.columns import (
     SeparatorOption,
     TextColumn,
 )
-from qkv.cli.options import JsonOption, required_model
+from qkv.cli.options import JsonOption
 from qkv.cli.training import (
     DevOption,
     EpochsOption,
@@ -36,11 +36,12 @@ from qkv.cli.training import (
     tell,
 )
 from qkv.errors import InputError
+from qkv.interop.zoo import DEFAULT_MODEL
 
 
 def finetune(
     task: TaskArgument = None,
-    model: PretrainedOption = None,
+    model: PretrainedOption = DEFAULT_MODEL,
     train: TrainOption = None,
     dev: DevOption = None,
     test: Annotated[
@@ -75,10 +76,10 @@ def finetune(
     """Fine-tune a model on a labelled file: classes, entities, answers or choices.
 
     \b
-    qkv finetune classify --model M --train intents.csv --out run
-    qkv finetune tag --model M --train train.bio --dev dev.bio --out run --seeds 3
-    qkv finetune answer --model M --train cmrc2018_train.json --out run
-    qkv finetune classify --model M --train 评论.tsv --text 内容 --label 情感 --out run --transfer features
+    qkv finetune classify --train intents.csv --out run
+    qkv finetune tag --train train.bio --dev dev.bio --out run --seeds 3
+    qkv finetune answer --train cmrc2018_train.json --out run --model FOLDER
+    qkv finetune classify --train 评论.tsv --text 内容 --label 情感 --out run --transfer features
     qkv finetune --resume run
 
     \b
@@ -133,12 +134,11 @@ def finetune(
             if task != "tag":
                 raise InputError(f"--crf is for tag, not for {task}.")
             flags["tag.crf"] = True
-        folder = required_model(model)
         from qkv.run.finetune import start
         from qkv.run.finetune_start import configured_for
 
         with for_stderr() as progress:
-            config = configured_for(task, folder, transfer, recipe, flags, settings or [])
+            config = configured_for(task, model, transfer, recipe, flags, settings or [])
             finished = start(config, out, progress)
     run = finished.run
     left = f"\n{run / 'model'}: the model, for qkv and transformers\n{run / 'report.html'}: the whole story"

@@ -1,19 +1,29 @@
 """qkv info: what a model folder holds."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from qkv.cli.options import JsonOption
+from qkv.errors import reading
+from qkv.interop.zoo import DEFAULT_MODEL
+
+LICENCE = re.compile(r"^license:[ \t]*['\"]?(?P<name>[^'\"\n]+)", re.MULTILINE)
+"""A line in the head of a model card, as the hub has it."""
 
 
 def info(
-    model: Annotated[str, typer.Argument(metavar="FOLDER", help="A model folder, or hf:owner/name.")],
+    model: Annotated[
+        str, typer.Argument(metavar="FOLDER", envvar="QKV_MODEL", help="A model folder, or hf:owner/name.")
+    ] = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a model folder holds: architecture, size, vocabulary, labels. Weights are not read.
+    """Say what a model folder holds: architecture, size, vocabulary, labels, licence. Weights are not read.
 
     \b
+    qkv info
     qkv info FOLDER
     qkv info FOLDER --json
 
@@ -23,7 +33,8 @@ def info(
     from qkv.interop.hub import locate
     from qkv.run.load import model_folder
 
-    facts = describe(model_folder(locate(model)))
+    folder = model_folder(locate(model))
+    facts = describe(folder) | terms(folder)
     from qkv.cli.terminal import print_json, table
 
     if as_json:
@@ -32,6 +43,23 @@ def info(
     table(["", ""], [[name, value] for name, value in _lines(facts) if value])
     for note in facts["notes"]:
         typer.echo(f"note: {note}")
+
+
+def terms(folder: Path) -> dict[str, str | None]:
+    """The card of a model, the licence that its head names, and the file with the licence itself."""
+    card = folder / "README.md"
+    text = ""
+    if card.is_file():
+        with reading(card):
+            text = card.read_text(encoding="utf-8", errors="replace")
+    head = text.split("---\n", 2)[1] if text.startswith("---\n") else ""
+    named = LICENCE.search(head)
+    files = [file for file in sorted(folder.glob("LICENSE*")) if file.is_file()]
+    return {
+        "card": str(card) if text else None,
+        "licence": named["name"].strip() if named else None,
+        "licence_file": str(files[0]) if files else None,
+    }
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -62,4 +90,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("labels", shown),
         ("pooling", pooling or ""),
         ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("card", facts["card"] or ""),
     ]

@@ -29,7 +29,7 @@ from qkv.cli.tokenizer import tokenizer
 from qkv.errors import InputError, did_you_mean
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
-    "demo": (demo, "Real weights, offline: similarities and an attention picture."),
+    "demo": (demo, "Blanks, attention, a fine-tuned model and its report, offline."),
     "fill": (fill, "Fill every [MASK] of a text."),
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
@@ -49,21 +49,26 @@ NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
 
-Start here (real weights, no network):
+Start here (a Chinese and English model comes with qkv; no network):
 
 \b
     qkv demo
 
-Then, with that model or your own folder:
+Then, with that model:
 
 \b
-    export QKV_MODEL=$(qkv demo --weights)
-    qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
+    qkv fill "The capital of France is [MASK]."
+    qkv fill "巴黎是[MASK]国的首都。"
     qkv attention "It was too tired" --token it --out it.svg
-    qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
-    qkv fill "巴黎是[MASK]国的首都。" --model hf:google-bert/bert-base-chinese
+    qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
 
-Fine-tune it on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
+Or with another one, for one command or for all:
+
+\b
+    qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
+    export QKV_MODEL=FOLDER
+
+Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
 
 \b
     qkv check messages.csv
@@ -77,7 +82,8 @@ Or train one on text of your own, Chinese or English:
     qkv prepare 语料.txt corpus.txt --tokenizer tokenizer --out shards
     qkv pretrain bert --size mini --data shards --out run --minutes 20
 
-A model is a Hugging Face folder. Only hf:owner/name reaches for the network. `qkv VERB --help` has examples.
+A model is a Hugging Face folder; qkv-mini is the one in the package. Only hf:owner/name reaches for the network.
+`qkv VERB --help` has examples.
 """
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from qkv.run.predict import Model
 
 ModelOption = Annotated[
-    str | None,
+    str,
     typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A model folder, or hf:owner/name."),
 ]
+"""Its default is the zoo's DEFAULT_MODEL in every verb."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
 DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:0 or mps.")]
@@ -24,22 +25,11 @@ DtypeOption = Annotated[
 ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="CPU threads to use.")]
 
 
-def required_model(model: str | None) -> str:
-    """The model that was named, or an error that says how to name one."""
-    if not model:
-        raise InputError(
-            "No model was given. Add --model FOLDER, or set QKV_MODEL to a folder for all commands. "
-            "To try with real weights: --model $(qkv demo --weights)"
-        )
-    return model
-
-
-def load_model(model: str | None, **how: Any) -> "Model":
+def load_model(model: str, **how: Any) -> "Model":
     """Load the model that was named; what is odd about its folder is said beside the results."""
-    folder = required_model(model)
     from qkv.run.load import load
 
-    loaded = load(folder, **how)
+    loaded = load(model, **how)
     for note in loaded.notes:
         typer.echo(f"note: {note}", err=True)
     return loaded

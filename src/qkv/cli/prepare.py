@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from qkv.cli.options import JsonOption
+from qkv.cli.tokenize import load_tokenizer
 
 
 def prepare(
@@ -34,16 +35,15 @@ def prepare(
     qkv tokenizer train corpus.txt --vocab-size 8000 --out tokenizer
     qkv prepare corpus.txt --tokenizer tokenizer --out shards
     qkv prepare wiki-*.txt.xz news.jsonl.gz --tokenizer tokenizer --out shards
+    qkv prepare my-field.txt --tokenizer qkv-mini --out shards
 
     FOLDER/sample.txt shows what came out. --json prints the manifest.
     """
     from qkv.cli.terminal import fraction, print_json, say
     from qkv.data.prepare import prepare as prepared
-    from qkv.interop.hub import locate
-    from qkv.tokenizer import Tokenizer
 
     began = time.monotonic()
-    cutter = Tokenizer.load(locate(tokenizer))
+    cutter = load_tokenizer(tokenizer)
     with fraction("preparing") as moved:
         manifest = prepared(
             corpus,

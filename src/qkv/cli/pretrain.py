@@ -23,7 +23,8 @@ def pretrain(
     ] = None,
     recipe: RecipeOption = None,
     init: Annotated[
-        str | None, typer.Option("--init", metavar="MODEL", help="Go on from a model folder or hf:owner/name.")
+        str | None,
+        typer.Option("--init", metavar="MODEL", help="Go on from a folder, qkv-mini or hf:owner/name."),
     ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
@@ -38,7 +39,7 @@ def pretrain(
     \b
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
-    qkv pretrain bert --data shards --out run --init hf:google-bert/bert-base-chinese
+    qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
     qkv pretrain --resume run
 
     \b

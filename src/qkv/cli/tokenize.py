@@ -1,10 +1,12 @@
 """qkv tokenize: how a text is cut into tokens."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption, required_model, text_or_stdin
+from qkv.cli.options import JsonOption, text_or_stdin
+from qkv.interop.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.tokenizer import Tokenizer
@@ -17,7 +19,7 @@ DRAWN = 500
 def tokenize(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--model",
             "-m",
@@ -26,7 +28,7 @@ def tokenize(
             metavar="FOLDER",
             help="A model or tokenizer folder, a tokenizer.json, a vocab.txt, or hf:owner/name.",
         ),
-    ] = None,
+    ] = DEFAULT_MODEL,
     pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text, as segment 1.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="Show how WordPiece gets there, step by step.")] = False,
     as_json: JsonOption = False,
@@ -34,14 +36,14 @@ def tokenize(
     """Cut a text into tokens: pieces, ids, segments, and the characters each one came from.
 
     \b
-    qkv tokenize "unaffable 他欠我100万" --model FOLDER
-    qkv tokenize "How are you?" --pair "Fine." --model FOLDER --json
+    qkv tokenize "unaffable 他欠我100万"
+    qkv tokenize "How are you?" --pair "Fine." --json
     qkv tokenize "unaffable" --steps --model FOLDER
 
     --json prints one document: text, pair, n_tokens, and tokens with token, id, segment, start, end, text. With
     --steps: text, pair, steps and pair_steps with step and parts.
     """
-    tokenizer = load_tokenizer(required_model(model))
+    tokenizer = load_tokenizer(model)
     text = text_or_stdin(text)
     if steps:
         _show_steps(tokenizer, text, pair, as_json)
@@ -85,13 +87,12 @@ def tokenize(
 
 
 def load_tokenizer(name: str) -> "Tokenizer":
+    """From a file of a tokenizer, or whatever folder a name leads to."""
+    from qkv.interop.hub import locate
     from qkv.tokenizer import Tokenizer
 
-    if name.startswith("hf:"):
-        from qkv.interop.hub import locate
-
-        return Tokenizer.load(locate(name))
-    return Tokenizer.load(name)
+    path = Path(name).expanduser()
+    return Tokenizer.load(path if path.is_file() or path.suffix in (".json", ".txt") else locate(name))
 
 
 def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bool) -> None:

@@ -30,7 +30,7 @@ TaskArgument = Annotated[
     str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="What is to be learned.")
 ]
 PretrainedOption = Annotated[
-    str | None, typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model.")
+    str, typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model.")
 ]
 TrainOption = Annotated[str | None, typer.Option("--train", metavar="FILE", help="Labelled examples.")]
 DevOption = Annotated[

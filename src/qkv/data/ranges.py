@@ -10,5 +10,12 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     >>> ranges(np.array([10, 20, 30]), np.array([2, 0, 3])).tolist()
     [10, 11, 30, 31, 32]
     """
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+    ends = np.cumsum(lengths)
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    # a sum of steps: 1 inside a range, a jump at the beginning of one (np.repeat would hold up all other threads)
+    steps = np.ones(int(ends[-1]), np.int64)
+    steps[0] = starts[0]
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
+    return np.cumsum(steps, out=steps)

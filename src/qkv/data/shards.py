@@ -128,7 +128,7 @@ class Shards:
         """Likewise, whether a word begins at each of these tokens."""
         begins = np.empty(int(lengths.sum()), np.bool_)
         for shard, places, out in self._by_shard(starts, lengths):
-            begins[out] = self._array(shard, "word_starts")[places >> 3] >> (places & 7) & 1
+            begins[out] = self._array(shard, "word_starts")[places >> 3] >> (places & 7).astype(np.uint8) & 1
         return begins
 
     def verify(self) -> None:
@@ -141,14 +141,23 @@ class Shards:
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> "list[tuple[int, NDArray[np.int64], slice]]":
         """The ranges as stretches that lie in one shard: which, the places in it, and where they go in the result."""
-        flat = ranges(starts, lengths)
-        if len(flat) and (flat.min() < 0 or flat.max() >= self._token_bases[-1]):
+        starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+        ends = starts + lengths
+        if not len(starts):
+            return []
+        if starts.min() < 0 or ends.max() > self._token_bases[-1]:
             raise IndexError(f"a range reaches outside of the {self._token_bases[-1]:,} tokens of {self.folder}")
-        shard = np.repeat(np.searchsorted(self._token_bases, starts, side="right") - 1, lengths)
-        while (beyond := flat >= self._token_bases[shard + 1]).any():
-            shard[beyond] += 1
-        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(flat)] if len(flat) else [0]
-        return [(int(shard[a]), flat[a:b] - self._token_bases[shard[a]], slice(a, b)) for a, b in pairwise(cuts)]
+        shard = np.searchsorted(self._token_bases, starts, side="right") - 1
+        parts = np.searchsorted(self._token_bases, ends) - shard  # more than one where a range crosses into the next
+        shard = ranges(shard, parts)
+        starts = np.maximum(np.repeat(starts, parts), self._token_bases[shard])
+        lengths = np.minimum(np.repeat(ends, parts), self._token_bases[shard + 1]) - starts
+        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(shard)]
+        out = np.concatenate([[0], np.cumsum(lengths)])[cuts].tolist()
+        return [
+            (int(shard[a]), ranges(starts[a:b] - self._token_bases[shard[a]], lengths[a:b]), slice(begin, end))
+            for (a, b), (begin, end) in zip(pairwise(cuts), pairwise(out), strict=True)
+        ]
 
     def _array(self, shard: int, name: str) -> NDArray[Any]:
         arrays = self._arrays[shard]

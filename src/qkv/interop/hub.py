@@ -1,7 +1,8 @@
 """From the name that a user typed to a folder on this machine.
 
-A name is a path. Only one that begins with `hf:` is looked up on the Hugging Face hub, and only then is the hub's
-library imported: nothing else in qkv reaches for the network.
+A name is a path; where there is none, it may be that of a model inside the package (zoo.py). Only one that begins with
+`hf:` is looked up on the Hugging Face hub, and only then is the hub's library imported: nothing else in qkv reaches for
+the network.
 """
 
 import os
@@ -9,6 +10,7 @@ import re
 from pathlib import Path
 
 from qkv.errors import InputError, did_you_mean
+from qkv.interop import zoo
 
 HUB = "hf:"
 HUB_NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
@@ -33,16 +35,20 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*
 
 
 def locate(name: str | Path) -> Path:
-    """The folder of a model: a path, or `hf:owner/name` (`hf:owner/name@revision`) from the hub and its cache."""
+    """The folder of a model: a path, a name of the zoo, or `hf:owner/name` (`hf:owner/name@revision`) from the hub."""
     text = str(name)
     if text.startswith(HUB):
         return _download(text)
     if not text.strip():
-        raise InputError("The name of the model is empty. Give a folder, or hf:owner/name for one of the hub.")
+        raise InputError(
+            f"The name of the model is empty. Give a folder, {' or '.join(zoo.MODELS)}, or hf:owner/name of the hub."
+        )
     path = Path(os.path.expanduser(text))
     try:
         if path.is_dir():
             return path
+        if text in zoo.MODELS:
+            return zoo.folder_of(text)
         if path.exists():
             raise InputError(f"{path} is a file. Give the folder with config.json, the weights and the tokenizer.")
         hint = _nearest(path)
@@ -59,7 +65,8 @@ def _nearest(path: Path) -> str:
         path = path.parent
     if not path.parent.is_dir():
         return ""
-    return did_you_mean(path.name, (entry.name for entry in path.parent.iterdir() if entry.is_dir()))
+    near = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
+    return did_you_mean(path.name, near if len(path.parts) > 1 else [*near, *zoo.MODELS])
 
 
 def _download(text: str) -> Path:

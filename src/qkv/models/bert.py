@@ -22,9 +22,10 @@ from torch.nn import functional
 
 from qkv.batch import Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
+from qkv.nn import fast
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
 from qkv.nn.embedding import InputEmbedding
-from qkv.nn.fused import Attend, explicit, fused, packed
+from qkv.nn.fused import Attend, Packed, explicit, fused
 from qkv.nn.multihead import MultiHeadSelfAttention
 
 
@@ -126,31 +127,44 @@ class Bert(nn.Module):
         attention: Collection[int] = (),
         states: bool = False,
         pool: bool = True,
+        only: Tensor | None = None,
     ) -> Encoding:
         """Padded ids (B, T) with a mask (B, T), True where a token is real; or packed ids (N,) with a packing.
 
         `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
         Without `pool` the pooler is left out, for callers that have a use of their own for [CLS].
+        `only` (M,) names the packed tokens whose vectors will be read: `hidden` is then (M, D), and most of the last
+        layer is not computed for the others.
         """
         if segments is None:
             segments = torch.zeros_like(ids)
         if positions is None:
             assert packing is None, "packed rows carry their positions"
             positions = torch.arange(ids.size(-1), device=ids.device).expand_as(ids)
-        fast, readable = ways_to_attend(mask, packing)
+        fused_way, explicit_way = ways_to_attend(mask, packing)
+        pool = pool and self.pooler is not None
+        first = None if packing is None else packing.offsets[:-1].long()  # (B,)
+        needed = only
+        if only is not None:
+            assert first is not None and not states, "single tokens are named in packed rows, and of the last layer"
+            needed = torch.cat([first, only]) if pool else only
 
         x = self.embedding(ids, segments, positions)  # (…, D)
         all_states, all_weights = [x], {}
         for number, block in enumerate(self.blocks):
-            x, weights = block(x, readable if number in attention else fast)
+            last = number == len(self.blocks) - 1
+            x, weights = block(x, explicit_way if number in attention else fused_way, needed if last else None)
             if weights is not None:
                 all_weights[number] = weights
             if states:
                 all_states.append(x)
         pooled = None
         if pool and self.pooler is not None:
-            first = x[:, 0] if packing is None else x[packing.offsets[:-1].long()]  # (B, D)
-            pooled = self.pooler(first)
+            if only is not None:
+                heads, x = x.split([x.size(0) - only.numel(), only.numel()])
+            else:
+                heads = x[:, 0] if first is None else x.index_select(0, first)
+            pooled = self.pooler(heads)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
 
 
@@ -168,8 +182,7 @@ def ways_to_attend(mask: Tensor | None, packing: Packing | None) -> tuple[Attend
         answer, weights = explicit(query, key, value, mask=real[:, None, None, :], scale=scale, dropout=dropout)
         return unpad(answer, packing), weights
 
-    offsets, longest, lengths = packing
-    return partial(packed, offsets=offsets, longest=longest, lengths=lengths), padded_explicit
+    return Packed(*packing), padded_explicit
 
 
 def initialise(module: nn.Module, std: float) -> None:
@@ -200,8 +213,22 @@ class MaskedHead(nn.Module):
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
         """(…, D) and the token embedding (V, D) → logits (…, V)"""
-        x = self.norm(self.activation(self.dense(hidden)))
-        return functional.linear(x, embedding if self.table is None else self.table, self.bias)
+        return functional.linear(self.before_scores(hidden), self.scored_with(embedding), self.bias)
+
+    def before_scores(self, hidden: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(hidden)))
+
+    def scored_with(self, embedding: Tensor) -> Tensor:
+        return embedding if self.table is None else self.table
+
+    def loss(self, hidden: Tensor, embedding: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the words (M,) behind vectors (M, D): the summed loss, and how many are predicted."""
+        if fast.fits(hidden):
+            return fast.linear_cross_entropy(
+                self.before_scores(hidden), self.scored_with(embedding), self.bias, targets
+            )
+        logits = self(hidden, embedding).float()
+        return functional.cross_entropy(logits, targets, reduction="sum"), (logits.argmax(-1) == targets).sum()
 
 
 class LinearHead(nn.Module):
@@ -251,6 +278,12 @@ class BertWithHeads(nn.Module):
         """One head on the vectors it should read: hidden ones (…, D), or pooled ones (B, D)."""
         module = self.heads[head]
         return module(x, self.encoder.embedding.token.weight) if head == "masked" else module(x)
+
+    def masked_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Of hidden vectors (M, D) and the words (M,) they should give: the summed loss, and how many are right."""
+        head = self.heads["masked"]
+        assert isinstance(head, MaskedHead)
+        return head.loss(hidden, self.encoder.embedding.token.weight, targets)
 
     def forward(self, ids: Tensor, *rest: Tensor | None, **options: Any) -> tuple[Encoding, dict[str, Tensor]]:
         """The arguments of `Bert.forward` → its encoding and every head's logits."""

@@ -12,6 +12,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
+from qkv.nn import fast
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadSelfAttention
 
@@ -58,10 +59,39 @@ class PostNormBlock(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor | None]:
-        answer, weights = self.attention(x, attend)
-        x = self.attention_norm(x + self.dropout(answer))
+    def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """`only` (M,) are the packed tokens to go on with after the attention: what nobody reads is not computed."""
+        if x.dim() == 2 and fast.fits(x) and self._is_usual():
+            return self._fused(x, attend, only)
+        answer, weights = self.attention(x, attend, only)
+        x = self.attention_norm((x if only is None else x.index_select(0, only)) + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return x, weights
+
+    def _is_usual(self) -> bool:
+        """GELU, and nothing that torch.compile has taken over."""
+        feed_forward = self.feed_forward
+        return feed_forward.activation is functional.gelu and feed_forward._compiled_call_impl is None
+
+    def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The same on the kernels of fast.py."""
+        attention, feed_forward = self.attention, self.feed_forward
+        dropped, attention_dropped = (self.dropout.p, attention.dropout) if self.training else (0.0, 0.0)
+        x = x.to(fast.compute_type(x))
+        weights = None
+        if fast.fits_short(attend, x, attention.head_width):
+            answer, x = fast.attend_short(x, attention.qkv, attend, attention.heads, attention.scale, attention_dropped)
+        else:
+            query, key, value, x = fast.project(x, attention.qkv, attention.heads, attention.head_width)
+            answer, weights = attend(query, key, value, scale=attention.scale, dropout=attention_dropped)
+            answer = answer.flatten(-2)
+        if only is not None:
+            answer, x = answer.index_select(0, only), x.index_select(0, only)
+        out, down = attention.out, feed_forward.down
+        x = fast.add_norm(functional.linear(answer, out.weight), out.bias, x, self.attention_norm, dropped)
+        inner, x = fast.widen(x, feed_forward.up)
+        inner = fast.bias_gelu(inner, feed_forward.up.bias)
+        x = fast.add_norm(functional.linear(inner, down.weight), down.bias, x, self.feed_forward_norm, dropped)
         return x, weights
 
 

@@ -5,6 +5,7 @@ Shapes: … (B, T) of padded or (N,) of packed rows, D width, V vocabulary.
 
 from torch import Tensor, nn
 
+from qkv.nn import fast
 from qkv.nn.position import LearnedPositions
 
 
@@ -33,5 +34,8 @@ class InputEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """(…,) each → (…, D)"""
+        if ids.dim() == 1 and fast.fits(self.token.weight):
+            tables = (self.token.weight, self.segment.weight, self.position.weight)
+            return self.dropout(fast.add_norm(fast.embed(ids, segments, positions, tables), None, None, self.norm))
         x = self.token(ids) + self.segment(segments) + self.position(positions)
         return self.dropout(self.norm(x))

@@ -31,11 +31,12 @@ class MultiHeadSelfAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * heads * self.head_width)
         self.out = nn.Linear(heads * self.head_width, width)
 
-    def forward(self, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor | None]:
-        """(…, D) → (…, D), and the weights if `attend` gives them."""
+    def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """(…, D) → (…, D), and the weights if `attend` gives them; `only` (M,) are the packed tokens wanted."""
         query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, self.head_width)).unbind(-3)  # (…, H, K) each
         answer, weights = attend(query, key, value, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        return self.out(answer.flatten(-2)), weights
+        answer = answer.flatten(-2)
+        return self.out(answer if only is None else answer.index_select(0, only)), weights
 
 
 class MultiHeadCrossAttention(nn.Module):

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from qkv.data.ranges import ranges
 from qkv.errors import InputError
 
 MASK, RANDOM, KEPT = 0, 1, 2
@@ -57,16 +58,16 @@ class Vocabulary:
     special_ids: frozenset[int]  # [UNK] among them
 
     @cached_property
-    def is_special(self) -> NDArray[np.bool_]:
+    def is_ordinary(self) -> NDArray[np.bool_]:
         """By id."""
-        found = np.zeros(self.size, np.bool_)
-        found[list(self.special_ids)] = True
+        found = np.ones(self.size, np.bool_)
+        found[list(self.special_ids)] = False
         return found
 
     @cached_property
     def ordinary(self) -> NDArray[np.int64]:
         """Ids that a random token is drawn from, ascending."""
-        return np.flatnonzero(~self.is_special)
+        return np.flatnonzero(self.is_ordinary)
 
 
 def mask_tokens(
@@ -78,8 +79,8 @@ def mask_tokens(
     draw: np.random.Generator,
 ) -> Masked:
     """`unit_starts` (N,) is True where a word begins; None chooses token by token."""
-    eligible = ~vocabulary.is_special[ids]  # (N,)
-    chosen = np.flatnonzero(_chosen(eligible, row_of_token, unit_starts, config.rate, draw))
+    eligible = vocabulary.is_ordinary[ids]  # (N,)
+    chosen = _chosen(eligible, row_of_token, unit_starts, config.rate, draw)
     targets = ids[chosen]
     treatment = np.searchsorted(np.cumsum(config.treatment[:2]), draw.random(len(chosen)), side="right")
     replaced = ids.copy()
@@ -95,37 +96,35 @@ def _chosen(
     unit_starts: NDArray[np.bool_] | None,
     rate: float,
     draw: np.random.Generator,
-) -> NDArray[np.bool_]:
-    """(N,) which tokens are to be predicted."""
-    where = np.flatnonzero(eligible)
-    rows = row_of_token[where]
-    if not len(where):
-        return np.zeros_like(eligible)
+) -> NDArray[np.int64]:
+    """(M,) which tokens are to be predicted, ascending."""
     if unit_starts is None:
-        starts = np.ones(len(where), bool)
+        begins = np.flatnonzero(eligible)  # (units,)
+        sizes = np.ones(len(begins), np.int64)
     else:
         # what follows a special token, or opens a row, opens a unit even if a word was cut there
-        starts = unit_starts[where] | (np.diff(where, prepend=-2) > 1) | (np.diff(rows, prepend=-1) != 0)
-    unit_of = np.cumsum(starts) - 1  # which unit each eligible token belongs to
-    sizes = np.bincount(unit_of)
-    unit_rows = rows[starts]
+        opens = unit_starts.copy()
+        opens[:1] = True
+        opens[1:] |= ~eligible[:-1]
+        opens[1:] |= row_of_token[1:] != row_of_token[:-1]
+        begins = np.flatnonzero(opens & eligible)
+        sizes = np.add.reduceat(eligible, begins, dtype=np.int64) if len(begins) else begins
+    if not len(begins):
+        return begins
+    unit_rows = row_of_token[begins]
+    opens_row = np.diff(unit_rows, prepend=-1) != 0
+    first, row = np.flatnonzero(opens_row), np.cumsum(opens_row) - 1
 
     # a random order within every row, by one number each: sorting by two takes several times as long
-    order = np.argsort(unit_rows << 32 | draw.integers(0, 1 << 32, len(sizes)))
-    ordered_rows, ordered_sizes = unit_rows[order], sizes[order]
+    order = np.argsort(unit_rows << 32 | draw.integers(0, 1 << 32, len(begins)))
+    ordered_sizes = sizes[order]
     used = np.cumsum(ordered_sizes) - ordered_sizes  # tokens of units before this one …
-    first = np.flatnonzero(np.diff(ordered_rows, prepend=-1))
-    row_number = np.cumsum(np.diff(ordered_rows, prepend=-1) != 0) - 1
-    used = used - used[first][row_number]  # … in its own row
-    budget = rate * np.bincount(rows)[ordered_rows]
-    taken = draw.random(len(sizes)) * ordered_sizes < budget - used  # surely, if it fits whole
+    used -= used[first][row]  # … in its own row
+    budget = (rate * np.add.reduceat(sizes, first))[row]
+    taken = draw.random(len(begins)) * ordered_sizes < budget - used  # surely, if it fits whole
     taken[first] |= ~np.logical_or.reduceat(taken, first)  # at least one a row
-
-    of_unit = np.zeros(len(sizes), bool)
-    of_unit[order] = taken
-    chosen = np.zeros_like(eligible)
-    chosen[where] = of_unit[unit_of]
-    return chosen
+    units_taken = np.sort(order[taken])
+    return ranges(begins[units_taken], sizes[units_taken])
 
 
 def _another(originals: NDArray[np.int64], ordinary: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.int64]:

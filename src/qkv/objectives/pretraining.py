@@ -8,7 +8,6 @@ Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import lru_cache
 from typing import Protocol, Self
 
 import numpy as np
@@ -21,6 +20,7 @@ from qkv.batch import Batch
 from qkv.data.ranges import ranges
 from qkv.errors import InputError
 from qkv.models.bert import BertWithHeads
+from qkv.objectives.epochs import Epochs
 from qkv.objectives.masked import Masked, MaskingConfig, Vocabulary, mask_tokens
 from qkv.objectives.pairs import Boundaries, Instances, PairConfig, instances
 from qkv.train.loop import Term
@@ -62,10 +62,10 @@ class PretrainingBatches:
         accumulate: int = 1,
         seed: int = 0,
     ) -> None:
-        self.corpus, self.tokenizer, self.pairs, self.masking = corpus, tokenizer, pairs, masking
+        self.tokenizer, self.pairs, self.masking = tokenizer, pairs, masking
         self.rows, self.accumulate, self.seed = rows, accumulate, seed
         self.vocabulary = Vocabulary(tokenizer.size, tokenizer.mask_id, tokenizer.special_ids)
-        self._drawn = lru_cache(maxsize=2)(self._draw_epoch)
+        self._read(corpus)
         if not self.steps_per_epoch:
             raise InputError(
                 f"The corpus gives {len(self.epoch(0)[0])} rows of up to {pairs.max_length} tokens, but a step takes "
@@ -75,23 +75,27 @@ class PretrainingBatches:
     def over(self, corpus: Corpus) -> Self:
         """The same way of building rows from another corpus, such as the held-out documents."""
         other = copy(self)
-        other.corpus = corpus
-        other._drawn = lru_cache(maxsize=2)(other._draw_epoch)
+        other._read(corpus)
         return other
+
+    def _read(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.epoch = Epochs(self._draw_epoch)
+        self._steps: int | None = None
 
     @property
     def steps_per_epoch(self) -> int:
         """The number of rows moves a little from epoch to epoch; the first one's sets the length of all, so that a
         step's epoch is a division and not a sum over the epochs before."""
-        return len(self.epoch(0)[0]) // (self.rows * self.accumulate)
-
-    def epoch(self, number: int) -> tuple[Instances, NDArray[np.int64]]:
-        """All rows of an epoch in the order of the corpus, and the order in which they are trained on."""
-        return self._drawn(number)
+        if self._steps is None:
+            self._steps = len(self.epoch(0)[0]) // (self.rows * self.accumulate)
+        return self._steps
 
     def __call__(self, step: int) -> list[Batch]:
         epoch, within = divmod(step, self.steps_per_epoch)
         drawn, order = self.epoch(epoch)
+        if within >= 0.75 * self.steps_per_epoch:
+            self.epoch.begin(epoch + 1)
         begin = within * self.rows * self.accumulate
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, within, 1)))
         return [
@@ -100,6 +104,7 @@ class PretrainingBatches:
         ]
 
     def _draw_epoch(self, epoch: int) -> tuple[Instances, NDArray[np.int64]]:
+        """All rows of an epoch in the order of the corpus, and the order in which they are trained on."""
         drawn = instances(self.corpus, self.pairs, self.seed, epoch)
         shuffle = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, 2)))
         return drawn, shuffle.permutation(len(drawn))
@@ -117,33 +122,38 @@ class PretrainingBatches:
         total = int(ends[-1])
 
         ids = np.empty(total, np.int64)
-        segments = np.zeros(total, np.int64)
-        starts = np.ones(total, bool)
         separator = begins + 1 + rows.a_length
         ids[begins] = self.tokenizer.cls_id
         ids[separator] = self.tokenizer.sep_id
         ids[ends - 1] = self.tokenizer.sep_id
-        places = ranges(begins + 1, rows.a_length)
-        ids[places] = self.corpus.tokens(rows.a_start, rows.a_length)
-        if self.masking.whole_words:
-            starts[places] = self.corpus.word_starts(rows.a_start, rows.a_length)
+        start, length, place = rows.a_start, rows.a_length, begins + 1
         if paired:
-            places = ranges(separator + 1, rows.b_length)
-            ids[places] = self.corpus.tokens(rows.b_start, rows.b_length)
-            segments[places] = 1
-            segments[ends - 1] = 1
-            if self.masking.whole_words:
-                starts[places] = self.corpus.word_starts(rows.b_start, rows.b_length)
+            start, length = np.concatenate([start, rows.b_start]), np.concatenate([length, rows.b_length])
+            place = np.concatenate([place, separator + 1])
+        order = np.argsort(start)  # that of the corpus: what lies together is read together
+        start, length, place = start[order], length[order], place[order]
+        places = ranges(place, length)
+        ids[places] = self.corpus.tokens(start, length)
+        starts = None
+        if self.masking.whole_words:
+            starts = np.ones(total, bool)
+            starts[places] = self.corpus.word_starts(start, length)
 
-        row_of_token = np.repeat(np.arange(len(lengths)), lengths)
-        masked = mask_tokens(
-            ids, row_of_token, starts if self.masking.whole_words else None, self.vocabulary, self.masking, draw
-        )
+        row_of_token = np.zeros(total, np.int64)
+        row_of_token[begins[1:]] = 1
+        np.cumsum(row_of_token, out=row_of_token)
+        positions = np.arange(total) - begins[row_of_token]
+        segments = (positions > (1 + rows.a_length)[row_of_token]).astype(np.int64)  # 1 behind the first [SEP]
+        masked = mask_tokens(ids, row_of_token, starts, self.vocabulary, self.masking, draw)
         labels = {"masked_at": torch.from_numpy(masked.chosen), "masked": torch.from_numpy(masked.targets)}
         if paired:
             labels["next_sentence"] = torch.from_numpy(rows.label)
         batch = Batch.packed(
-            torch.from_numpy(masked.ids), lengths.tolist(), segments=torch.from_numpy(segments), labels=labels
+            torch.from_numpy(masked.ids),
+            lengths.tolist(),
+            segments=torch.from_numpy(segments),
+            positions=torch.from_numpy(positions),
+            labels=labels,
         )
         return batch, masked
 
@@ -159,18 +169,20 @@ class Pretraining:
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, BertWithHeads)
-        encoding = model.encoder(**batch.inputs())
-        inputs = {"masked": encoding.hidden[batch.labels["masked_at"]], "next_sentence": encoding.pooled}
-        terms = {}
-        for name in self.weights:
-            logits, targets = model.predict(name, inputs[name]).float(), batch.labels[name]  # (M, V) or (R, 2)
+        encoding = model.encoder(**batch.inputs(), only=batch.labels["masked_at"])
+        terms = {"masked": Term(*model.masked_loss(encoding.hidden, batch.labels["masked"]))}
+        if "next_sentence" in self.weights:
+            logits, targets = model.predict("next_sentence", encoding.pooled).float(), batch.labels["next_sentence"]
             loss = functional.cross_entropy(logits, targets, reduction="sum")
-            terms[name] = Term(loss, (logits.detach().argmax(-1) == targets).sum())
+            terms["next_sentence"] = Term(loss, (logits.detach().argmax(-1) == targets).sum())
         return terms
 
 
 def training_flops(model: BertWithHeads, batch: Batch) -> float:
-    """Multiplications and additions of forward and backward that the batch really needs (6 a weight and token)."""
+    """Multiplications and additions of the model's forward and backward (6 a weight and token) without padding.
+
+    The head is counted for predicted tokens only. (Of the last block a little less is really computed: `Bert.forward`.)
+    """
     config = model.config
     block = 4 * config.width**2 + 2 * config.width * config.inner_width
     attention = 12 * config.layers * config.width * sum(length**2 for length in batch.lengths)

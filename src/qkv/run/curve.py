@@ -48,6 +48,7 @@ from qkv.train.progress import Progress
 def start(config: CurveConfig, out: Path, progress: Progress) -> Finished:
     """Begin a curve in a new folder."""
     begin(out, "curve")
+    device_named(config.finetune.device)
     folder = model_folder(locate(config.finetune.model)).resolve()
     tuned = replace(config.finetune, model=str(folder), model_sha256=folder_sha256(folder))
     config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
@@ -62,6 +63,7 @@ def resume(run: Path, progress: Progress) -> Finished:
     if (run / "result.json").is_file():
         return Finished(run, finished=True, already=True)
     config = merge(CurveConfig(), read_toml(file), str(file))
+    device_named(config.finetune.device)
     check_pinned(config.finetune.data)
     check_folder_sha256(Path(config.finetune.model), config.finetune.model_sha256)
     remove_drafts(run)

@@ -21,6 +21,7 @@ from qkv.data.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
 from qkv.interop.hub import locate
+from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.estimator_labels import KINDS, Labels, labels_of, restored, spelling
 from qkv.run.finetune import start
 from qkv.run.finetune_data import LabelledData, Part, hold_out, kind_of
@@ -40,17 +41,18 @@ class Classifier:
 
     X is a list (or an array, or a column of a table) of texts, or of pairs (text, text). y holds a label each: texts,
     whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
-    with kind="regression". `settings` are changes to a run's config in the words of `qkv finetune --set`, such as
-    ["texts_per_step=16"]. After `fit`: `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+    with kind="regression". `model` is what it starts from: a folder, or any name that `qkv.load` takes. `settings` are
+    changes to a run's config in the words of `qkv finetune --set`, such as ["texts_per_step=16"]. After `fit`:
+    `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
 
-    >>> judge = Classifier("path/to/folder", transfer="features")                             # doctest: +SKIP
+    >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
     >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
     array(['good'], dtype='<U4')
     """
 
     def __init__(
         self,
-        model: str | Path,
+        model: str | Path = DEFAULT_MODEL,
         transfer: str = "full",
         epochs: float | None = None,
         lr: float | None = None,

@@ -82,6 +82,7 @@ def resume(run: Path, progress: Progress) -> Finished:
     if (run / "result.json").is_file():
         return Finished(run, finished=True, already=True)
     config = merge(FinetuneConfig(), read_toml(file), str(file))
+    device_named(config.device)
     check_pinned(config.data)
     check_folder_sha256(locate(config.model), config.model_sha256)
     remove_drafts(run)

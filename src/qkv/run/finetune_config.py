@@ -71,6 +71,7 @@ class FinetuneConfig:
     evaluations: int | None = None  # in all; None: as many as cost little beside training, 20 at most
     texts_per_step: int = 32  # on average: turned into tokens_per_step
     tokens_per_step: int | None = None
+    tokens_at_once: int | None = None  # a larger step is made of several passes, with the same result; None: by device
     max_length: int | None = None  # tokens of a window; None: what the task and the model allow
     class_weights: str = "none"  # auto: rare classes weigh as much as frequent ones
     dropout: float | None = None  # None: the model's own
@@ -94,7 +95,7 @@ class FinetuneConfig:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
         if self.evaluations is not None and self.evaluations < 1:
             raise InputError(f"evaluations must be at least 1, not {self.evaluations}.")
-        for name in ("tokens_per_step", "max_length"):
+        for name in ("tokens_per_step", "tokens_at_once", "max_length"):
             if (value := getattr(self, name)) is not None and value < 8:
                 raise InputError(f"{name} must be at least 8, not {value}.")
         if self.epochs is not None and not 0 < self.epochs < 10_000:

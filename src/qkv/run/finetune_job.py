@@ -19,6 +19,7 @@ from qkv.nn.block import FeedForward
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import LabelledData
+from qkv.run.matrices import matrices_of
 from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
 from qkv.tasks.batches import TrainingBatches
 from qkv.tasks.model import TaskModel
@@ -30,6 +31,7 @@ from qkv.tasks.task import Features
 from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_named
 from qkv.tasks.vectors import Vectors, found_vectors, without_vectors, write_vectors
 from qkv.train.loop import PRECISIONS, Job, Trainer, step_seed
+from qkv.train.memory import Sizes
 from qkv.train.progress import Progress
 
 AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
@@ -172,7 +174,8 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     hold(model, prepared.transfer)
     train, dev = prepared.train, prepared.dev
     # a head alone needs next to nothing
-    at_once = 1 << 30 if isinstance(train, Vectors) else AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    at_once = config.tokens_at_once or AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    at_once = 1 << 30 if isinstance(train, Vectors) else at_once
     assert config.tokens_per_step is not None
     precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
     solver = Solver(model, task, prepared.folder.tokenizer, prepared.max_length, precision=precision)
@@ -187,8 +190,28 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
         compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
         recomputed=list(model.network.encoder.blocks),
+        matrices=matrices_of(model),
+        sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
     )
     return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Sizes[Batch]:
+    """A step in more and smaller passes; a pass has one text at least, however long."""
+
+    def cut(tokens: int) -> list[Batch]:
+        return TrainingBatches(train, tokens_per_step, tokens, seed)(0)
+
+    def settings(tokens: int) -> str:
+        return (
+            f"For the same steps in more passes, set tokens_at_once = {tokens} in config.toml of the run and resume, "
+            f"or begin anew with --set tokens_at_once={tokens}."
+        )
+
+    size = min(at_once, tokens_per_step)
+    return Sizes(
+        size, "tokens", [size >> halvings for halvings in range(1, 16) if size >> halvings >= 64], cut, settings
+    )
 
 
 def with_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:

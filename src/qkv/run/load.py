@@ -1,4 +1,4 @@
-"""`qkv.load`: a folder or a hub id in, a model that answers out."""
+"""`qkv.load`: a folder, a name of the zoo or a hub id in, a model that answers out."""
 
 from pathlib import Path
 
@@ -7,23 +7,27 @@ import torch
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
 from qkv.interop.hub import locate
+from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.predict import Model
 
 DEVICES = ("cpu", "cuda", "mps")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = None, dtype: str = "float32") -> Model:
-    """Load a Hugging Face folder, a run of qkv, or `hf:owner/name` from the hub, and say what it can do.
+def load(
+    name: str | Path = DEFAULT_MODEL, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+) -> Model:
+    """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
 
-    Nothing reaches for the network unless a hub id is given. `threads` is how many CPU threads torch may use; torch
-    keeps one such number for the whole process, so the model called last sets it.
+    Without a name it is qkv-mini, a small Chinese and English BERT that lies in the package. Nothing reaches for the
+    network unless a hub id is given. `threads` is how many CPU threads torch may use; torch keeps one such number for
+    the whole process, so the model called last sets it.
 
     `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
     through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
     as float32 in any case.
 
-    >>> model = load("path/to/folder")                                            # doctest: +SKIP
+    >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
     '法'
     >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
@@ -33,7 +37,7 @@ def load(path_or_hub_id: str | Path, device: str = "cpu", threads: int | None = 
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    folder = hf.load(model_folder(locate(path_or_hub_id)), dtype=DTYPES[dtype])
+    folder = hf.load(model_folder(locate(name)), dtype=DTYPES[dtype])
     return Model(folder, place, threads)
 
 

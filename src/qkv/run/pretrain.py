@@ -13,6 +13,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,10 +37,12 @@ from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
 from qkv.run.folder import begin, config_of, read_lines, remove_drafts
 from qkv.run.load import device_named
+from qkv.run.matrices import matrices_of
 from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Outcome, Trainer
+from qkv.train.memory import Sizes, divisors
 from qkv.train.progress import Progress, Silent
 
 
@@ -143,10 +146,34 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: b
             flops=partial(training_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
+            matrices=matrices_of(model),
+            sizes=_sizes(batches, out),
         ),
         config.train,
         progress,
     )
+
+
+def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
+    """The rows of a step in smaller batches, and more of them."""
+
+    def accumulate(rows: int) -> int:
+        return batches.accumulate * batches.rows // rows
+
+    def cut(rows: int) -> list[Batch]:
+        other = copy(batches)  # with the same drawn epochs
+        other.rows, other.accumulate = rows, accumulate(rows)
+        return other(0)
+
+    def settings(rows: int) -> str:
+        keys = {"rows": rows, "train.accumulate": accumulate(rows)}
+        again = f"begin anew with {' '.join(f'--set {key}={value}' for key, value in keys.items())}"
+        if (out / "config.toml").exists():
+            written = " and ".join(f"{key} = {value}" for key, value in keys.items())
+            again = f"set {written} in {out / 'config.toml'} and resume, or {again}"
+        return f"For a step of the same rows, {again}."
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
 def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:

@@ -1,14 +1,18 @@
-"""Two things that happen beside the loop: the next batch is built, and somebody presses Ctrl-C."""
+"""Two things that happen beside the loop: the next batches are built, and somebody presses Ctrl-C."""
 
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Generic, TypeVar
+
+import torch
 
 T = TypeVar("T")
 
@@ -20,8 +24,12 @@ class Built(Generic[T]):
     building: float  # seconds it took, most of them beside the step before
 
 
-def built_ahead(build: Callable[[int], T], start: int, stop: int) -> Iterator[Built[T]]:
-    """build(start), …, build(stop − 1), each begun while the one before is in use."""
+def built_ahead(build: Callable[[int], T], start: int, stop: int, ahead: int = 1) -> Generator[Built[T]]:
+    """build(start), …, build(stop − 1) in this order, each begun while one of the `ahead` before it is in use.
+
+    As many threads build, so that no more than `ahead` are under way or waiting. Threads are enough: numpy lets go of
+    the interpreter while it works on large arrays.
+    """
 
     def timed(number: int) -> tuple[T, float]:
         begin = time.perf_counter()
@@ -29,15 +37,25 @@ def built_ahead(build: Callable[[int], T], start: int, stop: int) -> Iterator[Bu
 
     if start >= stop:
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="qkv-batches") as pool:
-        upcoming = pool.submit(timed, start)
-        for number in range(start, stop):
-            begin = time.perf_counter()
-            value, building = upcoming.result()
-            waited = time.perf_counter() - begin
-            if number + 1 < stop:
-                upcoming = pool.submit(timed, number + 1)
-            yield Built(value, waited, building)
+    with ThreadPoolExecutor(ahead, thread_name_prefix="qkv-batches") as pool:
+        upcoming = deque(pool.submit(timed, number) for number in range(start, min(stop, start + ahead)))
+        try:
+            for number in range(start, stop):
+                begin = time.perf_counter()
+                value, building = upcoming.popleft().result()
+                waited = time.perf_counter() - begin
+                if number + ahead < stop:
+                    upcoming.append(pool.submit(timed, number + ahead))
+                yield Built(value, waited, building)
+        finally:
+            for left in upcoming:
+                left.cancel()
+
+
+def batches_ahead(device: torch.device) -> int:
+    """How many to build at a time: on a CPU the training itself needs the cores, beside a GPU they stand idle."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if device.type == "cpu" else max(1, min(8, cores // 2))
 
 
 @dataclass

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, NamedTuple, Protocol, TextIO, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,53 +18,86 @@ from qkv.atomic import write_text
 from qkv.errors import InputError
 from qkv.train.ahead import Built
 
+ASIDE = 1000  # steps whose figures are put aside at most
+
 
 class Window:
-    """Sums since the last logged step, on the device so that no step waits for them, and in every checkpoint."""
+    """Sums since the last logged step, and in every checkpoint.
 
-    def __init__(self, device: torch.device, state: Mapping[str, Any] | None = None) -> None:
-        self.device = device
+    What a step leaves is put aside as it lies on the device; it is fetched and added up when somebody asks, so that no
+    step waits for it or launches anything for it.
+    """
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {"sums": {}, "counts": {}, "tokens": 0, "steepest": 0.0}
-        self.sums = {name: self._tensor(value) for name, value in state["sums"].items()}
+        self.sums: dict[str, float] = dict(state["sums"])
         self.counts: dict[str, int] = dict(state["counts"])
         self.tokens: int = state["tokens"]
-        self.steepest = self._tensor(state["steepest"])  # the largest gradient norm
-        self.lost_at = torch.full((), -1, dtype=torch.int64, device=device)  # the first step that gave no number
+        self.steepest: float = state["steepest"]  # the largest gradient norm
+        self.lost_at: int | None = None  # the first step that gave no number
+        self._aside: list[_Step] = []
+        self._parts: list[tuple[str, Tensor, Tensor]] = []  # of the step under way
 
     def add(self, name: str, loss: Tensor, correct: Tensor, count: int) -> None:
-        for key, value in ((f"{name}_loss", loss), (f"{name}_accuracy", correct)):
-            self.sums[key] = self.sums.get(key, self._tensor(0.0)) + value.detach().double()
+        self._parts.append((name, loss.detach(), correct.detach()))
+        for key in (f"{name}_loss", f"{name}_accuracy"):
             self.counts[key] = self.counts.get(key, 0) + count
 
-    def step(self, step: int, lost: Tensor, gradient_norm: Tensor, tokens: int) -> None:
-        first = lost & (self.lost_at < 0)
-        self.lost_at = torch.where(first, step, self.lost_at)
-        self.steepest = torch.maximum(self.steepest, gradient_norm.detach().double())
+    def step(self, step: int, gradient_norm: Tensor, tokens: int, *, overflows: bool = False) -> None:
+        """What was added since the step before was all of it. `overflows`: a norm that is no number is no fault."""
+        self._aside.append(_Step(step, self._parts, gradient_norm.detach(), overflows))
+        self._parts = []
         self.tokens += tokens
+        if len(self._aside) >= ASIDE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Fetch what was put aside. This waits for the device."""
+        aside, self._aside = self._aside, []
+        if not aside:
+            return
+        losses = iter(_fetched([loss for one in aside for _, loss, _ in one.parts]))
+        hits = iter(_fetched([correct for one in aside for _, _, correct in one.parts]))
+        norms = _fetched([one.norm for one in aside])
+        for one, norm in zip(aside, norms, strict=True):
+            finite = one.overflows or math.isfinite(norm)
+            for name, _, _ in one.parts:
+                for key, value in ((f"{name}_loss", next(losses)), (f"{name}_accuracy", next(hits))):
+                    self.sums[key] = self.sums.get(key, 0.0) + value
+                    finite = finite and math.isfinite(value)
+            self.steepest = math.nan if math.isnan(norm) else max(self.steepest, norm)
+            if not finite and self.lost_at is None:
+                self.lost_at = one.step
 
     def record(self, weights: Mapping[str, float]) -> dict[str, float | int | None]:
         """Means a target; `loss` is what was minimised."""
-        means = {key: value.item() / max(1, self.counts[key]) for key, value in self.sums.items()}
+        self.settle()
+        means = {key: value / max(1, self.counts[key]) for key, value in self.sums.items()}
         loss = sum(weight * means[f"{name}_loss"] for name, weight in weights.items() if f"{name}_loss" in means)
-        steepest = self.steepest.item()
         # fp16 tries a scale that overflows now and then, and JSON has no infinity
         return {
             "loss": loss,
             **means,
-            "gradient_norm": steepest if math.isfinite(steepest) else None,
+            "gradient_norm": self.steepest if math.isfinite(self.steepest) else None,
             "tokens": self.tokens,
         }
 
     def state(self) -> dict[str, Any]:
-        return {
-            "sums": {key: value.item() for key, value in self.sums.items()},
-            "counts": self.counts,
-            "tokens": self.tokens,
-            "steepest": self.steepest.item(),
-        }
+        self.settle()
+        return {"sums": self.sums, "counts": self.counts, "tokens": self.tokens, "steepest": self.steepest}
 
-    def _tensor(self, value: float) -> Tensor:
-        return torch.tensor(value, dtype=torch.float64, device=self.device)
+
+class _Step(NamedTuple):
+    step: int
+    parts: list[tuple[str, Tensor, Tensor]]  # a term's name, loss and number of right ones; of every batch
+    norm: Tensor
+    overflows: bool
+
+
+def _fetched(scalars: Sequence[Tensor]) -> list[float]:
+    """In one copy."""
+    found: list[float] = torch.stack(list(scalars)).cpu().double().tolist() if scalars else []
+    return found
 
 
 class Log:

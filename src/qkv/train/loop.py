@@ -14,9 +14,11 @@ text nor networks. What it promises:
 import math
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -25,72 +27,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.train import checkpoint
-from qkv.train.ahead import built_ahead, interruptible
+from qkv.train.ahead import batches_ahead, built_ahead, interruptible
 from qkv.train.best import Best
 from qkv.train.log import Clock, Log, Window
-from qkv.train.optim import adamw, optimizer_tensors, restore_optimizer, schedule
+from qkv.train.memory import Sizes, too_large
+from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.progress import Progress
 from qkv.train.speed import measured_peak
+from qkv.train.train_config import PRECISIONS, TrainConfig
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    steps: int = 10_000
-    minutes: float | None = None  # a time budget; turned into `steps` once, before the first step
-    lr: float = 1e-3
-    warmup: float = 0.06  # share of the steps
-    schedule: str = "linear"
-    betas: tuple[float, ...] = (0.9, 0.98)
-    epsilon: float = 1e-6
-    weight_decay: float = 0.01
-    clip: float = 1.0  # largest norm of the gradient
-    accumulate: int = 1  # batches a step
-    precision: str = "fp32"
-    compile: bool = False
-    recompute: bool = False  # activation checkpointing: less memory, a third more work
-    seed: int = 0
-    threads: int | None = None
-    log_every: int = 10
-    evaluate_every: int = 500
-    save_every: int = 500
-    keep: int = 2  # checkpoints
-    patience: int | None = None  # evaluations without a better one after which a run ends; None: never
-
-    def __post_init__(self) -> None:
-        schedule(self.schedule)
-        if self.precision not in PRECISIONS:
-            hint = did_you_mean(self.precision, PRECISIONS)
-            raise InputError(f"Unknown precision '{self.precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
-        if len(self.betas) != 2:
-            raise InputError(f"betas are two numbers, not {len(self.betas)}.")
-        for name in ("steps", "accumulate", "log_every", "evaluate_every", "save_every", "keep"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("lr", "epsilon", "clip"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{name} must be a number above 0, not {value}.")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"betas lie between 0 and 1, unlike {self.betas}.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"weight_decay must be 0 or more, not {self.weight_decay}.")
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"patience must be at least 1, not {self.patience}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be 0 or more, not {self.seed}.")
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, not {self.threads}.")
-        if not 0 <= self.warmup < 1:
-            raise InputError(f"warmup is a share of the steps, from 0 to less than 1, not {self.warmup}.")
-        if self.minutes is not None and not 0 < self.minutes < math.inf:
-            raise InputError(f"minutes must be more than 0, not {self.minutes}.")
-
-    def lr_at(self, step: int) -> float:
-        return self.lr * schedule(self.schedule)(step, self.steps, round(self.warmup * self.steps))
+__all__ = ["PRECISIONS", "Job", "Objective", "Outcome", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
 
 
 class Trainable(Protocol):
@@ -99,9 +47,11 @@ class Trainable(Protocol):
     @property
     def n_tokens(self) -> int: ...
     def to(self, device: torch.device, non_blocking: bool = False) -> Self: ...
+    def pinned(self) -> Self: ...
 
 
 B = TypeVar("B", bound=Trainable)
+R = TypeVar("R")
 B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
@@ -133,6 +83,8 @@ class Job(Generic[B]):
     recomputed: Sequence[nn.Module] = ()  # parts whose activations may be computed twice
     best_by: str | None = None  # which value of an evaluation is the better the larger; the best weights are kept
     scale: Callable[[str], float] | None = None  # of the learning rate, by a parameter's name
+    matrices: Mapping[str, int] = field(default_factory=dict)  # what Muon takes, and how many lie in each weight
+    sizes: Sizes[B] | None = None  # what batches could be instead, where the memory is too small for them
 
 
 @dataclass(frozen=True)
@@ -160,34 +112,72 @@ class Trainer(Generic[B]):
 
     def _begin(self) -> None:
         self.step = 0
-        self.window = Window(self.device)
+        self.window = Window()
         self.best = Best()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
-        self.optimizer = adamw(
-            self.job.model,
-            lr=self.config.lr,
-            betas=(self.config.betas[0], self.config.betas[1]),
-            epsilon=self.config.epsilon,
-            weight_decay=self.config.weight_decay,
-            scale=self.job.scale,
-        )
+        self.optimizer = self._optimizer()
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        job, config = self.job, self.config
+        settings: dict[str, Any] = {
+            "lr": config.lr,
+            "betas": config.betas,
+            "epsilon": config.epsilon,
+            "weight_decay": config.weight_decay,
+            "scale": job.scale,
+        }
+        if config.optimizer == "muon":
+            return muon(job.model, job.matrices, muon_lr=config.muon_lr, **settings)
+        return adamw(job.model, **settings)
 
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
         """How many steps fit into the time, from a few that are tried at learning rate 0, which moves nothing."""
         seconds = min(seconds, 6 * minutes)  # a tenth of a short budget
-        for step in range(2):  # the first ones also allocate and compile
-            self.advance(self.job.batches(step), 0.0)
+        # a GPU works behind the loop, so that the end of every single step is not waited for in a run either
+        together = 1 if self.device.type == "cpu" else 4
         tried: list[float] = []
-        while sum(tried) < seconds or len(tried) < 5:
-            batches, begin = self.job.batches(len(tried)), time.perf_counter()
-            self.advance(batches, 0.0)
-            int(self.window.lost_at)  # a GPU answers when it is done
-            tried.append(time.perf_counter() - begin)
+
+        def attempt() -> None:
+            with closing(built_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
+                for _ in range(2):  # the first ones also allocate and compile
+                    self.advance(next(built).value, 0.0)
+                self.window.settle()  # which answers when the device is done
+                while together * sum(tried) < seconds or len(tried) < 5:
+                    begin = time.perf_counter()
+                    for _ in range(together):
+                        self.advance(next(built).value, 0.0)
+                    self.window.settle()
+                    tried.append((time.perf_counter() - begin) / together)
+
+        self._within_memory(attempt)
         self._begin()
         return max(1, int(minutes * 60 / statistics.median(tried)))  # the middle one: a machine may hiccup
 
+    def batches(self, step: int) -> Sequence[B]:
+        """The job's, where a GPU can fetch them without being waited for."""
+        built = self.job.batches(step)
+        return [batch.pinned() for batch in built] if self.device.type == "cuda" else built
+
     def run(self) -> Outcome:
         """To `config.steps`, from the newest checkpoint in `job.out` if there is one."""
+        return self._within_memory(self._run)
+
+    def _within_memory(self, work: Callable[[], R]) -> R:
+        try:
+            return work()
+        except torch.OutOfMemoryError:
+            pass  # as long as the error is there, so is all that the failed step had in memory
+
+        def attempt(batches: Sequence[B]) -> None:
+            self._begin()
+            self.optimizer.zero_grad(set_to_none=True)
+            for _ in range(2):  # only the second step has the optimizer's state beside it from the beginning
+                self.advance(batches, 0.0)
+            self.window.settle()
+
+        raise InputError(too_large(self.device, self.job.sizes, attempt))
+
+    def _run(self) -> Outcome:
         job, config, progress = self.job, self.config, self.progress
         self.restore()
         started = self.step
@@ -199,7 +189,7 @@ class Trainer(Generic[B]):
         clock = Clock()
         try:
             with interruptible() as interruption:
-                for built in built_ahead(job.batches, self.step, config.steps):
+                for built in built_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
                     lr = config.lr_at(self.step)
                     self.advance(built.value, lr)
                     clock.add(built, job.flops)
@@ -263,7 +253,7 @@ class Trainer(Generic[B]):
                 "begun with, or begin another run."
             ) from None
         self.scaler.load_state_dict(dict(found.state["scaler"]))
-        self.window = Window(self.device, found.state["window"])
+        self.window = Window(found.state["window"])
         self.step = found.step
         if best := found.state.get("best"):
             value = -math.inf if best["value"] is None else best["value"]
@@ -284,15 +274,12 @@ class Trainer(Generic[B]):
         job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
-        step_loss = torch.zeros((), device=self.device)
         for batch, count in zip(batches, counts, strict=True):
             with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
                 terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
-            loss = torch.stack(
-                [job.objective.weights[name] * term.loss / max(1, totals[name]) for name, term in terms.items()]
-            ).sum()
+            shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
+            loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
             self.scaler.scale(loss).backward()
-            step_loss += loss.detach()
             for name, term in terms.items():
                 self.window.add(name, term.loss, term.correct, count[name])
         self.scaler.unscale_(self.optimizer)
@@ -303,16 +290,15 @@ class Trainer(Generic[B]):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        lost = ~torch.isfinite(step_loss)
-        if not self.scaler.is_enabled():  # else a gradient that overflows is left out, and a smaller scale is tried
-            lost = lost | ~torch.isfinite(norm)
-        self.window.step(self.step, lost, norm, sum(batch.n_tokens for batch in batches))
+        # in fp16 a gradient that overflows is left out, and a smaller scale is tried
+        overflows = self.scaler.is_enabled()
+        self.window.step(self.step, norm, sum(batch.n_tokens for batch in batches), overflows=overflows)
 
     def figures(self) -> dict[str, Any]:
         """The window's means; a new window begins."""
         self.stop_if_lost()
         line = self.window.record(self.job.objective.weights)
-        self.window = Window(self.device)
+        self.window = Window()
         return line
 
     def evaluate(self) -> dict[str, Any]:
@@ -321,9 +307,10 @@ class Trainer(Generic[B]):
         with torch.inference_mode():
             result = self.job.evaluate(self.job.model)
         self.job.model.train()
-        if any(isinstance(value, float) and math.isnan(value) for value in result.values()):
-            self.window.lost_at.fill_(self.step)  # the step's own loss was the last good one
         self.stop_if_lost()
+        if any(isinstance(value, float) and math.isnan(value) for value in result.values()):
+            self.window.lost_at = self.step  # the step's own loss was the last good one
+            self.stop_if_lost()
         return result
 
     def save(self) -> None:
@@ -337,9 +324,10 @@ class Trainer(Generic[B]):
         checkpoint.save(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
 
     def stop_if_lost(self) -> None:
-        step = int(self.window.lost_at)
-        if step < 0:
+        self.window.settle()
+        if self.window.lost_at is None:
             return
+        step = self.window.lost_at
         lr = self.config.lr_at(step - 1)
         kept = checkpoint.steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."

@@ -1,0 +1,86 @@
+"""The first part of `qkv demo`: blanks, pairs of sentences and attention, in English and Chinese."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from qkv.cli.attention import print_attention, write_attention
+
+if TYPE_CHECKING:
+    from qkv.report.attention_map import AttentionMap
+    from qkv.run.predict import Model
+
+BLANKS = (
+    "The capital of France is [MASK].",
+    "She opened the [MASK] and went into the house.",
+    "The sun rises in the [MASK].",
+    "He was [MASK] in London in 1815.",
+    "巴黎是[MASK]国的首都。",
+    "长江是中国最长的[MASK]流。",
+    "他在[MASK]京大学学习物理。",
+    "这部电[MASK]于1994年上映。",
+)
+PAIRS = (
+    ("It rained all night.", "In the morning the streets were still wet.", "The bank was founded in 1865."),
+    ("昨天夜里下了一场大雨。", "今天早上路面还是湿的。", "该银行成立于1865年。"),
+)
+LOOKS = {
+    "en": ("The animal didn't cross the street because it was too tired", "it", "animal"),
+    "zh": ("小猫没有过马路，因为它太累了", "它", "猫"),
+}
+"""A sentence, a word that stands for another, and that other word."""
+
+
+def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
+    from qkv.run.load import load
+
+    model = load()
+    shape = model.config
+    drawn = {lang: model.attention(text) for lang, (text, _, _) in LOOKS.items()}
+    chosen = {}
+    for lang, (_, word, meant) in LOOKS.items():
+        best = clearest(drawn[lang], word, meant)
+        chosen[lang] = (best[0] if layer is None else layer, best[1] if head is None else head)
+        drawn[lang].weights(*chosen[lang])  # a wrong number is told before anything is printed or written
+    size = f"{shape.layers} layers of width {shape.width}, {shape.heads} heads each"
+    typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, from the package itself")
+    typer.echo("\nWhat stands behind [MASK]?\n")
+    for text in BLANKS:
+        best_words = model.fill(text, k=4)[0].candidates
+        typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
+    typer.echo("\nWhich sentence comes next?\n")
+    _judge(model)
+    for lang, (text, word, meant) in LOOKS.items():
+        measured = f" (of {shape.layers * shape.heads} heads, the one that sees “{meant}” most)"
+        typer.echo(f"\n{text}: what does “{word}” look at?{measured if layer is None and head is None else ''}\n")
+        print_attention(drawn[lang], *chosen[lang], word)
+    typer.echo("")
+    for lang, (_, word, _) in LOOKS.items():
+        for ending, what in ((".svg", "this head as a picture"), (".html", "every head on one page")):
+            file = out / f"attention.{lang}{ending}"
+            write_attention(drawn[lang], file, *chosen[lang], word, lang)
+            typer.echo(f"{file}: {what}")
+
+
+def clearest(found: "AttentionMap", word: str, meant: str) -> tuple[int, int]:
+    """Layer and head where one word looks at another most, beyond what all the words of the sentence do."""
+    from qkv.report.attention_picture import choose
+
+    first = found.weights(found.layers[0], found.heads[0])
+    left, right = (list(choose(found, first, one)) for one in (word, meant))
+    looks = found.attn[..., right].sum(-1) / 255  # (layers, heads, T)
+    beyond = looks[..., left].mean(-1) - looks.mean(-1)
+    layer, head = divmod(int(beyond.argmax()), len(found.heads))
+    return found.layers[layer], found.heads[head]
+
+
+def _judge(model: "Model") -> None:
+    from qkv.cli.terminal import bar, table
+
+    rows = []
+    for first, *seconds in PAIRS:
+        for number, second in enumerate(seconds):
+            likely = model.next_sentence(first, second).is_next
+            rows.append(("" if number else first, second, f"{likely:.0%}", bar(likely, 16)))
+    table(["after", "comes", "", ""], rows, right=(2,))

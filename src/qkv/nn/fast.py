@@ -1,0 +1,290 @@
+"""The layers of a post-norm block as a GPU likes them: the same maths as block.py, with fewer bytes moved.
+
+    query, key, value, x = project(x, …)      one product; on the way back its gradient is added to the residual's
+    answer = attend(query, key, value)
+    x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
+    inner, x = widen(x, …)
+    x = add_norm(bias_gelu(inner, bias) W, bias, x, …)
+
+A residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` hand x
+through for that reason: their products then add to the gradient of the residual in place, where autograd would add two
+tensors. Rows of up to 128 tokens are projected and attended at once, by `attend_short`.
+
+Nothing is compiled ahead and shapes may change at every step. Tests hold every function equal to its readable twin.
+
+What this file does NOT do: the kernels themselves (kernels.py); deciding for a model (block.py asks `fits`).
+
+Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
+"""
+
+import math
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NoReturn, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from qkv.nn.fused import Attend, Packed
+
+ALIGNED = 64
+"""What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
+
+
+def fits(x: Tensor) -> bool:
+    """Whether these kernels serve: packed rows on a GPU that Triton compiles for."""
+    return x.is_cuda and has_triton()
+
+
+@cache
+def has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def compute_type(x: Tensor) -> torch.dtype:
+    """What products are computed in: autocast's choice, where there is one."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def project(x: Tensor, layer: nn.Linear, heads: int, head_width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x (N, D) → query, key and value (N, H, K) each, and x itself."""
+    query, key, value, x = _Project.apply(x, layer.weight, layer.bias)
+    shape = (x.size(0), heads, head_width)
+    return query.view(shape), key.view(shape), value.view(shape), x
+
+
+class _Project(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        weight = weight.to(x.dtype)
+        ctx.save_for_backward(x, weight)
+        out = functional.linear(x, weight, bias.to(x.dtype))  # (N, 3 · H · K)
+        return *out.chunk(3, dim=1), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        from qkv.nn.kernels import side_by_side
+
+        *parts, to_x = gradients
+        x, weight = ctx.saved_tensors
+        gradient, to_bias = side_by_side(*(part.contiguous() for part in parts))
+        return _added_product(to_x, gradient, weight), gradient.t() @ x, to_bias
+
+
+def attend_short(
+    x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
+    width = layer.out_features // (3 * heads)
+    scale = 1 / math.sqrt(width) if scale is None else scale
+    return _AttendShort.apply(x, layer.weight, layer.bias, rows.offsets, rows.longest, heads, scale, dropout)
+
+
+def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
+    if not isinstance(attend, Packed) or (x.is_cuda and x.element_size() != 2):  # its products would round to 10 bits
+        return False
+    from qkv.nn.short_attention import LONGEST, WIDTHS
+
+    return attend.longest <= LONGEST and head_width in WIDTHS
+
+
+class _AttendShort(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        offsets: Tensor,
+        longest: int,
+        heads: int,
+        scale: float,
+        dropout: float,
+    ) -> tuple[Tensor, Tensor]:
+        from qkv.nn.kernels import Dropout
+        from qkv.nn.short_attention import short_forward
+
+        weight = weight.to(x.dtype)
+        qkv = functional.linear(x, weight, bias.to(x.dtype))  # (N, 3 · H · K)
+        ctx.settings = (longest, heads, scale, Dropout(dropout))
+        ctx.save_for_backward(x, weight, qkv, offsets)
+        return short_forward(qkv, offsets, *ctx.settings), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.short_attention import short_backward
+
+        x, weight, qkv, offsets = ctx.saved_tensors
+        to_qkv, to_bias = short_backward(gradient.contiguous(), qkv, offsets, *ctx.settings)
+        return _added_product(to_x, to_qkv, weight), to_qkv.t() @ x, to_bias, None, None, None, None, None
+
+
+def widen(x: Tensor, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    """x (N, D) → x W (N, I), without the bias, and x itself."""
+    return _Widen.apply(x, layer.weight)
+
+
+class _Widen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        weight = weight.to(x.dtype)
+        ctx.save_for_backward(x, weight)
+        return functional.linear(x, weight), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return _added_product(to_x, gradient, weight), gradient.t() @ x
+
+
+def _added_product(residual: Tensor, gradient: Tensor, weight: Tensor) -> Tensor:
+    """residual + gradient W, written over the residual.
+
+    It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
+    comes before this gradient, which was computed from it.
+    """
+    return residual.addmm_(gradient, weight)
+
+
+def add_norm(answer: Tensor, bias: Tensor | None, x: Tensor | None, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+    """norm(x + dropout(answer + bias)), (N, D) each."""
+    return _AddNorm.apply(answer, bias, x, norm.weight, norm.bias, norm.eps, dropout)
+
+
+class _AddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        answer: Tensor,
+        bias: Tensor | None,
+        x: Tensor | None,
+        gamma: Tensor,
+        beta: Tensor,
+        epsilon: float,
+        dropout: float,
+    ) -> Tensor:
+        from qkv.nn.kernels import Dropout, add_norm_forward
+
+        drawn: Dropout = Dropout(dropout)
+        out, *saved = add_norm_forward(answer, bias, x, gamma, beta, epsilon, drawn)
+        ctx.save_for_backward(*saved, gamma)
+        ctx.dropout, ctx.has_bias, ctx.has_x = drawn, bias is not None, x is not None
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.kernels import add_norm_backward
+
+        total, means, deviations, gamma = ctx.saved_tensors
+        to_x, to_answer, to_gamma, to_beta, to_bias = add_norm_backward(
+            gradient.contiguous(), total, gamma, means, deviations, ctx.has_bias, ctx.dropout
+        )
+        return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
+
+
+def bias_gelu(before: Tensor, bias: Tensor) -> Tensor:
+    """gelu(before + bias), (N, I)"""
+    return _BiasGelu.apply(before, bias)
+
+
+class _BiasGelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, before: Tensor, bias: Tensor) -> Tensor:
+        from qkv.nn.kernels import bias_gelu_forward
+
+        ctx.save_for_backward(before, bias)
+        return bias_gelu_forward(before, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        from qkv.nn.kernels import bias_gelu_backward
+
+        before, bias = ctx.saved_tensors
+        return bias_gelu_backward(gradient.contiguous(), before, bias)
+
+
+def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
+    return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
+
+
+class _Embed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        token: Tensor,
+        segment: Tensor,
+        position: Tensor,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        from qkv.nn.kernels import embed_forward
+
+        ctx.save_for_backward(ids, segments, positions)
+        ctx.sizes = token.size(0), segment.size(0), position.size(0)
+        return embed_forward(ids, segments, positions, (token, segment, position), dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        ids, segments, positions = ctx.saved_tensors
+        words, kinds, places = ctx.sizes
+        to_token = torch.ops.aten.embedding_dense_backward(gradient, ids, words, -1, False)
+        # few segments and positions, and each of them in a large share of the tokens: their sums are a matrix product
+        columns = places + kinds + -(places + kinds) % ALIGNED
+        where = torch.zeros(ids.numel(), columns, dtype=gradient.dtype, device=gradient.device)
+        where.scatter_(1, torch.stack([positions, segments + places], dim=1), 1.0)
+        to_others = where.t() @ gradient  # (columns, D)
+        return None, None, None, to_token, to_others[places : places + kinds], to_others[:places], None
+
+
+def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors (M, D) scored against every word of the table (V, D) → the summed loss, and how many were right.
+
+    The scores, the largest tensor of pre-training, exist once, in half precision, and become their own gradient.
+    """
+    return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        from qkv.nn.kernels import cross_entropy_forward
+
+        words = table.size(0)
+        padding = -words % ALIGNED
+        table = functional.pad(table.to(x.dtype), (0, 0, 0, padding))
+        scores = functional.linear(x, table, functional.pad(bias.to(x.dtype), (0, padding)))  # (M, V and padding)
+        losses, normalizers, hits = cross_entropy_forward(scores, targets, words)
+        right = hits.sum()
+        ctx.save_for_backward(x, table, targets, normalizers)
+        ctx.scores, ctx.words = scores, words
+        ctx.mark_non_differentiable(right)
+        return losses.sum(), right
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.kernels import cross_entropy_backward
+
+        x, table, targets, normalizers = ctx.saved_tensors
+        if ctx.scores is None:
+            _spent()
+        scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words)
+        ctx.scores = None
+        to_bias = scores.sum(0, dtype=torch.float32)
+        return scores @ table, (scores.t() @ x)[: ctx.words], to_bias[: ctx.words], None
+
+
+def _spent() -> NoReturn:
+    raise RuntimeError("the scores were overwritten by their gradients: this loss can be gone back through once")

@@ -1,0 +1,240 @@
+"""The kernels of nn/fast.py against their readable twins.
+
+With a GPU they run on it; without one Triton's interpreter runs the same kernels on the CPU, number by number.
+"""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of the extra dev elsewhere")
+
+from qkv.batch import Batch
+from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.nn import fast
+from qkv.nn.block import PostNormBlock
+from qkv.nn.fused import Packed, packed
+from qkv.nn.kernels import Dropout, add_norm_forward
+from qkv.objectives.pretraining import Pretraining
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "fits", lambda x: True)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(*shape, generator=generator).to(DEVICE)
+
+
+def leaves(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.detach().clone().requires_grad_() for tensor in tensors]
+
+
+def same(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    found, expected = found.detach(), expected.detach()
+    torch.testing.assert_close(found, expected, atol=tolerance * max(1.0, float(expected.abs().max())), rtol=1e-4)
+
+
+def gradients(out: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(out, inputs, drawn(*out.shape, seed=9))
+
+
+@pytest.mark.parametrize("width", [20, 64, 300])
+@pytest.mark.parametrize("rows", [1, 7, 33])
+def test_add_norm_is_a_bias_a_residual_and_a_norm(rows: int, width: int) -> None:
+    norm = nn.LayerNorm(width, eps=1e-12, device=DEVICE)
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    ours, plain = (leaves(drawn(rows, width), drawn(width), drawn(rows, width, seed=1)) for _ in range(2))
+    out, expected = fast.add_norm(ours[0], ours[1], ours[2], norm), norm(plain[2] + plain[0] + plain[1])
+    same(out, expected)
+    parameters = [norm.weight, norm.bias]
+    for found, wanted in zip(gradients(out, ours + parameters), gradients(expected, plain + parameters), strict=True):
+        same(found, wanted)
+
+
+def test_add_norm_without_bias_and_residual_is_the_norm() -> None:
+    norm, (x,) = nn.LayerNorm(48, device=DEVICE), leaves(drawn(5, 48))
+    same(fast.add_norm(x, None, None, norm), norm(x))
+    same(gradients(fast.add_norm(x, None, None, norm), [x])[0], gradients(norm(x), [x])[0])
+
+
+def test_dropout_drops_its_share_and_the_same_on_the_way_back() -> None:
+    width, rows = 64, 128
+    norm = nn.LayerNorm(width, device=DEVICE)
+    torch.manual_seed(3)
+    _, total, _, _ = add_norm_forward(
+        torch.ones(rows, width, device=DEVICE), None, None, norm.weight, norm.bias, norm.eps, Dropout(0.25)
+    )
+    kept = total != 0
+    assert 0.22 < 1 - kept.float().mean().item() < 0.28
+    assert total.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    shares = kept.float()
+    assert shares.mean(0).std() < 0.06  # of independent draws: 0.038
+    assert shares.mean(1).std() < 0.08
+
+    (answer,), x = leaves(drawn(rows, width)), drawn(rows, width, seed=2)
+    torch.manual_seed(3)  # the same seed is drawn
+    out = fast.add_norm(answer, None, x, norm, 0.25)
+    (plain,) = leaves(answer)
+    expected = norm(x + torch.where(kept, plain / 0.75, 0.0))
+    same(out, expected)
+    same(gradients(out, [answer])[0], gradients(expected, [plain])[0])
+
+
+def test_another_seed_drops_others() -> None:
+    norm, x = nn.LayerNorm(64, device=DEVICE), drawn(16, 64)
+    first, second = (fast.add_norm(x, None, None, norm, 0.5) for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_bias_gelu() -> None:
+    ours, plain = (leaves(drawn(19, 150) * 4, drawn(150)) for _ in range(2))
+    out, expected = fast.bias_gelu(*ours), functional.gelu(plain[0] + plain[1])
+    assert (out - expected).abs().max() < 2e-6
+    for found, wanted in zip(gradients(out, ours), gradients(expected, plain), strict=True):
+        same(found, wanted)
+
+
+def test_a_projection_adds_its_gradient_to_the_residuals() -> None:
+    layer = nn.Linear(24, 72, device=DEVICE)
+    (x,), (plain,) = leaves(drawn(11, 24)), leaves(drawn(11, 24))
+    query, key, value, passed = fast.project(x, layer, 2, 12)
+    out = torch.cat([query.flatten(1), key.flatten(1), value.flatten(1)], 1)
+    expected = layer(plain)
+    same(out, expected)
+    inputs = [layer.weight, layer.bias]
+    found = gradients(torch.cat([out, 2 * passed], 1), [x, *inputs])
+    for one, wanted in zip(found, gradients(torch.cat([expected, 2 * plain], 1), [plain, *inputs]), strict=True):
+        same(one, wanted)
+
+
+@pytest.mark.parametrize("lengths", [(5,), (3, 16, 1, 9), (40, 2)])
+def test_short_rows_attend_as_long_ones_do(lengths: tuple[int, ...]) -> None:
+    heads, width, tokens = 3, 16, sum(lengths)
+    layer = nn.Linear(32, 3 * heads * width, device=DEVICE)
+    (x,), (plain,) = leaves(drawn(tokens, 32)), leaves(drawn(tokens, 32))
+    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing)
+    out, passed = fast.attend_short(x, layer, rows, heads)
+    sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
+    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths)[0].flatten(-2)
+    tolerance = 1e-3 if ON_GPU else 1e-5  # the matrix units of a GPU round to 10 bits
+    same(out, expected, tolerance)
+    inputs = [layer.weight, layer.bias]
+    found = gradients(torch.cat([out, passed], 1), [x, *inputs])
+    for one, wanted in zip(found, gradients(torch.cat([expected, plain], 1), [plain, *inputs]), strict=True):
+        same(one, wanted, 10 * tolerance)
+
+
+def test_dropped_attention_is_unbiased_and_its_gradient_is_that_of_the_same_draw() -> None:
+    heads, width = 1, 16
+    layer = nn.Linear(16, 3 * heads * width, device=DEVICE)
+    rows = Packed(*Batch.of([[1] * 12]).to(DEVICE).packing)
+    x = drawn(12, 16)
+
+    def answer(seed: int, x: Tensor, dropout: float = 0.3) -> Tensor:
+        torch.manual_seed(seed)
+        return fast.attend_short(x, layer, rows, heads, dropout=dropout)[0]
+
+    with torch.no_grad():
+        mean = torch.stack([answer(seed, x) for seed in range(60)]).mean(0)
+        exact = answer(0, x, 0.0)
+    assert (mean - exact).abs().mean() < 0.35 * exact.abs().mean()
+    (moved,) = leaves(x)
+    direction, step = drawn(12, 16, seed=5), 1e-2
+    slope = (answer(7, moved) * drawn(12, 16, seed=6)).sum()
+    (gradient,) = torch.autograd.grad(slope, [moved])
+    with torch.no_grad():
+        ends = [(answer(7, x + sign * step * direction) * drawn(12, 16, seed=6)).sum() for sign in (1, -1)]
+    assert float((gradient * direction).sum()) == pytest.approx(float((ends[0] - ends[1]) / (2 * step)), rel=2e-2)
+
+
+@pytest.mark.parametrize("words", [5, 64, 130])
+def test_linear_cross_entropy(words: int) -> None:
+    targets = torch.arange(9, device=DEVICE) % words
+    ours, plain = (leaves(drawn(9, 12), drawn(words, 12), drawn(words)) for _ in range(2))
+    loss, right = fast.linear_cross_entropy(*ours, targets)
+    logits = functional.linear(*plain)
+    expected = functional.cross_entropy(logits, targets, reduction="sum")
+    same(loss, expected)
+    assert int(right) == int((logits.argmax(-1) == targets).sum())
+    for found, wanted in zip(
+        torch.autograd.grad(loss / 7, ours), torch.autograd.grad(expected / 7, plain), strict=True
+    ):
+        same(found, wanted)
+
+
+def test_of_equal_scores_the_first_is_the_prediction() -> None:
+    table = torch.ones(3, 4, device=DEVICE)
+    x, bias = torch.ones(2, 4, device=DEVICE), torch.zeros(3, device=DEVICE)
+    assert int(fast.linear_cross_entropy(x, table, bias, torch.tensor([0, 1], device=DEVICE))[1]) == 1
+
+
+def test_scores_are_gone_after_one_way_back() -> None:
+    ours = leaves(drawn(2, 4), drawn(3, 4), drawn(3))
+    loss, _ = fast.linear_cross_entropy(*ours, torch.tensor([0, 1], device=DEVICE))
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once"):
+        loss.backward()
+
+
+def test_embed() -> None:
+    tables, plain = (leaves(drawn(10, 20), drawn(2, 20), drawn(6, 20)) for _ in range(2))
+    batch = Batch.of([[1, 9, 9, 3], [9, 2, 0, 1, 1, 5]], segments=[[0, 0, 1, 1], [0] * 6]).to(DEVICE)
+    places = (batch.ids, batch.segments, batch.positions)
+    out = fast.embed(*places, (tables[0], tables[1], tables[2]))
+    expected = sum((table[at] for table, at in zip(plain, places, strict=True)), torch.zeros((), device=DEVICE))
+    same(out, expected)
+    for found, wanted in zip(gradients(out, tables), gradients(expected, plain), strict=True):
+        same(found, wanted)
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize("head_width", [16, 12])  # 12 is not for the short kernel
+def test_a_model_learns_the_same(head_width: int, recomputed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocabulary_size=101, layers=2, width=2 * head_width, heads=2, inner_width=40, max_length=16, dropout=0.0,
+        attention_dropout=0.0,
+    )  # fmt: skip
+    model = BertWithHeads(config, ["masked", "next_sentence"]).to(DEVICE)
+    labels = {
+        "masked_at": torch.tensor([1, 6, 9, 10]),
+        "masked": torch.tensor([9, 77, 3, 100]),
+        "next_sentence": torch.tensor([0, 1, 1]),
+    }
+    rows, segments = [[1, 7, 9, 3, 2], [1, 8, 2], [1, 4, 5, 6, 2]], [[0] * 5, [0, 0, 1], [0, 0, 0, 1, 1]]
+    batch = Batch.of(rows, segments=segments, labels=labels).to(DEVICE)
+
+    def step() -> dict[str, Tensor]:
+        terms = Pretraining().terms(model, batch)
+        loss = terms["masked"].loss / 4 + terms["next_sentence"].loss / 3
+        found = dict(zip(names, torch.autograd.grad(loss, list(model.parameters())), strict=True))
+        return {**found, "loss": loss.detach(), "right": terms["masked"].correct.float()}
+
+    names = [name for name, _ in model.named_parameters()]
+    monkeypatch.setattr(fast, "fits", lambda x: False)
+    expected = step()
+    monkeypatch.setattr(fast, "fits", lambda x: True)
+    if recomputed:
+        from qkv.train.loop import recompute
+
+        for block in model.encoder.blocks:
+            recompute(block)
+    for name, found in step().items():
+        same(found, expected[name], 1e-3 if ON_GPU else 1e-5)
+
+
+def test_what_torch_compile_took_stays_with_it(kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = BertConfig(vocabulary_size=11, layers=1, width=8, heads=1, inner_width=8, max_length=8)
+    block = BertWithHeads(config).encoder.blocks[0]
+    assert isinstance(block, PostNormBlock)
+    assert block._is_usual()
+    block.feed_forward._compiled_call_impl = block.feed_forward._call_impl  # what `compile()` leaves behind
+    assert not block._is_usual()
