@@ -29,7 +29,7 @@ from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn.block import FeedForward
 from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import Instances, PairConfig
-from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
+from qkv.objectives.pretraining import Pretraining, PretrainingBatches, model_flops
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 
@@ -194,7 +194,7 @@ def measured(side: Side, config: BertConfig, batches: Sequence[Batch], device: t
     tokens = statistics.mean(batch.n_tokens for batch in batches)
     with torch.device("meta"):
         model = BertWithHeads(config, HEADS)
-    flops = statistics.mean(training_flops(model, batch) for batch in batches)
+    flops = statistics.mean(model_flops(model, batch) for batch in batches)
     return Measured(1000 * seconds, tokens / seconds, flops / seconds / 1e12, peak, warm_up)
 
 

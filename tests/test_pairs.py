@@ -1,6 +1,7 @@
 """Pairs: what is next is next, what is not is not, and a coin decides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,22 @@ def test_most_rows_are_full_and_a_share_is_short() -> None:
     assert (mixed.a_length + mixed.b_length).mean() < (full.a_length + full.b_length).mean() * 0.9
 
 
+@pytest.mark.parametrize("negatives", ["document", "none"])
+def test_most_rows_are_of_the_usual_length_and_a_few_are_long(negatives: str) -> None:
+    config = PairConfig(negatives, max_length=256, short_share=0.0, usual_length=64, long_share=0.1)
+    corpus = layout(300, sentences=200)
+    rows = instances(corpus, config, seed=0, epoch=0)
+    special = 2 if negatives == "none" else 3
+    lengths = rows.a_length + rows.b_length + special
+    assert lengths.max() == 256
+    if negatives == "none":  # pairs of sentences overshoot a little, up to the longest
+        assert int(rows.a_length.sum()) == corpus.sentence_offsets[-1]
+        assert 0.85 < (lengths <= 64).mean() < 0.95
+    else:
+        assert 0.05 < (lengths > 150).mean() < 0.15
+        assert (lengths <= 64 + 40).mean() > 0.5
+
+
 def test_one_document_needs_negatives_from_the_corpus() -> None:
     corpus = layout(1, sentences=200)
     with pytest.raises(InputError, match="one document only.*pairs.negatives=corpus"):
@@ -129,6 +146,14 @@ def test_names_are_checked() -> None:
         PairConfig("documents")
     with pytest.raises(InputError, match="at least 8"):
         PairConfig(max_length=4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"), [({"usual_length": 600}, "usual_length"), ({"long_share": 2}, "share")]
+)
+def test_lengths_are_checked(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(PairConfig(max_length=512), **changes)
 
 
 @pytest.mark.parametrize("negatives", ["document", "corpus"])

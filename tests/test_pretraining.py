@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -10,7 +11,7 @@ from qkv.errors import InputError
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.objectives.masked import KEPT, MASK, MaskingConfig
 from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig
-from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated, training_flops
+from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated, model_flops, training_flops
 from tests.corpus import Ids, MemoryCorpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -113,10 +114,16 @@ def test_every_parameter_gets_a_gradient() -> None:
 def test_flops_count_the_products() -> None:
     model = BertWithHeads(CONFIG, ["masked", "next_sentence"])
     batch = batches()(0)[0]
-    with FlopCounterMode(display=False) as counter:
-        terms = Pretraining(next_sentence=False).terms(model, batch)
-        terms["masked"].loss.backward()
-    assert training_flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.1)
+
+    def counted(only: Tensor | None) -> int:
+        with FlopCounterMode(display=False) as counter:
+            hidden = model.encoder(**batch.inputs(), only=only).hidden
+            hidden = hidden if only is not None else hidden[batch.labels["masked_at"]]
+            model.masked_loss(hidden, batch.labels["masked"])[0].backward()
+        return counter.get_total_flops()
+
+    assert training_flops(model, batch) == pytest.approx(counted(batch.labels["masked_at"]), rel=0.1)
+    assert model_flops(model, batch) == pytest.approx(counted(None), rel=0.1)
 
 
 def test_another_corpus_has_epochs_of_its_own() -> None:

@@ -78,13 +78,9 @@ class PostNormBlock(nn.Module):
         attention, feed_forward = self.attention, self.feed_forward
         dropped, attention_dropped = (self.dropout.p, attention.dropout) if self.training else (0.0, 0.0)
         x = x.to(fast.compute_type(x))
-        weights = None
-        if fast.fits_short(attend, x, attention.head_width):
-            answer, x = fast.attend_short(x, attention.qkv, attend, attention.heads, attention.scale, attention_dropped)
-        else:
-            query, key, value, x = fast.project(x, attention.qkv, attention.heads, attention.head_width)
-            answer, weights = attend(query, key, value, scale=attention.scale, dropout=attention_dropped)
-            answer = answer.flatten(-2)
+        answer, weights, x = fast.attended(
+            x, attention.qkv, attend, attention.heads, attention.head_width, attention.scale, attention_dropped
+        )
         if only is not None:
             answer, x = answer.index_select(0, only), x.index_select(0, only)
         out, down = attention.out, feed_forward.down

@@ -35,18 +35,39 @@ ALIGNED = 64
 
 def fits(x: Tensor) -> bool:
     """Whether these kernels serve: packed rows on a GPU that Triton compiles for."""
-    return x.is_cuda and has_triton()
+    return x.is_cuda and x.size(0) > 0 and _compiles_for(x.device)
 
 
 @cache
-def has_triton() -> bool:
-    return find_spec("triton") is not None
+def _compiles_for(device: torch.device) -> bool:
+    return find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def compute_type(x: Tensor) -> torch.dtype:
     """What products are computed in: autocast's choice, where there is one."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def attended(
+    x: Tensor, layer: nn.Linear, attend: Attend, heads: int, width: int, scale: float | None, dropout: float
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Queries, keys and values of x (N, D), attended as `attend` says → answers (N, H · K), its weights, and x itself.
+
+    Short rows go through their own kernel, whoever else is in the batch.
+    """
+    if fits_short(attend, x, width):
+        from qkv.nn.short_attention import LONGEST
+
+        if attend.longest <= LONGEST:
+            answer, x = attend_short(x, layer, attend, heads, scale, dropout)
+            return answer, None, x
+        if parts := attend.split(LONGEST):
+            answer, x = attend_mixed(x, layer, parts, heads, scale, dropout)
+            return answer, None, x
+    query, key, value, x = project(x, layer, heads, width)
+    answer, weights = attend(query, key, value, scale=scale, dropout=dropout)
+    return answer.flatten(-2), weights, x
 
 
 def project(x: Tensor, layer: nn.Linear, heads: int, head_width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -84,12 +105,47 @@ def attend_short(
     return _AttendShort.apply(x, layer.weight, layer.bias, rows.offsets, rows.longest, heads, scale, dropout)
 
 
-def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
-    if not isinstance(attend, Packed) or (x.is_cuda and x.element_size() != 2):  # its products would round to 10 bits
-        return False
-    from qkv.nn.short_attention import LONGEST, WIDTHS
+def attend_mixed(
+    x: Tensor, layer: nn.Linear, parts: tuple[Packed, Packed], heads: int, scale: float | None, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """The same for rows of which the first are short and the others are not."""
+    width = layer.out_features // (3 * heads)
+    qkv, x = widen(x, layer, biased=True)
+    short, long = qkv.split([part.n_tokens for part in parts])
+    rows = parts[0]
+    scale = 1 / math.sqrt(width) if scale is None else scale
+    answer = _Short.apply(short, rows.offsets, rows.longest, heads, scale, dropout)
+    others, _ = parts[1](*long.unflatten(-1, (3, heads, width)).unbind(-3), scale=scale, dropout=dropout)
+    return torch.cat([answer, others.flatten(-2)]), x
 
-    return attend.longest <= LONGEST and head_width in WIDTHS
+
+def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
+    """Whether the kernel of short rows can serve."""
+    from qkv.nn.short_attention import WIDTHS
+
+    # with products of 32 bits it would round to 10
+    return isinstance(attend, Packed) and head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)
+
+
+class _Short(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, qkv: Tensor, offsets: Tensor, longest: int, heads: int, scale: float, dropout: float
+    ) -> Tensor:
+        from qkv.nn.kernels import Dropout
+        from qkv.nn.short_attention import short_forward
+
+        ctx.settings = (longest, heads, scale, Dropout(dropout))
+        ctx.save_for_backward(qkv, offsets)
+        return short_forward(qkv, offsets, *ctx.settings)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.short_attention import short_backward
+
+        qkv, offsets = ctx.saved_tensors
+        return short_backward(gradient.contiguous(), qkv, offsets, *ctx.settings)[0], None, None, None, None, None
 
 
 class _AttendShort(torch.autograd.Function):
@@ -124,23 +180,25 @@ class _AttendShort(torch.autograd.Function):
         return _added_product(to_x, to_qkv, weight), to_qkv.t() @ x, to_bias, None, None, None, None, None
 
 
-def widen(x: Tensor, layer: nn.Linear) -> tuple[Tensor, Tensor]:
-    """x (N, D) → x W (N, I), without the bias, and x itself."""
-    return _Widen.apply(x, layer.weight)
+def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Tensor]:
+    """x (N, D) → x W (N, I), with or without the bias, and x itself."""
+    return _Widen.apply(x, layer.weight, layer.bias if biased else None)
 
 
 class _Widen(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         weight = weight.to(x.dtype)
         ctx.save_for_backward(x, weight)
-        return functional.linear(x, weight), x.view_as(x)
+        ctx.has_bias = bias is not None
+        return functional.linear(x, weight, None if bias is None else bias.to(x.dtype)), x.view_as(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        return _added_product(to_x, gradient, weight), gradient.t() @ x
+        to_bias = gradient.sum(0, dtype=torch.float32) if ctx.has_bias else None
+        return _added_product(to_x, gradient, weight), gradient.t() @ x, to_bias
 
 
 def _added_product(residual: Tensor, gradient: Tensor, weight: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -40,6 +40,19 @@ class Packed:
     offsets: Tensor
     longest: int
     lengths: tuple[int, ...]
+
+    def split(self, length: int) -> tuple[Self, Self] | None:
+        """The rows of up to this length and those after them, if they lie so and there are both."""
+        short = sum(one <= length for one in self.lengths)
+        if not 0 < short < len(self.lengths) or max(self.lengths[:short]) > length:
+            return None
+        before, after = self.lengths[:short], self.lengths[short:]
+        rest = self.offsets[short:] - sum(before)
+        return type(self)(self.offsets[: short + 1], max(before), before), type(self)(rest, max(after), after)
+
+    @property
+    def n_tokens(self) -> int:
+        return sum(self.lengths)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0

@@ -263,7 +263,7 @@ def add_norm_forward(
     total = answer if plain else torch.empty_like(answer)
     means, deviations = (torch.empty(rows, dtype=torch.float32, device=answer.device) for _ in range(2))
     tile = _tile(width)
-    _launch(
+    launch(
         _add_norm_forward,
         (triton.cdiv(rows, tile["ROWS"]),),
         *(answer, bias, x, gamma, beta, total, out, means, deviations, rows, width, epsilon, *dropout.arguments),
@@ -291,7 +291,7 @@ def add_norm_backward(
     to_x = torch.empty_like(total)
     to_answer = torch.empty_like(total) if dropout.drops else to_x
     sums = torch.empty(3 if has_bias else 2, programs, width, dtype=torch.float32, device=total.device)
-    _launch(
+    launch(
         _add_norm_backward,
         (programs,),
         *(gradient, total, gamma, means, deviations, to_x, to_answer, sums[0], sums[1], sums[-1]),
@@ -309,7 +309,7 @@ def bias_gelu_forward(before: Tensor, bias: Tensor) -> Tensor:
     rows, width = before.shape
     out = torch.empty_like(before)
     grid = (triton.cdiv(width, PATCH["BLOCK"]), triton.cdiv(rows, PATCH["ROWS"]))
-    _launch(_bias_gelu_forward, grid, before, bias, out, rows, width, **PATCH)
+    launch(_bias_gelu_forward, grid, before, bias, out, rows, width, **PATCH)
     return out
 
 
@@ -319,7 +319,7 @@ def bias_gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor) -> tuple[
     programs = triton.cdiv(_programs(before.device, blocks * triton.cdiv(rows, PATCH["ROWS"]), PATCH_PROGRAMS), blocks)
     to_before = torch.empty_like(before)
     sums = torch.empty(programs, width, dtype=torch.float32, device=before.device)
-    _launch(_bias_gelu_backward, (blocks, programs), gradient, before, bias, to_before, sums, rows, width, **PATCH)
+    launch(_bias_gelu_backward, (blocks, programs), gradient, before, bias, to_before, sums, rows, width, **PATCH)
     return to_before, sums.sum(0)
 
 
@@ -330,7 +330,7 @@ def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tenso
     programs = triton.cdiv(_programs(one.device, blocks * triton.cdiv(rows, PATCH["ROWS"]), PATCH_PROGRAMS), blocks)
     out = torch.empty(rows, 3 * width, dtype=one.dtype, device=one.device)
     sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
-    _launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
+    launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
     return out, sums.sum(0)
 
 
@@ -340,7 +340,7 @@ def cross_entropy_forward(logits: Tensor, targets: Tensor, words: int) -> tuple[
     found = torch.empty(3, rows, dtype=torch.float32, device=logits.device)
     losses, normalizers, hits = found.unbind()
     arguments = (logits, targets, losses, normalizers, hits, stride)
-    _launch(_cross_entropy_forward, (rows,), *arguments, words=words, BLOCK=4096, num_warps=8)
+    launch(_cross_entropy_forward, (rows,), *arguments, words=words, BLOCK=4096, num_warps=8)
     return losses, normalizers, hits
 
 
@@ -350,7 +350,7 @@ def cross_entropy_backward(
     """The scores, overwritten by their gradients; `gradient` is that of the summed loss, one number."""
     rows, stride = logits.shape
     grid = (rows, triton.cdiv(stride, 4096))
-    _launch(
+    launch(
         _cross_entropy_backward, grid, logits, targets, normalizers, gradient, words, stride, BLOCK=4096, num_warps=8
     )
     return logits
@@ -363,7 +363,7 @@ def embed_forward(
     width = tables[0].size(1)
     out = torch.empty(ids.numel(), width, dtype=dtype, device=ids.device)
     block = triton.next_power_of_2(width)
-    _launch(_embed_forward, (ids.numel(),), ids, segments, positions, *tables, out, width, BLOCK=block)
+    launch(_embed_forward, (ids.numel(),), ids, segments, positions, *tables, out, width, BLOCK=block)
     return out
 
 
@@ -378,5 +378,11 @@ def _programs(device: torch.device, most: int, a_processor: int) -> int:
     return max(1, min(most, processors * a_processor))
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    kernel[grid](*arguments, **constants)
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    """On the device of the first argument: Triton takes whichever is the current one."""
+    device = arguments[0].device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            kernel[grid](*arguments, **constants)
+    else:
+        kernel[grid](*arguments, **constants)

@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qkv.nn.kernels import Dropout, kept
+from qkv.nn.kernels import Dropout, kept, launch
 
 LONGEST = 128
 WIDTHS = (16, 32, 64, 128)
@@ -100,7 +100,7 @@ def short_forward(qkv: Tensor, offsets: Tensor, longest: int, heads: int, scale:
     width = qkv.size(1) // (3 * heads)
     out = torch.empty(qkv.size(0), heads * width, dtype=qkv.dtype, device=qkv.device)
     constants = _constants(longest, heads, width, dropout)
-    _forward[(offsets.numel() - 1, heads)](qkv, offsets, out, scale, *dropout.arguments, **constants)
+    launch(_forward, (offsets.numel() - 1, heads), qkv, offsets, out, scale, *dropout.arguments, **constants)
     return out
 
 
@@ -113,7 +113,7 @@ def short_backward(
     sums = torch.empty(rows, qkv.size(1), dtype=torch.float32, device=qkv.device)
     constants = _constants(longest, heads, width, dropout)
     arguments = (qkv, gradient, offsets, to_qkv, sums, scale, *dropout.arguments)
-    _backward[(rows, heads)](*arguments, **constants)
+    launch(_backward, (rows, heads), *arguments, **constants)
     return to_qkv, sums.sum(0)
 
 

@@ -7,7 +7,9 @@ really follows (IsNext), half of the time a run of sentences from elsewhere (Not
     "corpus"    from any other place but the true next one, as the lecture notes say; serves one document too
     "none"      no second span: one long run of text
 
-Spans are filled up to the maximum length, but for a share of short ones (appendix A.2), so that a model sees both.
+Spans are filled up to the maximum length, but for a share of short ones (appendix A.2), so that a model sees both. Long
+rows cost more than they teach, so most may be of a usual length and only a few as long as the model can read: they keep
+its later positions trained.
 What A gives up to fit is its beginning, what B gives up is its end: the two stay neighbours. A document of a single
 sentence is split inside it, so that a coin decides every label and IsNext stays at one half.
 
@@ -36,6 +38,8 @@ class PairConfig:
     negatives: str = "document"
     max_length: int = 128
     short_share: float = 0.1
+    usual_length: int | None = None  # of rows, but for a few that go up to max_length; None: all do
+    long_share: float = 0.05  # how many those few are
 
     def __post_init__(self) -> None:
         if self.negatives not in NEGATIVES:
@@ -43,8 +47,17 @@ class PairConfig:
             raise InputError(f"Unknown negatives '{self.negatives}'.{hint} Known: {', '.join(NEGATIVES)}.")
         if self.max_length < 8:
             raise InputError(f"max_length must be at least 8 tokens, not {self.max_length}.")
-        if not 0 <= self.short_share <= 1:
-            raise InputError(f"short_share is a share between 0 and 1, not {self.short_share}.")
+        for name in ("short_share", "long_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is a share between 0 and 1, not {getattr(self, name)}.")
+        if self.usual_length is not None and not 8 <= self.usual_length <= self.max_length:
+            raise InputError(
+                f"usual_length must be from 8 to max_length, which is {self.max_length}, not {self.usual_length}."
+            )
+
+    def room(self, special: int) -> tuple[int, int]:
+        """Tokens of text in a usual row and in the longest, beside so many special ones."""
+        return (self.usual_length or self.max_length) - special, self.max_length - special
 
 
 class Boundaries(Protocol):
@@ -88,10 +101,10 @@ def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> 
 
 def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
     """Documents cut into spans that leave nothing out; the first cut of a document is elsewhere every epoch."""
-    room = config.max_length - 2  # [CLS] and [SEP]
+    room, _ = config.room(2)  # [CLS] and [SEP]
     bounds = corpus.sentence_offsets[corpus.document_offsets]
     first = draw.integers(1, room + 1, len(bounds) - 1)
-    sizes = _targets(room, config.short_share, draw)
+    sizes = _targets(config, 2, draw)
     starts = []
     for begin, end, size in zip(bounds[:-1].tolist(), bounds[1:].tolist(), first.tolist(), strict=True):
         starts.append(begin)
@@ -105,14 +118,16 @@ def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) ->
     return Instances(a_start, np.diff(a_start, append=bounds[-1]), empty, empty, empty)
 
 
-def _targets(room: int, short_share: float, draw: np.random.Generator) -> Iterator[int]:
+def _targets(config: PairConfig, special: int, draw: np.random.Generator) -> Iterator[int]:
     """How many tokens a row is to have, without end."""
     while True:
-        yield from _lengths(room, short_share, draw, 1 << 12).tolist()
+        yield from _lengths(config, special, draw, 1 << 12).tolist()
 
 
-def _lengths(room: int, short_share: float, draw: np.random.Generator, count: int) -> NDArray[np.int64]:
-    return np.where(draw.random(count) < short_share, draw.integers(2, room + 1, count), room)
+def _lengths(config: PairConfig, special: int, draw: np.random.Generator, count: int) -> NDArray[np.int64]:
+    usual, longest = config.room(special)
+    found = np.where(draw.random(count) < config.short_share, draw.integers(2, usual + 1, count), usual)
+    return found if usual == longest else np.where(draw.random(count) < config.long_share, longest, found)
 
 
 def _pairs(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
@@ -136,11 +151,11 @@ class _Drawn:
     def __init__(
         self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator, sentence: NDArray[np.int64]
     ) -> None:
-        self.config, self.draw, self.room = config, draw, config.max_length - 3  # [CLS], [SEP], [SEP]
+        self.config, self.draw, self.room = config, draw, config.room(3)[1]  # [CLS], [SEP], [SEP]
         self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
         self.sentence = sentence
         self.document = np.searchsorted(self.documents, sentence, side="right") - 1
-        self.target = _lengths(self.room, config.short_share, draw, len(sentence))
+        self.target = _lengths(config, 3, draw, len(sentence))
         self.begin = self.tokens[sentence]
         stop = self._reach(sentence, self.document, self.target)
         self.end = self.tokens[stop]

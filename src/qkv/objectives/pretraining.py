@@ -19,7 +19,7 @@ from torch.nn import functional
 from qkv.batch import Batch
 from qkv.data.ranges import ranges
 from qkv.errors import InputError
-from qkv.models.bert import BertWithHeads
+from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.objectives.epochs import Epochs
 from qkv.objectives.masked import Masked, MaskingConfig, Vocabulary, mask_tokens
 from qkv.objectives.pairs import Boundaries, Instances, PairConfig, instances
@@ -178,16 +178,27 @@ class Pretraining:
         return terms
 
 
-def training_flops(model: BertWithHeads, batch: Batch) -> float:
-    """Multiplications and additions of the model's forward and backward (6 a weight and token) without padding.
-
-    The head is counted for predicted tokens only. (Of the last block a little less is really computed: `Bert.forward`.)
-    """
+def model_flops(model: BertWithHeads, batch: Batch) -> float:
+    """Multiplications and additions of the whole model's forward and backward (6 a weight and token), without padding
+    and with the head on predicted tokens only: what speeds are compared by."""
     config = model.config
-    block = 4 * config.width**2 + 2 * config.width * config.inner_width
     attention = 12 * config.layers * config.width * sum(length**2 for length in batch.lengths)
     head = config.width**2 + config.width * config.vocabulary_size
-    return 6.0 * (config.layers * block * batch.n_tokens + head * batch.labels["masked_at"].numel()) + attention
+    blocks = config.layers * _weights(config) * batch.n_tokens
+    return 6.0 * (blocks + head * batch.labels["masked_at"].numel()) + attention
+
+
+def training_flops(model: BertWithHeads, batch: Batch) -> float:
+    """Of these, what is computed: after its attention the last block goes on with the tokens that are read."""
+    config = model.config
+    read = batch.labels["masked_at"].numel() + (batch.n_rows if model.encoder.pooler is not None else 0)
+    after_attention = _weights(config) - 3 * config.width**2
+    return model_flops(model, batch) - 6.0 * after_attention * (batch.n_tokens - read)
+
+
+def _weights(config: BertConfig) -> int:
+    """Of a block, those of matrices."""
+    return 4 * config.width**2 + 2 * config.width * config.inner_width
 
 
 def evaluated(model: nn.Module, objective: Pretraining, batches: Sequence[Batch]) -> dict[str, tuple[float, int, int]]:

@@ -59,7 +59,7 @@ def hold(model: TaskModel, transfer: Transfer) -> None:
         part.requires_grad_(False)
         for module in part.modules():
             module.training = False
-            # the loop calls train() on the whole model at every step
+            # the loop calls train() on the whole model
             object.__setattr__(module, "train", MethodType(_stays, module))
 
 

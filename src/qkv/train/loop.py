@@ -4,7 +4,8 @@ It is handed a `Job` (a module, an objective, batches as a function of the step)
 text nor networks. What it promises:
 
 - Every random draw is a function of (seed, step), and so is the batch. A run that was killed and resumed ends with
-  the same weights, optimizer state and log, byte for byte, on the same machine, torch and number of threads.
+  the same weights, optimizer state and log, byte for byte, on the same machine, torch and number of threads. (On a GPU
+  torch's attention over rows of more than 128 tokens adds gradients in no fixed order: there, up to rounding.)
 - `log.jsonl` holds only what is reproducible (step, loss, learning rate, …); clock times go to `timing.jsonl`. On a
   resume, lines later than the checkpoint are cut off, and written again.
 - Ctrl-C and SIGTERM end the step, save and return. A second one ends the process.
@@ -271,7 +272,8 @@ class Trainer(Generic[B]):
         """One step of the optimizer over all `batches`, as if they were one."""
         torch.manual_seed(step_seed(self.config.seed, self.step))  # dropout's draws
         job, config = self.job, self.config
-        job.model.train()
+        if not job.model.training:  # to tell every module again takes longer than a small step
+            job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
         for batch, count in zip(batches, counts, strict=True):
