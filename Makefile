@@ -39,7 +39,7 @@ demo: $(VENV)/.installed-demo
 	@$(BIN)/qkv demo $(if $(LAYER),--layer $(LAYER)) $(if $(HEAD),--head $(HEAD))
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -m slow $(PYTEST_ARGS)

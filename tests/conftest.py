@@ -43,9 +43,10 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _two_threads() -> Iterator[None]:
+def _few_threads() -> Iterator[None]:
+    """Two; one beside other workers (pytest -n), where the threads of all would wait for each other."""
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
     yield
     torch.set_num_threads(before)
 
