@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 from qkv.batch import Batch
 from qkv.errors import InputError
-from qkv.models.bert import HEADS, PRESETS, Bert, BertConfig, BertWithHeads
+from qkv.models.bert import PRESETS, Bert, BertConfig, BertWithHeads
+from qkv.models.heads import HEADS as TASK_HEADS
 
 CONFIG = BertConfig(vocabulary_size=40, layers=3, width=32, heads=4, inner_width=64, max_length=16)
 ROWS = [[1, 5, 6, 2], [1, 7, 8, 9, 10, 2], [1, 11, 2], [1, 12, 13, 14, 15, 2]]
 SEGMENTS = [[0, 0, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 0], [0, 0, 1, 1, 1, 1]]
+
+HEADS = ("masked", *TASK_HEADS)
 
 
 def random_model(*heads: str, **changes: Any) -> BertWithHeads:

@@ -11,12 +11,16 @@ from qkv.interop.keys import (
     tensors_of,
     written,
 )
-from qkv.models.bert import HEADS, READS_POOLED, BertConfig, BertWithHeads
+from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.models.heads import HEADS as TASK_HEADS
+from qkv.models.heads import READS_POOLED
 from tests.folders import SMALL
 
 POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 NEXT = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 CLASSIFIER = {"classifier.weight", "classifier.bias"}
+
+HEADS = ("masked", *TASK_HEADS)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -11,10 +11,10 @@ a packing and no padding at all, which is faster. Tests hold them equal.
 Shapes: B rows, T tokens, N tokens of all rows together, D width, H heads, V vocabulary; "…" is (B, T) or (N,).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,8 @@ from torch.nn import functional
 
 from qkv.batch import Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
-from qkv.nn import fast
+from qkv.models.encoder import Encoder, Encoding, Pooler
+from qkv.models.heads import WithHeads, initialise
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
 from qkv.nn.embedding import InputEmbedding
 from qkv.nn.fused import Attend, Packed, explicit, fused
@@ -72,26 +73,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Encoding(NamedTuple):
-    hidden: Tensor  # (…, D)
-    pooled: Tensor | None  # (B, D), None without a pooler
-    states: tuple[Tensor, ...] | None  # the embedding and every layer's output, (…, D) each, when asked for
-    attention: dict[int, Tensor]  # by layer, as asked for: (B, H, T, T), rows padded
+class Bert(Encoder):
+    embedding: InputEmbedding
 
-
-class Pooler(nn.Module):
-    """What [CLS] has gathered, made ready for a classifier: tanh(W x + b)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-
-    def forward(self, first: Tensor) -> Tensor:
-        """(B, D) → (B, D)"""
-        return torch.tanh(self.dense(first))
-
-
-class Bert(nn.Module):
     def __init__(self, config: BertConfig, pooler: bool = True) -> None:
         super().__init__()
         self.config = config
@@ -161,10 +145,10 @@ class Bert(nn.Module):
         pooled = None
         if pool and self.pooler is not None:
             if only is not None:
-                heads, x = x.split([x.size(0) - only.numel(), only.numel()])
+                firsts, x = x.split([x.size(0) - only.numel(), only.numel()])
             else:
-                heads = x[:, 0] if first is None else x.index_select(0, first)
-            pooled = self.pooler(heads)
+                firsts = x[:, 0] if first is None else x.index_select(0, first)
+            pooled = self.pooler(firsts)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
 
 
@@ -183,14 +167,6 @@ def ways_to_attend(mask: Tensor | None, packing: Packing | None) -> tuple[Attend
         return unpad(answer, packing), weights
 
     return Packed(*packing), padded_explicit
-
-
-def initialise(module: nn.Module, std: float) -> None:
-    """Normal weights cut at two deviations, zero biases, as the original code draws them."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    if isinstance(module, nn.Linear) and module.bias is not None:
-        nn.init.zeros_(module.bias)
 
 
 class MaskedHead(nn.Module):
@@ -221,74 +197,27 @@ class MaskedHead(nn.Module):
     def scored_with(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table
 
-    def loss(self, hidden: Tensor, embedding: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the words (M,) behind vectors (M, D): the summed loss, and how many are predicted."""
-        if fast.fits(hidden):
-            return fast.linear_cross_entropy(
-                self.before_scores(hidden), self.scored_with(embedding), self.bias, targets
-            )
-        logits = self(hidden, embedding).float()
-        return functional.cross_entropy(logits, targets, reduction="sum"), (logits.argmax(-1) == targets).sum()
 
+class BertWithHeads(WithHeads):
+    """BERT and the heads by name, those of pre-training among them."""
 
-class LinearHead(nn.Module):
-    """Dropout and one linear layer: all that fine-tuning adds (§4)."""
-
-    def __init__(self, width: int, outputs: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, D) → (…, outputs)"""
-        return self.linear(self.dropout(x))
-
-
-def _task_dropout(config: BertConfig) -> float:
-    return config.dropout if config.head_dropout is None else config.head_dropout
-
-
-HEADS: dict[str, Callable[[BertConfig, int], nn.Module]] = {
-    "masked": lambda config, labels: MaskedHead(config),
-    "next_sentence": lambda config, labels: LinearHead(config.width, 2),  # 0 is IsNext, 1 is NotNext
-    "sequence": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
-    "token": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
-    "span": lambda config, labels: LinearHead(config.width, 2),  # is it the start, is it the end
-    "choice": lambda config, labels: LinearHead(config.width, 1, _task_dropout(config)),
-}
-READS_POOLED = frozenset({"next_sentence", "sequence", "choice"})
-
-
-class BertWithHeads(nn.Module):
-    """An encoder and the heads by name; a pooler when a head reads it, or when asked for."""
+    encoder: Bert
 
     def __init__(
         self, config: BertConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
     ) -> None:
-        super().__init__()
-        for name in heads:
-            if name not in HEADS:
-                raise InputError(f"Unknown head '{name}'.{did_you_mean(name, HEADS)} Known: {', '.join(HEADS)}.")
-        self.config = config
-        self.encoder = Bert(config, pooler=bool(READS_POOLED & set(heads)) if pooler is None else pooler)
-        self.heads = nn.ModuleDict({name: HEADS[name](config, labels) for name in heads})
-        self.heads.apply(partial(initialise, std=config.initial_std))
+        self.config: BertConfig
+        super().__init__(config, partial(Bert, config), heads, labels, pooler, {"masked": partial(MaskedHead, config)})
 
     def predict(self, head: str, x: Tensor) -> Tensor:
-        """One head on the vectors it should read: hidden ones (…, D), or pooled ones (B, D)."""
-        module = self.heads[head]
-        return module(x, self.encoder.embedding.token.weight) if head == "masked" else module(x)
+        return self.masked(x) if head == "masked" else super().predict(head, x)
 
-    def masked_loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Of hidden vectors (M, D) and the words (M,) they should give: the summed loss, and how many are right."""
+    def masked(self, hidden: Tensor) -> Tensor:
+        """(…, D) → logits (…, V)"""
+        return self.heads["masked"](hidden, self.encoder.embedding.token.weight)
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
         head = self.heads["masked"]
         assert isinstance(head, MaskedHead)
-        return head.loss(hidden, self.encoder.embedding.token.weight, targets)
-
-    def forward(self, ids: Tensor, *rest: Tensor | None, **options: Any) -> tuple[Encoding, dict[str, Tensor]]:
-        """The arguments of `Bert.forward` → its encoding and every head's logits."""
-        encoding = self.encoder(ids, *rest, **options)
-        logits = {}
-        for name in self.heads:
-            logits[name] = self.predict(name, encoding.pooled if name in READS_POOLED else encoding.hidden)
-        return encoding, logits
+        return head.before_scores(hidden), head.scored_with(self.encoder.embedding.token.weight), head.bias

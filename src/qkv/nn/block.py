@@ -69,9 +69,11 @@ class PostNormBlock(nn.Module):
         return x, weights
 
     def _is_usual(self) -> bool:
-        """GELU, and nothing that torch.compile has taken over."""
-        feed_forward = self.feed_forward
-        return feed_forward.activation is functional.gelu and feed_forward._compiled_call_impl is None
+        """GELU, plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
+        feed_forward, attention = self.feed_forward, self.attention
+        layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down)
+        plain = all(type(layer) is nn.Linear for layer in layers)  # and not something that stands in for one
+        return plain and feed_forward.activation is functional.gelu and feed_forward._compiled_call_impl is None
 
     def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The same on the kernels of fast.py."""

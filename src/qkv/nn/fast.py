@@ -12,35 +12,47 @@ tensors. Rows of up to 128 tokens are projected and attended at once, by `attend
 
 Nothing is compiled ahead and shapes may change at every step. Tests hold every function equal to its readable twin.
 
-What this file does NOT do: the kernels themselves (kernels.py); deciding for a model (block.py asks `fits`).
+What this file does NOT do: the kernels themselves (kernels.py); deciding for a layer, which asks `fits`.
 
 Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
 """
 
 import math
+import warnings
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, NoReturn, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from qkv.nn.fused import Attend, Packed
+from qkv.nn.fused import SHORT, Attend, Packed
 
+KNOWN = (torch.float32, torch.bfloat16, torch.float16)
 ALIGNED = 64
 """What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
 
 
 def fits(x: Tensor) -> bool:
-    """Whether these kernels serve: packed rows on a GPU that Triton compiles for."""
-    return x.is_cuda and x.size(0) > 0 and _compiles_for(x.device)
+    """Whether these kernels serve: for numbers that they know, on a GPU that Triton compiles for."""
+    return x.is_cuda and x.dtype in KNOWN and x.size(0) > 0 and _compiles_for(x.device)
 
 
 @cache
 def _compiles_for(device: torch.device) -> bool:
-    return find_spec("triton") is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    from qkv.nn.kernels import reason_not_to
+
+    if reason := reason_not_to(device):
+        warnings.warn(
+            f"qkv's kernels for GPUs cannot be built here ({reason}); the slower way is taken. They want a C compiler "
+            "and Python's headers (on Debian: gcc and python3-dev).",
+            stacklevel=2,
+        )
+    return reason is None
 
 
 def compute_type(x: Tensor) -> torch.dtype:
@@ -57,12 +69,10 @@ def attended(
     Short rows go through their own kernel, whoever else is in the batch.
     """
     if fits_short(attend, x, width):
-        from qkv.nn.short_attention import LONGEST
-
-        if attend.longest <= LONGEST:
+        if attend.longest <= SHORT:
             answer, x = attend_short(x, layer, attend, heads, scale, dropout)
             return answer, None, x
-        if parts := attend.split(LONGEST):
+        if parts := attend.short_and_long:
             answer, x = attend_mixed(x, layer, parts, heads, scale, dropout)
             return answer, None, x
     query, key, value, x = project(x, layer, heads, width)
@@ -229,8 +239,9 @@ class _AddNorm(torch.autograd.Function):
     ) -> Tensor:
         from qkv.nn.kernels import Dropout, add_norm_forward
 
-        drawn: Dropout = Dropout(dropout)
-        out, *saved = add_norm_forward(answer, bias, x, gamma, beta, epsilon, drawn)
+        drawn = Dropout(dropout)
+        x = None if x is None else x.contiguous()
+        out, *saved = add_norm_forward(answer.contiguous(), bias, x, gamma, beta, epsilon, drawn)
         ctx.save_for_backward(*saved, gamma)
         ctx.dropout, ctx.has_bias, ctx.has_x = drawn, bias is not None, x is not None
         return out
@@ -257,6 +268,7 @@ class _BiasGelu(torch.autograd.Function):
     def forward(ctx: Any, before: Tensor, bias: Tensor) -> Tensor:
         from qkv.nn.kernels import bias_gelu_forward
 
+        before = before.contiguous()
         ctx.save_for_backward(before, bias)
         return bias_gelu_forward(before, bias)
 
@@ -286,8 +298,9 @@ class _Embed(torch.autograd.Function):
         position: Tensor,
         dtype: torch.dtype,
     ) -> Tensor:
-        from qkv.nn.kernels import embed_forward
+        from qkv.nn.word_kernels import embed_forward
 
+        ids, segments, positions = ids.contiguous(), segments.contiguous(), positions.contiguous()
         ctx.save_for_backward(ids, segments, positions)
         ctx.sizes = token.size(0), segment.size(0), position.size(0)
         return embed_forward(ids, segments, positions, (token, segment, position), dtype)
@@ -306,10 +319,18 @@ class _Embed(torch.autograd.Function):
         return None, None, None, to_token, to_others[places : places + kinds], to_others[:places], None
 
 
-def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors (M, D) scored against every word of the table (V, D) → the summed loss, and how many were right.
+def word_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
+    if fits(x):
+        return linear_cross_entropy(x, table, bias, targets)
+    scores = functional.linear(x, table, bias).float()
+    right = (scores.detach().argmax(-1) == targets).sum()
+    return functional.cross_entropy(scores, targets, reduction="sum"), right
 
-    The scores, the largest tensor of pre-training, exist once, in half precision, and become their own gradient.
+
+def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The same on kernels. The scores, the largest tensor of pre-training, exist once, in the type of products, and
+    become their own gradient. A target of −100 is not scored, as in torch's cross entropy.
     """
     return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets)
 
@@ -317,7 +338,7 @@ def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        from qkv.nn.kernels import cross_entropy_forward
+        from qkv.nn.word_kernels import cross_entropy_forward
 
         words = table.size(0)
         padding = -words % ALIGNED
@@ -333,16 +354,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        from qkv.nn.kernels import cross_entropy_backward
+        from qkv.nn.word_kernels import cross_entropy_backward
 
         x, table, targets, normalizers = ctx.saved_tensors
         if ctx.scores is None:
-            _spent()
+            raise RuntimeError(
+                "the scores were overwritten by their gradients: this loss can be gone back through once"
+            )
         scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words)
         ctx.scores = None
         to_bias = scores.sum(0, dtype=torch.float32)
         return scores @ table, (scores.t() @ x)[: ctx.words], to_bias[: ctx.words], None
-
-
-def _spent() -> NoReturn:
-    raise RuntimeError("the scores were overwritten by their gradients: this loss can be gone back through once")

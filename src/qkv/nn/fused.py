@@ -13,16 +13,18 @@ Shapes: tokens come before heads, because that is how a linear layer leaves them
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from qkv.nn.attention import causal_mask, dot_scores, masked_softmax
+
+SHORT = 128
+"""Rows of up to this many tokens have a kernel of their own."""
 
 
 class Attend(Protocol):
@@ -41,10 +43,11 @@ class Packed:
     longest: int
     lengths: tuple[int, ...]
 
-    def split(self, length: int) -> tuple[Self, Self] | None:
-        """The rows of up to this length and those after them, if they lie so and there are both."""
-        short = sum(one <= length for one in self.lengths)
-        if not 0 < short < len(self.lengths) or max(self.lengths[:short]) > length:
+    @cached_property
+    def short_and_long(self) -> tuple[Self, Self] | None:
+        """Rows of up to 128 tokens and those after them, if they lie so and there are both."""
+        short = sum(one <= SHORT for one in self.lengths)
+        if not 0 < short < len(self.lengths) or max(self.lengths[:short]) > SHORT:
             return None
         before, after = self.lengths[:short], self.lengths[short:]
         rest = self.offsets[short:] - sum(before)
@@ -132,12 +135,12 @@ def packed(
     `offsets` (R + 1,) int32 and `longest` serve the GPU kernel, `lengths` the CPU's groups; the `key_…` arguments
     describe the other side of cross attention.
     """
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
-        if key_offsets is None and len(set(lengths)) == 1:
+    if _flash_takes(query):
+        if key_offsets is None and _is_learned_rectangle(query, lengths):
             return _rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
         key_offsets = offsets if key_offsets is None else key_offsets
         key_longest = longest if key_longest is None else key_longest
-        # the operator beneath torch.nn.attention.varlen: that one has no dropout, and takes 0.3 ms of Python a layer
+        # the operator beneath torch.nn.attention.varlen: that one has no dropout, and more Python around it
         sides = (query, key, value, offsets, key_offsets, longest, key_longest)
         return torch.ops.aten._flash_attention_forward(*sides, dropout, causal, False, scale=scale)[0], None
 
@@ -159,13 +162,37 @@ def packed(
     return torch.cat(answers), None
 
 
+def _flash_takes(query: Tensor) -> bool:
+    """Flash attention has kernels for half precision, from Ampere on, and for these widths of a head."""
+    if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return (
+        query.size(-1) % 8 == 0 and query.size(-1) <= 256 and torch.cuda.get_device_capability(query.device) >= (8, 0)
+    )
+
+
+def _is_learned_rectangle(query: Tensor, lengths: tuple[int, ...]) -> bool:
+    """Many rows that happen to be equally long, in training, where the same shape comes again: cuDNN plans for each."""
+    return (
+        query.requires_grad
+        and len(lengths) >= 8
+        and min(lengths) == max(lengths)
+        and query.size(-1) <= 128
+        and torch.cuda.get_device_capability(query.device) >= (9, 0)
+        and torch.backends.cuda.cudnn_sdp_enabled()
+    )
+
+
 def _rectangle(
     query: Tensor, key: Tensor, value: Tensor, length: int, *, causal: bool, scale: float | None, dropout: float
 ) -> Tensor:
-    """Rows that happen to be equally long need no offsets, and cuDNN's kernel is half as fast again for them."""
-    rows = (x.unflatten(0, (-1, length)) for x in (query, key, value))  # (B, T, H, K) each
-    with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
-        return fused(*rows, causal=causal, scale=scale, dropout=dropout)[0].flatten(0, 1)
+    """Rows that are equally long need no offsets, and on Hopper cuDNN's kernel is half as fast again for them.
+
+    The operator and not `sdpa_kernel` around SDPA: that would set switches of the whole process, under other threads.
+    """
+    rows = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (query, key, value))  # (B, H, T, K) each
+    attended = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return attended(*rows, None, True, dropout, causal, False, scale=scale)[0].transpose(1, 2).flatten(0, 1)
 
 
 @lru_cache(maxsize=64)

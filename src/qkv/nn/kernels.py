@@ -9,8 +9,8 @@ run gives the same bits twice.
 
 Dropout is not stored. Whether an element is kept is a hash of its place and the seed, computed again on the way back.
 
-What this file does NOT do: gradients as autograd wants them, or deciding when to be used (fast.py); matrix products and
-attention, which are torch's.
+What this file does NOT do: gradients as autograd wants them, or deciding when to be used (fast.py); attention
+(short_attention.py); matrix products, which are torch's.
 
 Shapes: N tokens, D width, I inner width, M predicted tokens, V vocabulary, P programs.
 """
@@ -133,8 +133,8 @@ def _add_norm_backward(
 
 @triton.jit(do_not_specialize=["rows"])
 def _bias_gelu_forward(before, bias, out, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # on the one axis of a grid that has no end
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     at = row[:, None].to(tl.int64) * width + column[None, :]
     x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
@@ -193,49 +193,8 @@ def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, B
 
 
 @triton.jit
-def _cross_entropy_forward(
-    logits, targets, losses, normalizers, hits, stride, words: tl.constexpr, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0).to(tl.int64)
-    target = tl.load(targets + row)
-    scores = logits + row * stride
-    best, best_at, total = -float("inf"), words, 0.0
-    for first in range(0, words, BLOCK):
-        column = first + tl.arange(0, BLOCK)
-        score = tl.load(scores + column, mask=column < words, other=-float("inf")).to(tl.float32)
-        here = tl.max(score, axis=0)
-        at = tl.min(tl.where(score == here, column, words), axis=0)  # of equals the first
-        best_at = tl.where(here > best, at, best_at)
-        higher = tl.maximum(best, here)
-        total = total * tl.exp(best - higher) + tl.sum(tl.exp(score - higher), axis=0)
-        best = higher
-    normalizer = best + tl.log(total)
-    tl.store(normalizers + row, normalizer)
-    tl.store(losses + row, normalizer - tl.load(scores + target).to(tl.float32))
-    tl.store(hits + row, (best_at == target).to(tl.float32))
-
-
-@triton.jit
-def _cross_entropy_backward(logits, targets, normalizers, gradient, words, stride, BLOCK: tl.constexpr):
-    """In place: scores become their gradients, and what pads the vocabulary becomes 0."""
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    target, normalizer, factor = tl.load(targets + row), tl.load(normalizers + row), tl.load(gradient)
-    at = logits + row * stride + column
-    score = tl.load(at, mask=column < words, other=-float("inf")).to(tl.float32)
-    share = tl.exp(score - normalizer) - tl.where(column == target, 1.0, 0.0)
-    tl.store(at, share * factor, mask=column < stride)
-
-
-@triton.jit
-def _embed_forward(ids, segments, positions, token, segment, position, out, width, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < width
-    x = tl.load(token + tl.load(ids + row) * width + column, mask=inside, other=0.0).to(tl.float32)
-    x += tl.load(segment + tl.load(segments + row) * width + column, mask=inside, other=0.0).to(tl.float32)
-    x += tl.load(position + tl.load(positions + row) * width + column, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row * width + column, x, mask=inside)
+def _nothing(out):
+    tl.store(out, 1.0)
 
 
 class Dropout:
@@ -308,7 +267,7 @@ def bias_gelu_forward(before: Tensor, bias: Tensor) -> Tensor:
     """gelu(before + bias), (N, I)"""
     rows, width = before.shape
     out = torch.empty_like(before)
-    grid = (triton.cdiv(width, PATCH["BLOCK"]), triton.cdiv(rows, PATCH["ROWS"]))
+    grid = (triton.cdiv(rows, PATCH["ROWS"]), triton.cdiv(width, PATCH["BLOCK"]))
     launch(_bias_gelu_forward, grid, before, bias, out, rows, width, **PATCH)
     return out
 
@@ -334,39 +293,6 @@ def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tenso
     return out, sums.sum(0)
 
 
-def cross_entropy_forward(logits: Tensor, targets: Tensor, words: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (M, V and padding) → by row the loss, the logarithm of the sum of exponentials, and 1 where right."""
-    rows, stride = logits.shape
-    found = torch.empty(3, rows, dtype=torch.float32, device=logits.device)
-    losses, normalizers, hits = found.unbind()
-    arguments = (logits, targets, losses, normalizers, hits, stride)
-    launch(_cross_entropy_forward, (rows,), *arguments, words=words, BLOCK=4096, num_warps=8)
-    return losses, normalizers, hits
-
-
-def cross_entropy_backward(
-    logits: Tensor, targets: Tensor, normalizers: Tensor, gradient: Tensor, words: int
-) -> Tensor:
-    """The scores, overwritten by their gradients; `gradient` is that of the summed loss, one number."""
-    rows, stride = logits.shape
-    grid = (rows, triton.cdiv(stride, 4096))
-    launch(
-        _cross_entropy_backward, grid, logits, targets, normalizers, gradient, words, stride, BLOCK=4096, num_warps=8
-    )
-    return logits
-
-
-def embed_forward(
-    ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype
-) -> Tensor:
-    """token + segment + position, (N,) → (N, D)"""
-    width = tables[0].size(1)
-    out = torch.empty(ids.numel(), width, dtype=dtype, device=ids.device)
-    block = triton.next_power_of_2(width)
-    launch(_embed_forward, (ids.numel(),), ids, segments, positions, *tables, out, width, BLOCK=block)
-    return out
-
-
 def _tile(width: int) -> dict[str, int]:
     """Whole rows, a few at a time where they are narrow."""
     block = triton.next_power_of_2(width)
@@ -376,6 +302,15 @@ def _tile(width: int) -> dict[str, int]:
 def _programs(device: torch.device, most: int, a_processor: int) -> int:
     processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     return max(1, min(most, processors * a_processor))
+
+
+def reason_not_to(device: torch.device) -> str | None:
+    """Why no kernel can be built for this device, found by building the smallest: Triton wants a C compiler."""
+    try:
+        launch(_nothing, (1,), torch.empty(1, device=device))
+    except Exception as error:  # whatever a compiler, a linker or a driver may say
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return None
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:

@@ -18,11 +18,25 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qkv.nn.fused import SHORT
 from qkv.nn.kernels import Dropout, kept, launch
 
-LONGEST = 128
 WIDTHS = (16, 32, 64, 128)
 """Of a head."""
+
+
+@triton.jit
+def _read(qkv, offsets, row, head, HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Where a row lies, and what one head has in it; zeros behind its end."""
+    start = tl.load(offsets + row)
+    length = tl.load(offsets + row + 1) - start
+    token, place = tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    inside = token[:, None] < length
+    at = (start + token)[:, None].to(tl.int64) * (3 * HEADS * WIDTH) + head * WIDTH + place[None, :]
+    query = tl.load(qkv + at, mask=inside, other=0.0)
+    key = tl.load(qkv + at + HEADS * WIDTH, mask=inside, other=0.0)
+    value = tl.load(qkv + at + 2 * HEADS * WIDTH, mask=inside, other=0.0)
+    return start, length, at, query, key, value
 
 
 @triton.jit
@@ -39,14 +53,9 @@ def _forward(
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(offsets + row)
-    length = tl.load(offsets + row + 1) - start
     token, place = tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    start, length, _, query, key, value = _read(qkv, offsets, row, head, HEADS, WIDTH, BLOCK)
     inside = token[:, None] < length
-    at = (start + token)[:, None].to(tl.int64) * (3 * HEADS * WIDTH) + head * WIDTH + place[None, :]
-    query = tl.load(qkv + at, mask=inside, other=0.0)
-    key = tl.load(qkv + at + HEADS * WIDTH, mask=inside, other=0.0)
-    value = tl.load(qkv + at + 2 * HEADS * WIDTH, mask=inside, other=0.0)
     weights = _weights(query, key, length, scale, BLOCK)
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
@@ -62,14 +71,9 @@ def _backward(
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(offsets + row)
-    length = tl.load(offsets + row + 1) - start
     token, place = tl.arange(0, BLOCK), tl.arange(0, WIDTH)
+    start, length, at, query, key, value = _read(qkv, offsets, row, head, HEADS, WIDTH, BLOCK)
     inside = token[:, None] < length
-    at = (start + token)[:, None].to(tl.int64) * (3 * HEADS * WIDTH) + head * WIDTH + place[None, :]
-    query = tl.load(qkv + at, mask=inside, other=0.0)
-    key = tl.load(qkv + at + HEADS * WIDTH, mask=inside, other=0.0)
-    value = tl.load(qkv + at + 2 * HEADS * WIDTH, mask=inside, other=0.0)
     come = (start + token)[:, None].to(tl.int64) * (HEADS * WIDTH) + head * WIDTH + place[None, :]
     to_answer = tl.load(gradient + come, mask=inside, other=0.0)
     sum_at = sums + row * (3 * HEADS * WIDTH) + head * WIDTH + place
@@ -125,5 +129,5 @@ def _constants(longest: int, heads: int, width: int, dropout: Dropout) -> dict[s
         "WIDTH": width,
         "BLOCK": block,
         "DROPS": dropout.drops,
-        "num_warps": 8 if block == LONGEST else 4,
+        "num_warps": 8 if block == SHORT else 4,
     }

@@ -54,6 +54,8 @@ class PairConfig:
             raise InputError(
                 f"usual_length must be from 8 to max_length, which is {self.max_length}, not {self.usual_length}."
             )
+        if self.usual_length is None and self.long_share != PairConfig.long_share:
+            raise InputError("long_share is of rows beyond the usual length: set usual_length too.")
 
     def room(self, special: int) -> tuple[int, int]:
         """Tokens of text in a usual row and in the longest, beside so many special ones."""
@@ -151,11 +153,13 @@ class _Drawn:
     def __init__(
         self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator, sentence: NDArray[np.int64]
     ) -> None:
-        self.config, self.draw, self.room = config, draw, config.room(3)[1]  # [CLS], [SEP], [SEP]
+        self.config, self.draw = config, draw
         self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
         self.sentence = sentence
         self.document = np.searchsorted(self.documents, sentence, side="right") - 1
-        self.target = _lengths(config, 3, draw, len(sentence))
+        self.target = _lengths(config, 3, draw, len(sentence))  # beside [CLS], [SEP] and [SEP]
+        usual, longest = config.room(3)
+        self.room = np.where(self.target > usual, longest, usual)  # whole sentences go beyond the target
         self.begin = self.tokens[sentence]
         stop = self._reach(sentence, self.document, self.target)
         self.end = self.tokens[stop]
@@ -177,12 +181,12 @@ class _Drawn:
         b_start = split.copy()
         random = ~self.is_next[chosen]
         b_start[random], b_end[random] = self._elsewhere(chosen[random])
-        a, b = split - a_start, b_end - b_start
-        half = self.room // 2
+        a, b, room = split - a_start, b_end - b_start, self.room[chosen]
+        half = room // 2
         # the longer one gives way first
-        a_fits = np.where(b <= half, self.room - b, np.where(a <= half, a, self.room - half))
-        too_long = a + b > self.room
-        a, b = np.where(too_long, a_fits, a), np.where(too_long, self.room - a_fits, b)
+        a_fits = np.where(b <= half, room - b, np.where(a <= half, a, room - half))
+        too_long = a + b > room
+        a, b = np.where(too_long, a_fits, a), np.where(too_long, room - a_fits, b)
         return Instances(split - a, a, b_start, b, np.where(random, NOT_NEXT, IS_NEXT))
 
     def _elsewhere(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

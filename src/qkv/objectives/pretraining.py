@@ -20,6 +20,7 @@ from qkv.batch import Batch
 from qkv.data.ranges import ranges
 from qkv.errors import InputError
 from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.nn.fast import word_loss
 from qkv.objectives.epochs import Epochs
 from qkv.objectives.masked import Masked, MaskingConfig, Vocabulary, mask_tokens
 from qkv.objectives.pairs import Boundaries, Instances, PairConfig, instances
@@ -169,9 +170,10 @@ class Pretraining:
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, BertWithHeads)
-        encoding = model.encoder(**batch.inputs(), only=batch.labels["masked_at"])
-        terms = {"masked": Term(*model.masked_loss(encoding.hidden, batch.labels["masked"]))}
-        if "next_sentence" in self.weights:
+        paired = "next_sentence" in self.weights
+        encoding = model.encoder(**batch.inputs(), only=batch.labels["masked_at"], pool=paired)
+        terms = {"masked": Term(*word_loss(*model.before_words(encoding.hidden), batch.labels["masked"]))}
+        if paired:
             logits, targets = model.predict("next_sentence", encoding.pooled).float(), batch.labels["next_sentence"]
             loss = functional.cross_entropy(logits, targets, reduction="sum")
             terms["next_sentence"] = Term(loss, (logits.detach().argmax(-1) == targets).sum())

@@ -14,7 +14,8 @@ from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.plan import Undrawn
-from qkv.models.bert import BertWithHeads, initialise
+from qkv.models.bert import BertWithHeads
+from qkv.models.heads import initialise
 from qkv.nn.block import FeedForward
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for

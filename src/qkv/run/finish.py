@@ -12,6 +12,7 @@ from typing import Any
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
 from qkv.interop import hf
+from qkv.models.bert import BertWithHeads
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, SeedFacts
 from qkv.report.run_log import read_run
@@ -101,6 +102,7 @@ def finish(
         "config": _public(config),
     }
     network = model.network
+    assert isinstance(network, BertWithHeads)
     # dropout as the pretrained folder had it: what a run chose for itself is in its record
     network.config = replace(
         network.config,

@@ -23,7 +23,8 @@ from qkv.data.batching import Rows, chunks, plan
 from qkv.data.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import hf
-from qkv.models.bert import BertConfig, Encoding
+from qkv.models.bert import BertConfig
+from qkv.models.encoder import Encoding
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.run.inputs import examples_of, is_one_pair
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, normalized

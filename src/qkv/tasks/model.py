@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qkv.batch import Batch
-from qkv.models.bert import READS_POOLED, BertWithHeads
+from qkv.models.heads import READS_POOLED, WithHeads
 
 VECTORS = "vectors"
 """The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
 
 
 class TaskModel(nn.Module):
-    def __init__(self, network: BertWithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    def __init__(self, network: WithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
         super().__init__()
         self.network = network
         self.head = head
@@ -37,7 +37,7 @@ class TaskModel(nn.Module):
         if VECTORS in batch.labels:
             return batch.labels[VECTORS]
         hidden = self.network.encoder(**batch.inputs(), pool=False).hidden  # (N, D)
-        return hidden[batch.first] if self.reads_rows else hidden
+        return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
 
     def scores(self, batch: Batch) -> Tensor:
         """(R, L) or (N, L)"""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv.data.examples import TextExample
 from qkv.errors import InputError
-from qkv.models.bert import LinearHead
+from qkv.models.heads import LinearHead
 from qkv.tasks.classify_scorers import NumberScorer
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Judgement, Scores
