@@ -31,11 +31,19 @@ def convert(
     \b
     qkv convert old-folder new-folder
     qkv convert old-folder new-folder --dtype float16 --architecture BertModel
+    qkv convert word2vec-folder vectors.bin
 
     --json prints one document: path, architecture, parameters, dtype.
     """
     if dtype is not None and dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
+    from qkv.cli.convert_vectors import convert_vectors, is_vectors
+
+    if is_vectors(source):
+        if dtype is not None or architecture is not None:
+            raise InputError("Word vectors have one form of numbers: leave out --dtype and --architecture.")
+        convert_vectors(source, target, as_json)
+        return
     import torch
 
     from qkv.cli.terminal import say

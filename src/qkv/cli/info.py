@@ -29,19 +29,21 @@ def info(
 
     --json prints one document with every field.
     """
+    from qkv.cli.terminal import print_json, table
+    from qkv.interop.folder import KINDS, describe_folder, model_type_of
     from qkv.interop.hf import describe
     from qkv.interop.hub import locate
     from qkv.run.load import model_folder
 
     folder = model_folder(locate(model))
-    facts = describe(folder) | terms(folder)
-    from qkv.cli.terminal import print_json, table
-
+    ours = model_type_of(folder) in KINDS  # a model that transformers has no class for
+    facts = (describe_folder(folder) if ours else describe(folder)) | terms(folder)
     if as_json:
         print_json(facts)
         return
-    table(["", ""], [[name, value] for name, value in _lines(facts) if value])
-    for note in facts["notes"]:
+    lines = _lines_of_ours(facts) if ours else _lines(facts)
+    table(["", ""], [[name, value] for name, value in lines if value])
+    for note in facts.get("notes", ()):
         typer.echo(f"note: {note}")
 
 
@@ -60,6 +62,22 @@ def terms(folder: Path) -> dict[str, str | None]:
         "licence": named["name"].strip() if named else None,
         "licence_file": str(files[0]) if files else None,
     }
+
+
+def _lines_of_ours(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    vocabulary = facts["vocabulary"]
+    case = "lower case" if vocabulary["lowercase"] else "case kept"
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "sizes",
+            ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),
+        ),
+        ("parameters", f"{facts['parameters']:,}, {facts['dtype']}"),
+        ("vocabulary", f"{vocabulary['size']:,} tokens by {vocabulary['kind']}, {case}"),
+        ("licence", facts["licence"] or ""),
+    ]
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

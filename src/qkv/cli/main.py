@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from qkv.cli.analogy import analogy
 from qkv.cli.attention import attention
 from qkv.cli.check import check
 from qkv.cli.convert import convert
@@ -17,6 +18,7 @@ from qkv.cli.curve import curve
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed
 from qkv.cli.evaluate import evaluate
+from qkv.cli.evaluate_vectors import evaluate_vectors
 from qkv.cli.fill import fill
 from qkv.cli.finetune import finetune
 from qkv.cli.info import info
@@ -24,6 +26,7 @@ from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare
 from qkv.cli.pretrain import pretrain
 from qkv.cli.show import show
+from qkv.cli.similar import similar
 from qkv.cli.tokenize import tokenize
 from qkv.cli.tokenizer import tokenizer
 from qkv.errors import InputError, did_you_mean
@@ -42,6 +45,9 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "evaluate": (evaluate, "Score a fine-tuned model on a labelled file."),
     "predict": (predict, "Say what a fine-tuned model says about texts."),
     "curve": (curve, "How many more labels would help."),
+    "similar": (similar, "The nearest words of a word, by its vector."),
+    "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
+    "evaluate-vectors": (evaluate_vectors, "Score word vectors: analogies, and likeness as people rate it."),
     "info": (info, "Say what a model folder holds."),
     "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
 }
