@@ -5,6 +5,12 @@
 Every file is copied as it is, but for held-out texts of ChnSentiCorp that also stand in its training file: they are
 left out. What was written, and how much was left out, stands in OUT/manifest.json.
 
+Where the settings come from: rates and batches are from the lists that Turc et al. (2019) searched for small BERTs, the
+highest rate for tags and answers; of each kind, a larger set is read fewer times. For narrow models they were written
+down before there was one to score, and have not been changed since. Wider models have the rates of finetune_scores.py
+where it knows the set, and it looks at MRPC's test part: there, the rate may owe something to the test. MRPC and MSRA
+have no dev part, so whoever wants other values must choose them by examples held out of train.
+
 What this file does NOT do: fine-tune. `checkpoint_scores.py` does.
 """
 

@@ -29,7 +29,7 @@ from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn.block import FeedForward
 from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import Instances, PairConfig
-from qkv.objectives.pretraining import Pretraining, PretrainingBatches, model_flops
+from qkv.objectives.pretraining import Pretraining, PretrainingBatches, model_flops, training_flops
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 
@@ -168,6 +168,7 @@ class Measured:
     milliseconds: float  # a step
     tokens: float  # real ones a second
     teraflops: float  # a second, of the model on real tokens, whatever is computed for them
+    computed: float  # of these, what qkv computes
     memory: float  # GiB at the peak, weights and optimizer included; 0 on a CPU, where nobody counts
     warm_up: float  # seconds of building, the first steps and compiling
 
@@ -194,8 +195,11 @@ def measured(side: Side, config: BertConfig, batches: Sequence[Batch], device: t
     tokens = statistics.mean(batch.n_tokens for batch in batches)
     with torch.device("meta"):
         model = BertWithHeads(config, HEADS)
-    flops = statistics.mean(model_flops(model, batch) for batch in batches)
-    return Measured(1000 * seconds, tokens / seconds, flops / seconds / 1e12, peak, warm_up)
+    whole, computed = (
+        statistics.mean(count(model, batch) for batch in batches) / seconds / 1e12
+        for count in (model_flops, training_flops)
+    )
+    return Measured(1000 * seconds, tokens / seconds, whole, computed, peak, warm_up)
 
 
 def timed(step: Step, steps: int, device: torch.device) -> float:

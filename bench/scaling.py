@@ -27,7 +27,6 @@ from gpu_sides import Measured, measured, ours, ready
 from rich.console import Console
 from rich.table import Table
 
-from qkv.errors import InputError
 from qkv.models.bert import BertConfig
 
 BAR = 24
@@ -184,7 +183,7 @@ def main() -> None:
             batches = ready(point.config, [np.full(point.rows, point.length)])
             try:
                 found.append(measured(partial(ours, precision=precision), point.config, batches, device, options.steps))
-            except (torch.OutOfMemoryError, InputError):  # the loop may put it into words of its own
+            except torch.OutOfMemoryError:
                 print(f"{name} {point.size:,} and more do not fit into the memory", flush=True)
                 break
             points.append(point)

@@ -1,11 +1,15 @@
 """Training batches: a pure function of the step, every unit once an epoch, even in tokens."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.batch import Batch
+from qkv.data.batching import Integers
 from qkv.data.examples import Fault
 from qkv.data.windowed import Windowed
 from qkv.tasks.batches import TrainingBatches, even_cuts
@@ -30,6 +34,7 @@ def examples(batches: TrainingBatches, step: int) -> list[int]:
     return [int(number) for batch in batches(step) for number in batch.examples]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(4, 400))
 def test_every_unit_once_an_epoch(sizes: list[int], tokens: int) -> None:
     batches = TrainingBatches(Units(sizes), tokens, 100, seed=3)
@@ -51,6 +56,22 @@ def test_a_step_is_made_of_parts_that_fit() -> None:
     batches = TrainingBatches(Units([20] * 40), 400, 100, seed=0)
     parts = batches(0)
     assert len(parts) > 1 and all(part.n_tokens <= 100 for part in parts)
+
+
+def test_threads_that_come_to_an_epoch_together_draw_it_once() -> None:
+    drawn: list[int] = []
+    others = Event()
+
+    class Slow(TrainingBatches):
+        def _draw_epoch(self, epoch: int) -> tuple[Integers, Integers]:
+            drawn.append(epoch)
+            others.wait(0.2)  # for whoever would draw it as well
+            return super()._draw_epoch(epoch)
+
+    batches = Slow(Units([20] * 40), 100, 100, seed=0)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(batches, range(4)))
+    assert drawn == [0] and len(found) == 4
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 6])

@@ -41,6 +41,17 @@ def test_every_language_is_counted_by_itself(tmp_path: Path) -> None:
     assert demo_finetune._by_language(tmp_path, ["en", "zh", "en", "zh", "en"]) == {"en": (2, 3), "zh": (0, 1)}
 
 
+@pytest.mark.parametrize("settings", ['train = "{there}/intents.csv"', 'train = "{out}/intents.csv"', "train =", ""])
+def test_a_run_of_ones_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str) -> None:
+    """Learned from a file of that name elsewhere, or from the demonstration's own with another model."""
+    run = tmp_path / "out" / "finetune"
+    run.mkdir(parents=True)
+    text = f'model = "/models/bert"\n[data]\n{settings.format(there=tmp_path, out=run.parent)}\n'
+    (run / "config.toml").write_text(text, encoding="utf-8")
+    assert "is not the demonstration's" in fails(capsys, "demo", "finetune", "--out", run.parent)
+    assert (run / "config.toml").read_text(encoding="utf-8") == text
+
+
 @pytest.mark.parametrize("name", ["intents.csv", "finetune/mine.txt"])
 def test_other_peoples_files_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     file = tmp_path / name

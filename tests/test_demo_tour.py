@@ -10,6 +10,7 @@ from qkv.cli.demo_tour import BLANKS, LOOKS, clearest, demo_tour
 from qkv.errors import InputError
 from qkv.report.attention_map import AttentionMap, Token
 from tests.stand_in import stand_in
+from tests.test_bad_input import fails
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -50,3 +51,33 @@ def test_the_head_that_looks_most_beyond_the_others() -> None:
     attn[0, 1, :, 0] = 255
     attn[0, 1, 2] = (0, 200, 55)
     assert clearest(AttentionMap("self", attn, (4,), (6, 7), tokens, tokens, ("a b c",)), "c", "b") == (4, 7)
+
+
+def test_what_is_given_narrows_the_search() -> None:
+    """The clearest of all is head 1 of layer 1; of layer 0 it is head 0."""
+    tokens = tuple(Token(text, text, place * 2, place * 2 + 1) for place, text in enumerate("abc"))
+    attn = np.zeros((2, 2, 3, 3), np.uint8)
+    for layer, head, weight in ((0, 0, 100), (0, 1, 50), (1, 1, 250)):
+        attn[layer, head, 2, 1] = weight
+    found = AttentionMap("self", attn, (0, 1), (0, 1), tokens, tokens, ("a b c",))
+    assert clearest(found, "c", "b") == (1, 1)
+    assert clearest(found, "c", "b", layer=0) == (0, 0)
+    assert clearest(found, "c", "b", head=0) == (0, 0)
+    assert clearest(found, "c", "b", layer=0, head=1) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["finetune", "--layer", "1"], "--layer is for the pictures, which qkv demo finetune does not draw"),
+        (["finetune", "--head", "1"], "--head is for the pictures"),
+        (["pretrain", "--layer", "0"], "--layer is for the pictures, which qkv demo pretrain does not draw"),
+        (["--minutes", "1"], "--minutes is for qkv demo pretrain"),
+        (["finetune", "--minutes", "1"], "--minutes is for qkv demo pretrain"),
+    ],
+)
+def test_options_of_another_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert message in fails(capsys, "demo", *words, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import PairConfig
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
 from qkv.train import checkpoint
-from qkv.train.loop import Job, Outcome, TrainConfig, Trainer
+from qkv.train.loop import Job, Outcome, TrainConfig, Trainer, environment
 from qkv.train.progress import Silent
 from tests.corpus import Ids, MemoryCorpus
 
@@ -206,6 +206,24 @@ def test_another_environment_is_said(tmp_path: Path) -> None:
     recorder = Recorder()
     Trainer(job(tmp_path), CONFIG, recorder).run()
     assert any("begun with torch 2.11.0 and goes on with" in message for message in recorder.messages)
+
+
+def test_the_device_of_the_run_is_what_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"GPU {getattr(device, 'index', device)}")
+    assert environment(torch.device("cuda:1"))["gpu"] == "GPU 1"
+    assert environment(torch.device("cpu"))["gpu"] is None, "one that the run does not use"
+
+
+def test_compiling_on_a_gpu_is_said_to_be_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nn.Module, "compile", lambda *_, **options: None)
+    monkeypatch.setattr(Trainer, "_run", lambda trainer: Outcome(0, 0, finished=True))
+    for device, compiles, notes in (("cuda", True, 1), ("cpu", True, 0), ("cuda", False, 0)):
+        recorder = Recorder()
+        trainer = Trainer(job(tmp_path), replace(CONFIG, compile=compiles), recorder)
+        trainer.device = torch.device(device)
+        trainer.run()
+        assert ["train.compile=true keeps the blocks from" in one for one in recorder.messages] == [True] * notes
 
 
 def test_minutes_become_steps_and_move_nothing(tmp_path: Path) -> None:

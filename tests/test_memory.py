@@ -1,7 +1,9 @@
 """A batch too large for a GPU: told with the size that fits and the settings for it. The error is made here."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,8 @@ from qkv.errors import InputError
 from qkv.objectives.pretraining import Pretraining
 from qkv.run import finetune, pretrain
 from qkv.run.finetune_start import configured_for
-from qkv.train.loop import Trainer
-from qkv.train.memory import Sizes, too_large
+from qkv.train.loop import TrainConfig, Trainer
+from qkv.train.memory import Sizes, savings, too_large
 from qkv.train.progress import Silent
 from tests.folders import make_folder
 from tests.labelled_sets import write_texts
@@ -40,16 +42,17 @@ class Small(Pretraining):
 
 
 def sizes(smaller: Sequence[int]) -> Sizes[Batch]:
-    def batches(rows: int) -> Sequence[Batch]:
-        return job(Path(), rows=rows, accumulate=3).batches(0)
+    def batches(rows: int, step: int) -> Sequence[Batch]:
+        return job(Path(), rows=rows, accumulate=3).batches(step)
 
-    return Sizes(8, "rows", smaller, batches, lambda rows: f"Set rows to {rows}.")
+    settings = "Set rows to {}.".format
+    return Sizes(8, "rows", smaller, partial(batches, step=0), settings, batches_at=batches)
 
 
 def test_the_largest_that_fits_is_found(tmp_path: Path) -> None:
     the_job = replace(job(tmp_path), objective=Small(3), sizes=sizes([4, 2, 1]))
     before = {name: weight.clone() for name, weight in the_job.model.state_dict().items()}
-    expected = r"a batch of 8 rows is too large\. 2 rows fit, .* tried at learning rate 0\. Set rows to 2\. Or: "
+    expected = r"a batch of 8 rows is too large\. 2 rows fit, .* at learning rate 0\. Set rows to 2\. Or: "
     with pytest.raises(InputError, match=expected):
         Trainer(the_job, CONFIG, Silent()).run()
     assert all(torch.equal(weight, before[name]) for name, weight in the_job.model.state_dict().items())
@@ -66,21 +69,69 @@ def test_nothing_fits() -> None:
     def attempt(batches: Sequence[Batch]) -> None:
         raise torch.OutOfMemoryError
 
-    with pytest.raises(torch.OutOfMemoryError):
-        attempt([])
-    assert "Not even 1 rows fit: take a smaller model" in too_large(DEVICE, sizes([4, 1]), attempt)
-    assert "Not even 8 rows fit" in too_large(DEVICE, sizes([]), attempt)
-    assert "the batches are too large. train.recompute=true" in too_large(DEVICE, None, attempt)
+    assert too_large(DEVICE, sizes([4, 1]), 0, attempt, "").endswith(
+        "Not even 1 rows fit: take a smaller model or shorter rows."
+    )
+    assert too_large(DEVICE, sizes([]), 0, attempt, "Less.").endswith(
+        "Not even 8 rows fit: take a smaller model or shorter rows. Or: Less."
+    )
+    assert too_large(DEVICE, None, 0, attempt, "Less.").endswith(": the batches are too large. Less.")
 
 
-def test_gradients_of_the_batch_before_are_there_when_it_is_tried() -> None:
-    tried: list[int] = []
+def test_what_was_tried_is_the_step_that_failed(tmp_path: Path) -> None:
+    """Two batches of it, so that there are gradients of the one before, and the largest."""
+    tried: list[list[int]] = []
 
     def attempt(batches: Sequence[Batch]) -> None:
-        tried.append(len(batches))
+        tried.append([batch.n_tokens for batch in batches])
 
-    too_large(DEVICE, sizes([4]), attempt)
-    assert tried == [2], "two batches of a step, not all"
+    assert "4 rows fit, as was just tried with this step" in too_large(DEVICE, sizes([4]), 5, attempt, "")
+    found = sorted((batch.n_tokens for batch in job(tmp_path, rows=4, accumulate=3).batches(5)), reverse=True)
+    assert tried == [found[:2]] and found[1] > found[2]
+    first = replace(sizes([4]), batches_at=None)
+    assert "tried with the first step" in too_large(DEVICE, first, 5, attempt, "")
+
+
+def test_the_step_that_failed_is_handed_on(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def batches_at(rows: int, step: int) -> Sequence[Batch]:
+        asked.append(step)
+        return job(tmp_path, rows=rows).batches(step)
+
+    class AtStepTwo(Small):
+        def terms(self, model: nn.Module, batch: Batch) -> Any:
+            if batch.n_rows == 8 and trainer.step < 2:
+                return Pretraining.terms(self, model, batch)
+            return super().terms(model, batch)
+
+    the_job = replace(job(tmp_path), objective=AtStepTwo(3), sizes=replace(sizes([4, 2]), batches_at=batches_at))
+    trainer = Trainer(the_job, CONFIG, Silent())
+    with pytest.raises(InputError, match="2 rows fit"):
+        trainer.run()
+    assert asked == [2, 2]
+
+
+def test_only_what_is_left_is_advised(tmp_path: Path) -> None:
+    both = savings(TrainConfig(), recomputes=True)
+    assert "train.recompute=true" in both and "train.precision=bf16" in both
+    assert savings(TrainConfig(precision="fp16", recompute=True), recomputes=True) == ""
+    config = replace(CONFIG, precision="bf16", recompute=True)
+    with pytest.raises(InputError, match=r"Set rows to 2\.$"):
+        Trainer(replace(job(tmp_path), objective=Small(3), sizes=sizes([4, 2])), config, Silent()).run()
+
+
+def no_room(*_: Any) -> Any:
+    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def test_an_evaluation_is_not_a_batch_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_job = replace(job(tmp_path, evaluate=no_room), sizes=sizes([4, 2]))
+    with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a step of"):
+        Trainer(the_job, CONFIG, Silent()).run()
+    monkeypatch.setattr("qkv.train.loop.measured_peak", no_room)
+    with pytest.raises(InputError, match=r"Out of memory on cpu beside the steps, not in a step of training"):
+        Trainer(the_job, CONFIG, Silent()).run()
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, name: str, most: int) -> None:
@@ -103,15 +154,25 @@ def test_pretraining_names_rows_and_accumulation(tmp_path: Path, monkeypatch: py
     wanted = ["rows=2", "train.accumulate=4"]
     assert f"begin anew with --set {' --set '.join(wanted)}." in str(told.value)
     file = tmp_path / "run" / "config.toml"
-    assert f"set rows = 2 and train.accumulate = 4 in {file} and resume" in str(told.value)
     assert pretrain.start(make_config(shards, "train.steps=2", *wanted), tmp_path / "new", Silent()).outcome.finished
-    text = file.read_text(encoding="utf-8").replace("rows = 8", "rows = 2").replace("accumulate = 1", "accumulate = 4")
-    file.write_text(text, encoding="utf-8")
+    do_as_told(str(told.value), file)
     assert pretrain.resume(tmp_path / "run", Silent()).outcome.finished
     files = [
         folder / "checkpoints" / "step-00000002" / "model.safetensors" for folder in (file.parent, tmp_path / "new")
     ]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def do_as_told(message: str, file: Path) -> None:
+    """Set what the message says, in the part of the file that it names."""
+    advice = re.search(
+        rf"set (rows) = (\d+), and (accumulate) = (\d+) under \[train\], in {re.escape(str(file))}", message
+    )
+    assert advice is not None, message
+    before, table, after = file.read_text(encoding="utf-8").partition("[train]\n")
+    before = re.sub(rf"^{advice[1]} = .*$", f"{advice[1]} = {advice[2]}", before, flags=re.MULTILINE)
+    after = re.sub(rf"^{advice[3]} = .*$", f"{advice[3]} = {advice[4]}", after, flags=re.MULTILINE)
+    file.write_text(before + table + after, encoding="utf-8")
 
 
 def test_finetuning_names_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

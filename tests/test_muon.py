@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.batch import Batch
+from qkv.errors import InputError
 from qkv.run.matrices import matrices_of
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.muon import Muon, orthogonal
@@ -127,3 +128,28 @@ def test_matrices_have_their_own_rate(tmp_path: Path) -> None:
     made.advance(made.job.batches(0), 0.01)
     rates = {group["matrices"]: group["lr"] for group in made.optimizer.param_groups}
     assert rates == {0: 0.01, 1: 0.005, 3: 0.005}
+
+
+def test_adamw_inside_sees_the_same_groups_and_state(tmp_path: Path) -> None:
+    """The loop sets rates, and a resumed run restores states, in Muon's: a torch that copies them must be noticed."""
+    optimizer = trainer(tmp_path).optimizer
+    assert isinstance(optimizer, Muon) and optimizer.rest is not None
+    plain = [group for group in optimizer.param_groups if not group["matrices"]]
+    assert len(plain) == len(optimizer.rest.param_groups)
+    assert all(one is other for one, other in zip(plain, optimizer.rest.param_groups, strict=True))
+    assert optimizer.rest.state is optimizer.state
+
+
+def test_a_rate_for_muon_without_muon(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"train.muon_lr is for the optimizer muon, and train.optimizer is adamw\."):
+        trainer(tmp_path, replace(CONFIG, muon_lr=2e-3))
+
+
+def test_muon_without_matrices(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="muon, which is for matrices between hidden layers, and none is trained here"):
+        Trainer(job(tmp_path), WITH_MUON, Silent())
+    made = job(tmp_path)
+    for name, parameter in made.model.named_parameters():
+        parameter.requires_grad_(name.startswith("heads."))
+    with pytest.raises(InputError, match="none is trained here"):
+        Trainer(replace(made, matrices=matrices_of(made.model)), WITH_MUON, Silent())

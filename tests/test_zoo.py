@@ -14,6 +14,8 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.interop import zoo
 from qkv.interop.hub import locate
+from qkv.run.pretrain import _absolute
+from qkv.run.pretrain_config import PretrainConfig
 from tests.corpora import write_corpus
 from tests.stand_in import stand_in
 from tests.test_bad_input import fails
@@ -27,10 +29,27 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return stand_in(tmp_path / "zoo", monkeypatch)
 
 
-def test_a_name_without_a_folder_is_looked_up_in_the_zoo(folder: Path, tmp_path: Path) -> None:
+def test_a_name_of_the_zoo_is_not_a_folder_that_happens_to_be_here(folder: Path, tmp_path: Path) -> None:
     assert locate("qkv-mini") == folder
     (tmp_path / "qkv-mini").mkdir()
-    assert locate("qkv-mini") == Path("qkv-mini"), "a path comes first"
+    with pytest.warns(match=r"qkv-mini is the model that comes with qkv; the folder here is \./qkv-mini"):
+        assert locate("qkv-mini") == folder
+    for path in ("./qkv-mini", "qkv-mini/", Path("qkv-mini")):
+        assert locate(path) == tmp_path / "qkv-mini"
+    again = str(locate("./qkv-mini"))
+    assert locate(again) == tmp_path / "qkv-mini", "as a run writes it down and a resumed one looks it up"
+
+
+def test_a_run_writes_down_which_one_it_goes_on_from(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "qkv-mini").mkdir()
+    for init, written in (("qkv-mini", "qkv-mini"), ("./qkv-mini", str(tmp_path / "qkv-mini"))):
+        assert _absolute(PretrainConfig(data="shards", init=init)).init == written
+
+
+def test_what_is_said_to_do_instead_can_be_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "vocab.txt").unlink()
+    told = fails(capsys, "demo")
+    assert "Install qkv again. Verbs with --model" in told and "QKV_MODEL" not in told, "which the demo does not read"
 
 
 def test_a_slip_in_a_name(folder: Path) -> None:

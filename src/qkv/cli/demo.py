@@ -11,6 +11,7 @@ from qkv.cli.demo_tour import demo_tour
 from qkv.errors import InputError, did_you_mean
 
 PARTS = ("pretrain", "finetune")
+MINUTES = 1.7
 
 
 def demo(
@@ -22,7 +23,9 @@ def demo(
         int | None, typer.Option("--head", metavar="N", help="Head of the pictures, counted from 0; else measured.")
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it all goes.")] = Path("qkv-demo"),
-    minutes: Annotated[float, typer.Option("--minutes", metavar="M", help="How long pretrain trains.")] = 1.7,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", metavar="M", help=f"How long pretrain trains; else {MINUTES}.")
+    ] = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="Print the folder of MiniLM, a model of sentences, and stop.")
     ] = False,
@@ -50,8 +53,13 @@ def demo(
         return
     if part is not None and part not in PARTS:
         raise InputError(f"There is no demonstration '{part}'.{did_you_mean(part, PARTS)}")
+    for option, number in (("--layer", layer), ("--head", head)):
+        if part is not None and number is not None:
+            raise InputError(f"{option} is for the pictures, which qkv demo {part} does not draw. Leave out '{part}'.")
+    if part != "pretrain" and minutes is not None:
+        raise InputError("--minutes is for qkv demo pretrain: the other parts take the time they need.")
     if part == "pretrain":
-        demo_pretrain(out, minutes)
+        demo_pretrain(out, MINUTES if minutes is None else minutes)
         return
     if part is None:
         demo_tour(out, layer, head)

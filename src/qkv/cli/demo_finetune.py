@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import shutil
+import tomllib
 from importlib import resources
 from pathlib import Path
 
@@ -23,7 +24,7 @@ MESSAGES = (
     "验证码一直收不到，登不上去",
 )
 EPOCHS = 10.0
-"""About a minute and a half of two quiet cores."""
+"""More would be better, and longer than anybody watches a demonstration."""
 
 
 def examples_folder() -> Path:
@@ -89,11 +90,20 @@ def _by_language(run: Path, languages: list[str]) -> dict[str, tuple[int, int]]:
 
 def _clear(file: Path, run: Path, text: str) -> None:
     """Make room where an earlier demonstration stood, and only there."""
-    config = run / "config.toml"
-    others = run.exists() and not (
-        config.is_file() and "intents." in config.read_text(encoding="utf-8", errors="replace")
-    )
+    others = run.exists() and not _is_ours(run / "config.toml", file)
     if others or (file.exists() and file.read_text(encoding="utf-8", errors="replace") != text):
         what = run if others else file
         raise InputError(f"{what} is not the demonstration's. Give another folder with --out.")
     shutil.rmtree(run, ignore_errors=True)
+
+
+def _is_ours(config: Path, file: Path) -> bool:
+    """Whether a run learned from the demonstration's own file and model, and not from anybody's who likes its names."""
+    from qkv.interop import zoo
+
+    try:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+        train, model = Path(settings["data"]["train"]), Path(settings["model"])
+    except (OSError, ValueError, KeyError, TypeError):  # no run, or not a whole one
+        return False
+    return train.resolve() == file.resolve() and model.resolve() == (zoo.FOLDER / zoo.DEFAULT_MODEL).resolve()

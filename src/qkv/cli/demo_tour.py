@@ -40,9 +40,8 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
     drawn = {lang: model.attention(text) for lang, (text, _, _) in LOOKS.items()}
     chosen = {}
     for lang, (_, word, meant) in LOOKS.items():
-        best = clearest(drawn[lang], word, meant)
-        chosen[lang] = (best[0] if layer is None else layer, best[1] if head is None else head)
-        drawn[lang].weights(*chosen[lang])  # a wrong number is told before anything is printed or written
+        # a wrong number is told here, before anything is printed or written
+        chosen[lang] = clearest(drawn[lang], word, meant, layer, head)
     size = f"{shape.layers} layers of width {shape.width}, {shape.heads} heads each"
     typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, from the package itself")
     typer.echo("\nWhat stands behind [MASK]?\n")
@@ -52,8 +51,9 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
     typer.echo("\nWhich sentence comes next?\n")
     _judge(model)
     for lang, (text, word, meant) in LOOKS.items():
-        measured = f" (of {shape.layers * shape.heads} heads, the one that sees “{meant}” most)"
-        typer.echo(f"\n{text}: what does “{word}” look at?{measured if layer is None and head is None else ''}\n")
+        open_to = (shape.layers if layer is None else 1) * (shape.heads if head is None else 1)
+        measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
+        typer.echo(f"\n{text}: what does “{word}” look at?{measured}\n")
         print_attention(drawn[lang], *chosen[lang], word)
     typer.echo("")
     for lang, (_, word, _) in LOOKS.items():
@@ -63,16 +63,20 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
             typer.echo(f"{file}: {what}")
 
 
-def clearest(found: "AttentionMap", word: str, meant: str) -> tuple[int, int]:
-    """Layer and head where one word looks at another most, beyond what all the words of the sentence do."""
+def clearest(
+    found: "AttentionMap", word: str, meant: str, layer: int | None = None, head: int | None = None
+) -> tuple[int, int]:
+    """Layer and head where one word looks at another most, beyond what all the words of the sentence do; a layer or
+    head that is given is the only one looked at."""
     from qkv.report.attention_picture import choose
 
-    first = found.weights(found.layers[0], found.heads[0])
+    first = found.weights(found.layers[0] if layer is None else layer, found.heads[0] if head is None else head)
     left, right = (list(choose(found, first, one)) for one in (word, meant))
     looks = found.attn[..., right].sum(-1) / 255  # (layers, heads, T)
     beyond = looks[..., left].mean(-1) - looks.mean(-1)
-    layer, head = divmod(int(beyond.argmax()), len(found.heads))
-    return found.layers[layer], found.heads[head]
+    layers, heads = (found.layers if layer is None else (layer,)), (found.heads if head is None else (head,))
+    open_to = [(one, other) for one in layers for other in heads]
+    return max(open_to, key=lambda pair: beyond[found.layers.index(pair[0]), found.heads.index(pair[1])])
 
 
 def _judge(model: "Model") -> None:

@@ -1,12 +1,14 @@
 """From the name that a user typed to a folder on this machine.
 
-A name is a path; where there is none, it may be that of a model inside the package (zoo.py). Only one that begins with
-`hf:` is looked up on the Hugging Face hub, and only then is the hub's library imported: nothing else in qkv reaches for
-the network.
+The name of a model inside the package (zoo.py) is that model, whatever lies in the current folder: it is what verbs
+take when nothing is typed, and must be the same everywhere. A folder of that name is ./NAME. All other names are paths.
+Only one that begins with `hf:` is looked up on the Hugging Face hub, and only then is the hub's library imported:
+nothing else in qkv reaches for the network.
 """
 
 import os
 import re
+import warnings
 from pathlib import Path
 
 from qkv.errors import InputError, did_you_mean
@@ -35,8 +37,12 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*
 
 
 def locate(name: str | Path) -> Path:
-    """The folder of a model: a path, a name of the zoo, or `hf:owner/name` (`hf:owner/name@revision`) from the hub."""
+    """The folder of a model: a name of the zoo, a path, or `hf:owner/name` (`hf:owner/name@revision`) from the hub."""
     text = str(name)
+    if name in zoo.MODELS:  # a text: a Path is never meant as a name
+        if Path(text).is_dir():
+            warnings.warn(f"{text} is the model that comes with qkv; the folder here is ./{text}", stacklevel=2)
+        return zoo.folder_of(text)
     if text.startswith(HUB):
         return _download(text)
     if not text.strip():
@@ -46,9 +52,8 @@ def locate(name: str | Path) -> Path:
     path = Path(os.path.expanduser(text))
     try:
         if path.is_dir():
-            return path
-        if text in zoo.MODELS:
-            return zoo.folder_of(text)
+            # without its ./ it would be taken for the zoo's when it is looked up again
+            return path.absolute() if str(path) in zoo.MODELS else path
         if path.exists():
             raise InputError(f"{path} is a file. Give the folder with config.json, the weights and the tokenizer.")
         hint = _nearest(path)

@@ -16,11 +16,11 @@ MODELS = (DEFAULT_MODEL,)
 FOLDER = Path(__file__).resolve().parent.parent / "zoo"
 SUMS = "SHA256SUMS"
 
-INSTEAD = "Install qkv again, or name another model: --model FOLDER, QKV_MODEL, qkv.load(folder)."
+INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do without it."
 
 
 def folder_of(name: str) -> Path:
-    """The folder of one of MODELS, every file of it as it was shipped (a few hundredths of a second)."""
+    """The folder of one of MODELS, every file of it as it was shipped."""
     folder = FOLDER / name
     if not (folder / SUMS).is_file():
         raise InputError(f"The model {name} should have come with qkv, but {folder / SUMS} is not there. {INSTEAD}")

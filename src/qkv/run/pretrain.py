@@ -27,7 +27,7 @@ from qkv.config import merge, read_toml, to_toml
 from qkv.data.shard_file import sha256_of
 from qkv.data.shards import MANIFEST, Shards
 from qkv.errors import InputError
-from qkv.interop import hf
+from qkv.interop import hf, zoo
 from qkv.interop.hub import locate
 from qkv.models.bert import BertWithHeads
 from qkv.nn.block import FeedForward
@@ -42,7 +42,7 @@ from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Outcome, Trainer
-from qkv.train.memory import Sizes, divisors
+from qkv.train.memory import Sizes, divisors, rows_and_accumulation
 from qkv.train.progress import Progress, Silent
 
 
@@ -90,12 +90,14 @@ def resume(run: Path, progress: Progress) -> Finished:
 def _absolute(config: PretrainConfig) -> PretrainConfig:
     """What a resumed run finds from wherever it is called, and recognises."""
     data = Path(config.data).expanduser().resolve()
-    init = Path(config.init).expanduser() if config.init is not None else None
+    init = config.init
+    if init is not None and init not in zoo.MODELS and Path(init).expanduser().is_dir():
+        init = str(Path(init).expanduser().resolve())
     return replace(
         config,
         data=str(data),
         data_sha256=sha256_of(data / MANIFEST) if (data / MANIFEST).is_file() else None,
-        init=str(init.resolve()) if init is not None and init.is_dir() else config.init,
+        init=init,
     )
 
 
@@ -160,20 +162,15 @@ def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
     def accumulate(rows: int) -> int:
         return batches.accumulate * batches.rows // rows
 
-    def cut(rows: int) -> list[Batch]:
+    def cut(rows: int, step: int) -> list[Batch]:
         other = copy(batches)  # with the same drawn epochs
         other.rows, other.accumulate = rows, accumulate(rows)
-        return other(0)
+        return other(step)
 
     def settings(rows: int) -> str:
-        keys = {"rows": rows, "train.accumulate": accumulate(rows)}
-        again = f"begin anew with {' '.join(f'--set {key}={value}' for key, value in keys.items())}"
-        if (out / "config.toml").exists():
-            written = " and ".join(f"{key} = {value}" for key, value in keys.items())
-            again = f"set {written} in {out / 'config.toml'} and resume, or {again}"
-        return f"For a step of the same rows, {again}."
+        return rows_and_accumulation(rows, accumulate(rows), out)
 
-    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
+    return Sizes(batches.rows, "rows", divisors(batches.rows), partial(cut, step=0), settings, batches_at=cut)
 
 
 def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:

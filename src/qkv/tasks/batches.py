@@ -7,12 +7,11 @@ run seeks to any step by a division.
 Shapes: U units.
 """
 
-from functools import lru_cache
-
 import numpy as np
 
 from qkv.batch import Batch
 from qkv.data.batching import Integers
+from qkv.objectives.epochs import Epochs
 from qkv.tasks.task import Features
 
 
@@ -24,11 +23,11 @@ class TrainingBatches:
         self.tokens = int(features.unit_tokens.sum())
         units = len(features.unit_tokens)
         self.steps_per_epoch = max(1, min(units, round(self.tokens / tokens_per_step)))
-        self._order = lru_cache(maxsize=2)(self._draw_epoch)
+        self.epoch = Epochs(self._draw_epoch)
 
     def __call__(self, step: int) -> list[Batch]:
         epoch, within = divmod(step, self.steps_per_epoch)
-        order, cuts = self._order(epoch)
+        order, cuts = self.epoch(epoch)
         units = order[cuts[within] : cuts[within + 1]]
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, within, 3)))
         return [self.features.batch(part, draw) for part in self._parts(units)]

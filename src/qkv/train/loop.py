@@ -33,13 +33,15 @@ from qkv.train import checkpoint
 from qkv.train.ahead import batches_ahead, built_ahead, interruptible
 from qkv.train.best import Best
 from qkv.train.log import Clock, Log, Window
-from qkv.train.memory import Sizes, too_large
+from qkv.train.memory import Sizes, memory_for, savings, too_large
 from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
 from qkv.train.progress import Progress
 from qkv.train.speed import measured_peak
 from qkv.train.train_config import PRECISIONS, TrainConfig
 
 __all__ = ["PRECISIONS", "Job", "Objective", "Outcome", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
+
+CPU = torch.device("cpu")
 
 
 class Trainable(Protocol):
@@ -52,7 +54,6 @@ class Trainable(Protocol):
 
 
 B = TypeVar("B", bound=Trainable)
-R = TypeVar("R")
 B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
@@ -120,6 +121,11 @@ class Trainer(Generic[B]):
 
     def _optimizer(self) -> torch.optim.Optimizer:
         job, config = self.job, self.config
+        if config.muon_lr is not None and config.optimizer != "muon":
+            raise InputError(
+                f"train.muon_lr is for the optimizer muon, and train.optimizer is {config.optimizer}. Set it to muon, "
+                "or train.muon_lr to none."
+            )
         settings: dict[str, Any] = {
             "lr": config.lr,
             "betas": config.betas,
@@ -137,20 +143,16 @@ class Trainer(Generic[B]):
         # a GPU works behind the loop, so that the end of every single step is not waited for in a run either
         together = 1 if self.device.type == "cpu" else 4
         tried: list[float] = []
-
-        def attempt() -> None:
-            with closing(built_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
-                for _ in range(2):  # the first ones also allocate and compile
-                    self.advance(next(built).value, 0.0)
-                self.window.settle()  # which answers when the device is done
-                while together * sum(tried) < seconds or len(tried) < 5:
-                    begin = time.perf_counter()
-                    for _ in range(together):
-                        self.advance(next(built).value, 0.0)
-                    self.window.settle()
-                    tried.append((time.perf_counter() - begin) / together)
-
-        self._within_memory(attempt)
+        with closing(built_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
+            for _ in range(2):  # the first ones also allocate and compile
+                self._advance_or_advise(next(built).value, 0.0)
+            self.window.settle()  # which answers when the device is done
+            while together * sum(tried) < seconds or len(tried) < 5:
+                begin = time.perf_counter()
+                for _ in range(together):
+                    self._advance_or_advise(next(built).value, 0.0)
+                self.window.settle()
+                tried.append((time.perf_counter() - begin) / together)
         self._begin()
         return max(1, int(minutes * 60 / statistics.median(tried)))  # the middle one: a machine may hiccup
 
@@ -161,13 +163,20 @@ class Trainer(Generic[B]):
 
     def run(self) -> Outcome:
         """To `config.steps`, from the newest checkpoint in `job.out` if there is one."""
-        return self._within_memory(self._run)
+        if self.config.compile and self.job.compiled and self.device.type == "cuda":
+            self.progress.message(
+                "note: train.compile=true keeps the blocks from qkv's own kernels for GPUs, which are usually faster."
+            )
+        with memory_for(self.device, "beside the steps"):
+            return self._run()
 
-    def _within_memory(self, work: Callable[[], R]) -> R:
+    def _advance_or_advise(self, batches: Sequence[B], lr: float) -> None:
+        """A step; where the memory is too small for it, a message that says what would fit."""
         try:
-            return work()
+            return self.advance(batches, lr)
         except torch.OutOfMemoryError:
             pass  # as long as the error is there, so is all that the failed step had in memory
+        failed = self.step
 
         def attempt(batches: Sequence[B]) -> None:
             self._begin()
@@ -176,7 +185,8 @@ class Trainer(Generic[B]):
                 self.advance(batches, 0.0)
             self.window.settle()
 
-        raise InputError(too_large(self.device, self.job.sizes, attempt))
+        less = savings(self.config, recomputes=bool(self.job.recomputed))
+        raise InputError(too_large(self.device, self.job.sizes, failed, attempt, less))
 
     def _run(self) -> Outcome:
         job, config, progress = self.job, self.config, self.progress
@@ -192,7 +202,7 @@ class Trainer(Generic[B]):
             with interruptible() as interruption:
                 for built in built_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
                     lr = config.lr_at(self.step)
-                    self.advance(built.value, lr)
+                    self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
                     last, stop = self.step == config.steps, bool(interruption)
                     if self.step % config.log_every == 0 or last:
@@ -260,7 +270,7 @@ class Trainer(Generic[B]):
             value = -math.inf if best["value"] is None else best["value"]
             lowest = math.inf if best["lowest"] is None else best["lowest"]
             self.best = Best(best["step"], value, best["waited"], lowest, found.tensors.get("best", {}))
-        for name, value in environment().items():
+        for name, value in environment(self.device).items():
             before = found.state["environment"].get(name)
             if before != value:
                 self.progress.message(
@@ -306,7 +316,7 @@ class Trainer(Generic[B]):
     def evaluate(self) -> dict[str, Any]:
         assert self.job.evaluate is not None
         self.job.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), memory_for(self.device, f"in the evaluation after step {self.step:,}"):
             result = self.job.evaluate(self.job.model)
         self.job.model.train()
         self.stop_if_lost()
@@ -317,7 +327,8 @@ class Trainer(Generic[B]):
 
     def save(self) -> None:
         self.stop_if_lost()
-        state = {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": environment()}
+        described = environment(self.device)
+        state = {"window": self.window.state(), "scaler": self.scaler.state_dict(), "environment": described}
         tensors = {"model": self.trained(), "optimizer": optimizer_tensors(self.job.model, self.optimizer)}
         if self.job.best_by:
             state["best"] = self.best.state()
@@ -352,13 +363,13 @@ def recompute(module: nn.Module) -> None:
     object.__setattr__(module, "forward", partial(recomputed, plain, use_reentrant=False))
 
 
-def environment() -> dict[str, Any]:
+def environment(device: torch.device = CPU) -> dict[str, Any]:
     """What the last digits of a sum depend on."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     }
 
 

@@ -1,28 +1,43 @@
-"""When a batch is too large for a GPU's memory: find one that is not, and say how to get it.
+"""When a GPU's memory is too small: say for what, find a batch that fits, and say how to get it.
 
 What this file does NOT do: go on with it. How large a batch is stands in a run's settings, and a run does what they
 say.
 """
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
-B = TypeVar("B")
+from qkv.errors import InputError
+from qkv.train.train_config import TrainConfig
+
+
+class Counted(Protocol):
+    @property
+    def n_tokens(self) -> int: ...
+
+
+B = TypeVar("B", bound=Counted)
 
 
 @dataclass(frozen=True)
 class Sizes(Generic[B]):
-    """How large the batches of a job are, and how they could be smaller without a step becoming another one."""
+    """How large the batches of a job are, and how they could be smaller while a step has the same rows."""
 
     size: int
     unit: str  # rows, tokens
     smaller: Sequence[int]  # what to try, the largest first
-    batches: Callable[[int], Sequence[B]]  # of a step, by their size
+    batches: Callable[[int], Sequence[B]]  # of the first step, by their size
     settings: Callable[[int], str]  # how to ask for that size
+    batches_at: Callable[[int, int], Sequence[B]] | None = None  # of any step, by their size and the step
+
+    def of_step(self, size: int, step: int) -> Sequence[B]:
+        return self.batches(size) if self.batches_at is None else self.batches_at(size, step)
 
 
 def divisors(size: int) -> list[int]:
@@ -38,22 +53,66 @@ def divisors(size: int) -> list[int]:
     return found
 
 
-def too_large(device: torch.device, sizes: Sizes[B] | None, attempt: Callable[[Sequence[B]], None]) -> str:
-    """The message; `attempt` trains on the batches without moving anything."""
+def rows_and_accumulation(rows: int, accumulate: int, out: Path) -> str:
+    """How to ask for a step of the same rows in other batches, by the names that the settings of a run have."""
+    again = f"begin anew with --set rows={rows} --set train.accumulate={accumulate}"
+    if (out / "config.toml").exists():
+        written = f"set rows = {rows}, and accumulate = {accumulate} under [train], in {out / 'config.toml'}"
+        again = f"{written} and resume, or {again}"
+    return f"For a step of the same rows, {again}."
+
+
+def savings(config: TrainConfig, recomputes: bool) -> str:
+    """What else takes less memory, of what the settings do not have yet; `recomputes`: whether the job has such parts.
+
+    >>> savings(TrainConfig(precision="bf16"), recomputes=True)
+    'train.recompute=true keeps fewer activations (--set …).'
+    >>> savings(TrainConfig(precision="bf16"), recomputes=False)
+    ''
+    """
+    left = ["train.recompute=true keeps fewer activations"] if recomputes and not config.recompute else []
+    left += ["train.precision=bf16 halves most of what is kept"] if config.precision == "fp32" else []
+    return f"{', '.join(left)} (--set …)." if left else ""
+
+
+def too_large(
+    device: torch.device, sizes: Sizes[B] | None, step: int, attempt: Callable[[Sequence[B]], None], less: str
+) -> str:
+    """The message for a step whose batches do not fit; `attempt` trains on batches without moving anything, `less` are
+    the savings."""
+    where = out_of_memory(device)
+    if sizes is None:
+        return f"{where}: the batches are too large. {less}".rstrip()
+    begin = f"{where}: a batch of {sizes.size:,} {sizes.unit} is too large."
+    less = f" Or: {less}" if less else ""
+    for size in sizes.smaller:
+        # the largest ones, and two of them: only beside the second are there gradients already
+        largest = sorted(sizes.of_step(size, step), key=lambda batch: -batch.n_tokens)[:2]
+        if _fits(largest, attempt):
+            which = "this step" if step == 0 or sizes.batches_at else "the first step"
+            found = f"{size:,} {sizes.unit} fit, as was just tried with {which} at learning rate 0."
+            return f"{begin} {found} {sizes.settings(size)}{less}"
+    least = sizes.smaller[-1] if sizes.smaller else sizes.size
+    return f"{begin} Not even {least:,} {sizes.unit} fit: take a smaller model or shorter rows.{less}"
+
+
+@contextmanager
+def memory_for(device: torch.device, what: str) -> Iterator[None]:
+    """Around what is not a step of training, so that no batch of training is blamed for it."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise InputError(
+            f"{out_of_memory(device)} {what}, not in a step of training. Free what other processes hold there, or "
+            "take a smaller model or shorter rows."
+        ) from None
+
+
+def out_of_memory(device: torch.device) -> str:
     total = ""
     if device.type == "cuda" and torch.cuda.is_available():
         total = f" ({torch.cuda.get_device_properties(device).total_memory / 2**30:.0f} GiB)"
-    where = f"Out of memory on {device}{total}"
-    less = "train.recompute=true keeps fewer activations, train.precision=bf16 smaller ones (--set …)."
-    if sizes is None:
-        return f"{where}: the batches are too large. {less}"
-    begin = f"{where}: a batch of {sizes.size:,} {sizes.unit} is too large."
-    for size in sizes.smaller:
-        if _fits(sizes.batches(size)[:2], attempt):
-            found = f"{size:,} {sizes.unit} fit, as was just tried at learning rate 0."
-            return f"{begin} {found} {sizes.settings(size)} Or: {less}"
-    least = sizes.smaller[-1] if sizes.smaller else sizes.size
-    return f"{begin} Not even {least:,} {sizes.unit} fit: take a smaller model or shorter rows. Or: {less}"
+    return f"Out of memory on {device}{total}"
 
 
 def _fits(batches: Sequence[B], attempt: Callable[[Sequence[B]], None]) -> bool:

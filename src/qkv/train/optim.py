@@ -100,6 +100,11 @@ def muon(
     """Muon for `matrices`, the names of weights and how many matrices lie in each, with a rate of their own where one
     is given; AdamW as above for the rest."""
     settings = _groups(model, weight_decay, scale, matrices, 1.0 if muon_lr is None else muon_lr / lr)
+    if not any(group["matrices"] for group in settings):
+        raise InputError(
+            "train.optimizer is muon, which is for matrices between hidden layers, and none is trained here. "
+            "Set it to adamw."
+        )
     return Muon(settings, lr=lr, betas=betas, epsilon=epsilon)
 
 

@@ -20,14 +20,14 @@ class TrainConfig:
     schedule: str = "linear"
     decay: float = 0.2  # share of the steps at the end in which the schedule wsd goes down
     optimizer: str = "adamw"  # or "muon", which takes the matrices inside the blocks and leaves the rest to AdamW
-    muon_lr: float | None = None  # for those matrices; None: lr
+    muon_lr: float | None = None  # for those matrices; None: lr. Only with muon
     betas: tuple[float, ...] = (0.9, 0.98)
     epsilon: float = 1e-6
     weight_decay: float = 0.01
     clip: float = 1.0  # largest norm of the gradient
     accumulate: int = 1  # batches a step
     precision: str = "fp32"
-    compile: bool = False
+    compile: bool = False  # on a GPU it takes blocks away from qkv's own kernels, which are usually faster
     recompute: bool = False  # activation checkpointing: less memory, a third more work
     seed: int = 0
     threads: int | None = None

@@ -1,0 +1,35 @@
+"""The benchmarks that are meant for a GPU: every path of theirs once on a CPU, with tiny shapes and no figures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words", "parts"),
+    [
+        (
+            "pretrain_gpu",
+            ["--only", "limits", "qkv", "eager", "128", "mixed", "--profile"],
+            ["limits", "results", "profiles"],
+        ),
+        ("scaling", ["--threads", "1"], ["length", "width", "batch"]),
+    ],
+)
+def test_every_path_runs(tmp_path: Path, name: str, words: list[str], parts: list[str]) -> None:
+    out = tmp_path / "found.json"
+    command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--tiny", "--steps", "1", *words, "--json", str(out)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert all(found[part] for part in parts)
+    results = found.get("results", [])
+    assert [one for one in results if "failure" in one] == []
+    assert all(("computed" in one) == (one["side"] == "qkv") for one in results)
+    assert all(0 < one["computed"] < one["teraflops"] for one in results if "computed" in one)
