@@ -48,8 +48,8 @@ def test_a_run_writes_down_which_one_it_goes_on_from(folder: Path, tmp_path: Pat
 
 def test_what_is_said_to_do_instead_can_be_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "vocab.txt").unlink()
-    told = fails(capsys, "demo")
-    assert "Install qkv again. Verbs with --model" in told and "QKV_MODEL" not in told, "which the demo does not read"
+    told = fails(capsys, "fill", "a [MASK]")
+    assert "Install qkv again. Verbs with --model" in told
 
 
 def test_a_slip_in_a_name(folder: Path) -> None:
