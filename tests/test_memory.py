@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def sizes(smaller: Sequence[int]) -> Sizes[Batch]:
         return job(Path(), rows=rows, accumulate=3).batches(step)
 
     settings = "Set rows to {}.".format
-    return Sizes(8, "rows", smaller, partial(batches, step=0), settings, batches_at=batches)
+    return Sizes(8, "rows", smaller, batches, settings)
 
 
 def test_the_largest_that_fits_is_found(tmp_path: Path) -> None:
@@ -88,14 +87,12 @@ def test_what_was_tried_is_the_step_that_failed(tmp_path: Path) -> None:
     assert "4 rows fit, as was just tried with this step" in too_large(DEVICE, sizes([4]), 5, attempt, "")
     found = sorted((batch.n_tokens for batch in job(tmp_path, rows=4, accumulate=3).batches(5)), reverse=True)
     assert tried == [found[:2]] and found[1] > found[2]
-    first = replace(sizes([4]), batches_at=None)
-    assert "tried with the first step" in too_large(DEVICE, first, 5, attempt, "")
 
 
 def test_the_step_that_failed_is_handed_on(tmp_path: Path) -> None:
     asked: list[int] = []
 
-    def batches_at(rows: int, step: int) -> Sequence[Batch]:
+    def batches(rows: int, step: int) -> Sequence[Batch]:
         asked.append(step)
         return job(tmp_path, rows=rows).batches(step)
 
@@ -105,7 +102,7 @@ def test_the_step_that_failed_is_handed_on(tmp_path: Path) -> None:
                 return Pretraining.terms(self, model, batch)
             return super().terms(model, batch)
 
-    the_job = replace(job(tmp_path), objective=AtStepTwo(3), sizes=replace(sizes([4, 2]), batches_at=batches_at))
+    the_job = replace(job(tmp_path), objective=AtStepTwo(3), sizes=replace(sizes([4, 2]), batches=batches))
     trainer = Trainer(the_job, CONFIG, Silent())
     with pytest.raises(InputError, match="2 rows fit"):
         trainer.run()

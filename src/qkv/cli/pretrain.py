@@ -5,17 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.cli.options import JsonOption
+from qkv.cli.pretrain_lm import MODELS as LANGUAGE_MODELS
 from qkv.cli.training import RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice
 from qkv.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qkv.run.pretrain import Finished
 
-MODELS = ("bert",)
+MODELS = ("bert", "word2vec", *LANGUAGE_MODELS)
 
 
 def pretrain(
-    model: Annotated[str | None, typer.Argument(metavar="[bert]", help="What to train.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="bert, word2vec, nnlm or rnnlm.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
     out: RunOption = None,
     size: Annotated[
@@ -34,12 +37,17 @@ def pretrain(
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pretrain a model on shards, with masked words and the next sentence; the result is a Hugging Face folder.
+    """Pretrain a model on shards; the result is a folder in the manner of Hugging Face.
+
+    bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, nnlm and rnnlm the
+    next word from those before it. --size and --init are for bert (--size tiny to large; also for nnlm and rnnlm).
 
     \b
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
     qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
+    qkv pretrain word2vec --data shards --out vectors
+    qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
     qkv pretrain --resume run
 
     \b
@@ -51,6 +59,8 @@ def pretrain(
     Ctrl-C saves and stops; --resume goes on, and ends with the same weights as a run that was never stopped.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
+    from qkv.cli.pretrain_lm import pretrain_language_model, resume_language_model
+    from qkv.cli.pretrain_word2vec import begin_word2vec, is_word2vec, resume_word2vec, tell_word2vec
     from qkv.run import pretrain as job
     from qkv.run.pretrain_config import configured
     from qkv.train.progress import for_stderr
@@ -60,6 +70,11 @@ def pretrain(
         given |= {"--minutes": minutes, "--device": device, "--set": settings}
         if clash := [name for name, value in given.items() if value is not None]:
             raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
+        if is_word2vec(resume):
+            _told(resume_word2vec(resume), tell_word2vec, as_json)
+            return
+        if resume_language_model(resume, as_json):
+            return
         with for_stderr() as progress:
             finished = job.resume(resume, progress)
     else:
@@ -68,12 +83,35 @@ def pretrain(
             raise InputError(f"{named}Say what to train: qkv pretrain bert --data SHARDS --out RUN.")
         if data is None or out is None:
             raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
+        if model in LANGUAGE_MODELS:
+            if init is not None:
+                raise InputError(f"--init is for bert; {model} begins from nothing.")
+            run_settings = settings or []
+            pretrain_language_model(
+                model,
+                data,
+                out,
+                size=size,
+                recipe=recipe,
+                minutes=minutes,
+                device=device,
+                settings=run_settings,
+                as_json=as_json,
+            )
+            return
         flags = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}
         wanted = {key: value for key, value in flags.items() if value is not None}
+        if model == "word2vec":
+            _told(begin_word2vec(data, out, recipe, wanted, settings or []), tell_word2vec, as_json)
+            return
         config = configured(data, recipe, wanted, settings or [])
         with for_stderr() as progress:
             finished = job.start(config, out, progress)
-    _tell(finished, as_json)
+    _told(finished, _tell, as_json)
+
+
+def _told(finished: "Finished", tell: "Callable[[Finished, bool], None]", as_json: bool) -> None:
+    tell(finished, as_json)
     if finished.outcome.signal is not None:
         raise typer.Exit(128 + finished.outcome.signal)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from qkv.batch import Batch
 from qkv.models.nnlm import NNLM
 from qkv.models.rnnlm import RNNLM
+from qkv.nn.fast import word_loss
 from qkv.nn.recurrent_stack import States
 from qkv.train.loop import Term
 
@@ -49,8 +50,8 @@ class Carrying(nn.Module):
                 part.index_copy_(0, streams, after.detach()[last].to(part.dtype))
         return hidden
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        return self.network.loss(hidden, targets)
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.network.before_words(hidden)
 
     def _unflat(self, parts: list[Tensor]) -> States:
         rest = iter(parts)
@@ -73,7 +74,7 @@ class NextToken:
         assert isinstance(model, NNLM | Carrying)
         hidden = model(batch) if isinstance(model, Carrying) else model(batch.ids, batch.positions)
         chosen = hidden.index_select(0, batch.labels["scored_at"])  # (M, P)
-        return {"next": Term(*model.loss(chosen, batch.labels["next"]))}
+        return {"next": Term(*word_loss(*model.before_words(chosen), batch.labels["next"]))}
 
 
 def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:

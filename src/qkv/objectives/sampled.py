@@ -131,7 +131,7 @@ class Sampler:
 
 class Term(NamedTuple):
     loss: Tensor  # summed over the inputs
-    count: Tensor  # inputs: neighbours, or windows for CBOW
+    inputs: Tensor  # how many: neighbours, or windows for CBOW
 
 
 class Sampled:
@@ -157,23 +157,28 @@ def train_on(model: Word2Vec, windows: Windows, lr: float, most: int) -> Term:
 
     A row that takes part n times gets n gradients, all taken before any of them was applied. Beyond `most` of them
     they are scaled down to the sum of so many: without that a frequent word would leap over its goal, the further the
-    larger the batch. Each gradient by itself is as in Mikolov's program.
+    larger the batch.
+
+    In CBOW every neighbour takes the whole gradient of the mean and not its share of it, as in Mikolov's program: a
+    larger step for the inputs than for the outputs. İrsoy et al. 2021 ("Corrected CBOW Performs as well as Skip-gram")
+    divide. Tried once here (18 M words of Wikipedia, learning rates 0.075 and 0.25), that solved fewer analogies and,
+    at the higher rate, found likeness of words a little better.
     """
     near = model.embedding.detach()[windows.near].requires_grad_()
     outputs = model.context.detach()[windows.outputs].requires_grad_()
     term = Sampled().of_rows(model, near, outputs, windows)
     term.loss.backward()
     taking = windows.mask.sum(1, keepdim=True)  # B, 1
-    together = 1 if model.config.architecture == "cbow" else taking
-    uses = windows.told_apart * together  # B, N: inputs that an output meets
-    for matrix, rows, ids, parts in (
-        (model.embedding, near, windows.near, windows.mask),
-        (model.context, outputs, windows.outputs, uses),
+    cbow = model.config.architecture == "cbow"
+    uses = windows.told_apart * (1 if cbow else taking)  # B, N: inputs that an output meets
+    for matrix, rows, ids, parts, times_over in (
+        (model.embedding, near, windows.near, windows.mask, taking if cbow else 1),
+        (model.context, outputs, windows.outputs, uses, 1),
     ):
         assert rows.grad is not None
         times = torch.zeros(len(matrix), device=matrix.device)
         times.index_add_(0, ids.flatten(), parts.flatten().float())
-        scale = (most / times.clamp_min(most))[ids]
+        scale = (most / times.clamp_min(most))[ids] * times_over
         changes = rows.grad * (-lr * scale)[..., None]
         matrix.data.index_add_(0, ids.flatten(), changes.flatten(0, 1))
-    return Term(term.loss.detach(), term.count)
+    return Term(term.loss.detach(), term.inputs)

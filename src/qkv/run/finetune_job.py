@@ -200,8 +200,8 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
 def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Sizes[Batch]:
     """A step in more and smaller passes; a pass has one text at least, however long."""
 
-    def cut(tokens: int) -> list[Batch]:
-        return TrainingBatches(train, tokens_per_step, tokens, seed)(0)
+    def cut(tokens: int, step: int) -> list[Batch]:
+        return TrainingBatches(train, tokens_per_step, tokens, seed)(step)
 
     def settings(tokens: int) -> str:
         return (

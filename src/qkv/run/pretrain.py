@@ -170,7 +170,7 @@ def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
     def settings(rows: int) -> str:
         return rows_and_accumulation(rows, accumulate(rows), out)
 
-    return Sizes(batches.rows, "rows", divisors(batches.rows), partial(cut, step=0), settings, batches_at=cut)
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
 def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:

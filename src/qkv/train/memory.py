@@ -32,12 +32,8 @@ class Sizes(Generic[B]):
     size: int
     unit: str  # rows, tokens
     smaller: Sequence[int]  # what to try, the largest first
-    batches: Callable[[int], Sequence[B]]  # of the first step, by their size
+    batches: Callable[[int, int], Sequence[B]]  # by their size and the step
     settings: Callable[[int], str]  # how to ask for that size
-    batches_at: Callable[[int, int], Sequence[B]] | None = None  # of any step, by their size and the step
-
-    def of_step(self, size: int, step: int) -> Sequence[B]:
-        return self.batches(size) if self.batches_at is None else self.batches_at(size, step)
 
 
 def divisors(size: int) -> list[int]:
@@ -87,10 +83,9 @@ def too_large(
     less = f" Or: {less}" if less else ""
     for size in sizes.smaller:
         # the largest ones, and two of them: only beside the second are there gradients already
-        largest = sorted(sizes.of_step(size, step), key=lambda batch: -batch.n_tokens)[:2]
+        largest = sorted(sizes.batches(size, step), key=lambda batch: -batch.n_tokens)[:2]
         if _fits(largest, attempt):
-            which = "this step" if step == 0 or sizes.batches_at else "the first step"
-            found = f"{size:,} {sizes.unit} fit, as was just tried with {which} at learning rate 0."
+            found = f"{size:,} {sizes.unit} fit, as was just tried with this step at learning rate 0."
             return f"{begin} {found} {sizes.settings(size)}{less}"
     least = sizes.smaller[-1] if sizes.smaller else sizes.size
     return f"{begin} Not even {least:,} {sizes.unit} fit: take a smaller model or shorter rows.{less}"

@@ -23,6 +23,7 @@ import importlib
 import math
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,14 +52,15 @@ Learn = Callable[..., tuple[float, int]]
 """
 
 
-numba: Any = importlib.import_module("numba")  # it has no types
+# It has no types. Without it this file can be imported, and nothing more.
+numba: Any = importlib.import_module("numba") if find_spec("numba") else None
 SETTINGS = {
     "nogil": True,
     "error_model": "numpy",
     # sums in any order, so that they can be taken eight at a time; a number that is none stays none
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
 }
-inlined = numba.njit(inline="always", **SETTINGS)
+inlined: Callable[[Any], Any] = numba.njit(inline="always", **SETTINGS) if numba else lambda function: function
 zero, one = np.float32(0), np.float32(1)
 half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -213,7 +215,7 @@ def kernel(width: int, negatives: int, cbow: bool) -> Learn:
                             scratch[INPUT + d] = row[d]
                     for group in range(N // GROUP):
                         scores(scratch, D, group * GROUP * D, INPUT, errors, group * GROUP)
-                    if windows % OBSERVED == 0:
+                    if windows % OBSERVED == 1:
                         loss += loss_of(errors, count)
                         observed += 1
                     for output in range(N):
@@ -226,12 +228,15 @@ def kernel(width: int, negatives: int, cbow: bool) -> Learn:
                     for i in range(m):
                         row = embedding[near[i]]
                         for d in range(D):
-                            row[d] += share * change[d]
+                            row[d] += change[d]  # all of it, not a share: see objectives/sampled.py
                 for output in range(count):
                     row = context[outputs[output]]
                     for d in range(D):
                         row[d] += scratch[SUMS + output * D + d]
         return loss, observed
 
-    compiled: Learn = numba.njit(cache=True, **SETTINGS)(learn)
+    try:
+        compiled: Learn = numba.njit(cache=True, **SETTINGS)(learn)
+    except RuntimeError:  # no folder that it could be kept in
+        compiled = numba.njit(**SETTINGS)(learn)
     return compiled

@@ -1,0 +1,225 @@
+"""word2vec: qkv beside gensim, same words, same sentences, same settings, two threads each, speed and quality.
+
+    python bench/word2vec.py                            # 12 M words of English Wikipedia, 3 epochs; about 15 minutes
+    python bench/word2vec.py --words 2 --epochs 1 --seeds 1 --only qkv "gensim file"
+
+    gensim queue   sentences from a list, through its job queue
+    gensim file    its file mode, in which every thread reads for itself
+    qkv            the numba kernel, negatives shared by a window
+    qkv torch      the path without numba
+
+Each runs in a process of its own; reading the vocabulary and compiling are not counted. Words are those of the text,
+before frequent ones are thinned out. Where others use the machine too, words a CPU second is the fairer measure.
+Analogies are Google's and similarities WS-353's, over the words that the common vocabulary has; with several seeds the
+spread is beside the mean. `memory` is the peak of the process while it trains, above what it had before.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from qkv.data.prepare import prepare
+from qkv.data.readers import texts
+from qkv.data.sentence_chunks import SentenceChunks
+from qkv.data.shards import Shards
+from qkv.data.word_tests import Analogies, read_test
+from qkv.run.vector_scores import score_analogies, score_pairs
+from qkv.run.word2vec import Run
+from qkv.run.word2vec_config import configured
+from qkv.run.word_vectors import WordVectors
+from qkv.tokenizer import Tokenizer
+from qkv.train.progress import Silent
+
+DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
+THREADS = 2
+CONTENDERS = ("gensim queue", "gensim file", "qkv", "qkv torch")
+TESTS = {"analogies": "analogy_en/questions-words.txt", "WS-353": "wordsim_en/EN-WS-353-ALL.txt"}
+
+
+def corpus(folder: Path, words: int, vocabulary: int) -> None:
+    """folder/corpus.txt, folder/shards, and folder/words.txt for gensim: the same words, a sentence a line."""
+    lines = texts(sorted((DATA / "enwiki_text").glob("train-*.txt.xz")))
+    left = words
+    with open(folder / "corpus.txt", "w", encoding="utf-8") as out:
+        for line in lines:
+            out.write(line + "\n\n")
+            left -= line.count(" ") + 1
+            if left <= 0:
+                break
+    tokenizer = Tokenizer.train(texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5)
+    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter="none")
+    with open(folder / "words.txt", "w", encoding="utf-8") as out:
+        for sentence in sentences(folder / "shards"):
+            out.write(" ".join(sentence) + "\n")
+
+
+def sentences(shards: Path) -> Iterator[list[str]]:
+    opened = Shards.open(shards)
+    tokenizer = opened.tokenizer()
+    names = [tokenizer.token(id) for id in range(tokenizer.size)]
+    chunks = SentenceChunks(opened, 1 << 16)
+    for number in range(len(chunks)):
+        ids, places = chunks[number].flat()
+        for sentence in np.split(ids, np.flatnonzero(np.diff(places)) + 1):
+            if found := [names[id] for id in sentence.tolist() if id not in tokenizer.special_ids]:
+                yield found
+
+
+# The contenders: each trains, times that alone, and hands back words and vectors.
+
+
+def run_gensim(folder: Path, options: argparse.Namespace, seed: int, from_file: bool) -> WordVectors:
+    gensim: Any = importlib.import_module("gensim.models")
+    skip_gram = options.architecture == "skipgram"
+    model = gensim.Word2Vec(
+        vector_size=options.width,
+        window=5,
+        negative=5,
+        sample=1e-3,
+        sg=int(skip_gram),
+        alpha=0.025 if skip_gram else 0.05,
+        workers=THREADS,
+        min_count=1,
+        seed=seed,
+    )
+    file = str(folder / "words.txt")
+    if from_file:
+        model.build_vocab(corpus_file=file)
+        more: dict[str, Any] = {"corpus_file": file, "total_words": model.corpus_total_words}
+    else:
+        text = [line.split() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+        model.build_vocab(text)
+        more = {"corpus_iterable": text}
+    with timed(model.corpus_total_words * options.epochs):
+        model.train(total_examples=model.corpus_count, epochs=options.epochs, **more)
+    return WordVectors(model.wv.index_to_key, torch.from_numpy(model.wv.vectors))
+
+
+def run_qkv(folder: Path, options: argparse.Namespace, seed: int, kernel: str) -> WordVectors:
+    settings = [f"model.architecture={options.architecture}", f"model.width={options.width}", f"train.seed={seed}"]
+    settings += [f"train.epochs={options.epochs}", f"train.threads={THREADS}", f"train.kernel={kernel}"]
+    settings += ["train.evaluate_every=1000000", "train.save_every=1000000"]
+    run = Run(configured(str(folder / "shards"), None, {}, settings), folder / f"run-{seed}", Silent(), begins=True)
+    run.learn(run.chunks[0], 0.0, 0.0, 0)  # compiles, and moves nothing
+    with timed(int(run.counts.sum()) * options.epochs), run.mapped() as each:
+        each(run.advance, range(run.steps))
+    known = [(word, id) for word, id in run.tokenizer.vocabulary.items() if run.counts[id]]
+    rows = torch.tensor([id for _, id in known])
+    return WordVectors([word for word, _ in known], run.model.embedding.data[rows])
+
+
+RUN: dict[str, Callable[[Path, argparse.Namespace, int], WordVectors]] = {
+    "gensim queue": lambda folder, options, seed: run_gensim(folder, options, seed, from_file=False),
+    "gensim file": lambda folder, options, seed: run_gensim(folder, options, seed, from_file=True),
+    "qkv": lambda folder, options, seed: run_qkv(folder, options, seed, "numba"),
+    "qkv torch": lambda folder, options, seed: run_qkv(folder, options, seed, "torch"),
+}
+
+
+@contextmanager
+def timed(words: int) -> Iterator[None]:
+    """Prints what happened inside: words a second, words a CPU second, growth of memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, processor = time.perf_counter(), time.process_time()
+    yield
+    seconds, processor = time.perf_counter() - began, time.process_time() - processor
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(json.dumps({"speed": words / seconds, "processor": words / processor, "memory": memory / 1e3}))
+
+
+def contend(name: str, folder: Path, options: argparse.Namespace, seed: int) -> None:
+    """What a contender's own process does."""
+    vectors = RUN[name](folder, options, seed)
+    scores = {}
+    for label, file in TESTS.items():
+        test = read_test(DATA / file, label)
+        if isinstance(test, Analogies):
+            scores[label] = score_analogies(vectors, test).total.accuracy
+        else:
+            scores[label] = score_pairs(vectors, test).spearman
+    print(json.dumps(scores))
+
+
+def watched(name: str, folder: Path, options: argparse.Namespace, seed: int) -> dict[str, float]:
+    words = [f"--{key}={getattr(options, key)}" for key in ("architecture", "width", "epochs")]
+    command = [sys.executable, __file__, "--contend", name, str(folder), str(seed), *words]
+    environment = os.environ | {"OMP_NUM_THREADS": "1" if name != "qkv torch" else str(THREADS)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name} failed")
+    return {key: value for line in done.stdout.splitlines() for key, value in json.loads(line).items()}
+
+
+def mean(values: Sequence[float], form: str) -> str:
+    spread = f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):{form}}{spread}"
+
+
+def compare(console: Console, folder: Path, options: argparse.Namespace) -> None:
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in options.only}
+    for seed in range(1, options.seeds + 1):
+        for name in options.only:
+            results[name].append(watched(name, folder, options, seed))
+    table = Table(title=f"{options.architecture}, width {options.width}, {options.epochs} epochs, {THREADS} threads")
+    for heading in ("", "words/s", "×", "words/CPU s", "×", *TESTS, "memory MB"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    base = next((name for name in ("gensim file", "gensim queue") if results.get(name)), options.only[0])
+
+    def ratio(name: str, key: str) -> str:
+        pairs = zip(results[name], results[base], strict=True)
+        return f"{statistics.median(own[key] / other[key] for own, other in pairs):.2f}"
+
+    for name, runs in results.items():
+        table.add_row(
+            name,
+            f"{statistics.median(one['speed'] for one in runs):,.0f}",
+            ratio(name, "speed"),
+            f"{statistics.median(one['processor'] for one in runs):,.0f}",
+            ratio(name, "processor"),
+            *(mean([one[label] for one in runs], ".3f") for label in TESTS),
+            f"{max(one['memory'] for one in runs):.0f}",
+        )
+    console.print(table)
+    console.print(f"× of {base}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--words", type=float, default=12, help="millions, of English Wikipedia")
+    parser.add_argument("--vocabulary", type=int, default=60_000)
+    parser.add_argument("--architecture", default="skipgram", choices=["skipgram", "cbow"])
+    parser.add_argument("--width", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
+    parser.add_argument("--contend", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contend:
+        name, folder, seed = options.contend
+        contend(name, Path(folder), options, int(seed))
+        return
+    if not (DATA / "enwiki_text").is_dir():
+        raise SystemExit(f"No text at {DATA / 'enwiki_text'}: set QKV_DATA to the folder that holds the data sets.")
+    with tempfile.TemporaryDirectory(prefix="bench-word2vec-") as name:
+        corpus(Path(name), int(options.words * 1e6), options.vocabulary)
+        compare(Console(width=110), Path(name), options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Recurrent cells as equations: one step of an RNN, an LSTM and its variants, a GRU; and the same step over rows.
+
+    RNN            h' = tanh(W x + U h + b)                                     Elman 1990
+    LSTM           i, f, o = σ(W x + U h + b), g = tanh(W x + U h + b)          Hochreiter and Schmidhuber 1997;
+                   c' = f c + i g,  h' = o tanh(c')                             the gate f: Gers et al. 2000
+    PeepholeLSTM   the same, but i and f also see p c, and o sees p c'          Gers and Schmidhuber 2000
+    CoupledLSTM    the same, but c' = f c + (1 - f) g                           Greff et al. 2017
+    GRU            r, z = σ(W x + U h + b), n = tanh(W x + b + r (U h + b'))    Cho et al. 2014,
+                   h' = (1 - z) n + z h                                         as cuDNN and torch have it
+
+W, U and b are the same at every step, of an LSTM as of an RNN. Blocks of W, U and b lie in torch's order, so that
+recurrent_fused.py can hand them to torch's kernels; recurrent_scan.py is the same loop, made fast for all of them.
+
+Cho's own GRU multiplies r with h before U instead of after: another function, which no fused kernel computes. Some
+texts (Chung et al. 2014) write z for what is 1 - z here: the same function, with a gate named the other way.
+
+What this file does NOT do: layers on layers and both directions (recurrent_stack.py).
+
+Shapes: R rows, N tokens of all rows, D input width, H width of a cell, P width of its output (H, or a projection's),
+G blocks of weights. x is (N, D) with its rows end to end; a state is (R, P), of LSTMs with a cell state (R, H).
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from qkv.nn.timeline import Timeline
+
+State = tuple[Tensor, ...]
+"""The hidden state, and of an LSTM the cell state: what one step hands to the next."""
+
+
+class Cell(nn.Module):
+    """The parameters that all steps share."""
+
+    blocks: ClassVar[int]
+    has_memory: ClassVar[bool] = False  # a cell state beside the hidden one
+    state_bias: ClassVar[bool] = False  # a bias that must stay apart from the input's
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.inputs, self.width = inputs, width
+        self.from_input = nn.Linear(inputs, self.blocks * width)
+        self.from_state = nn.Linear(self.output_width, self.blocks * width, bias=self.state_bias)
+        bound = width**-0.5
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    @property
+    def output_width(self) -> int:
+        return self.width
+
+    def begin(self, rows: int) -> State:
+        """Nothing seen yet: zeros."""
+        weight = self.from_state.weight
+        hidden = weight.new_zeros(rows, self.output_width)
+        return (hidden, weight.new_zeros(rows, self.width)) if self.has_memory else (hidden,)
+
+    def step(self, given: Tensor, state: State) -> State:
+        """W x + b (R, G·H) and the state → the next state. W x needs no state: it can be had for all steps at once."""
+        raise NotImplementedError
+
+
+class RNN(Cell):
+    blocks = 1
+
+    def step(self, given: Tensor, state: State) -> State:
+        (hidden,) = state
+        return (torch.tanh(given + self.from_state(hidden)),)
+
+
+class LSTM(Cell):
+    """Three gates and a cell state that is only ever multiplied and added to: gradients pass along it unharmed.
+
+    `projection` makes the output narrower than the cell (Sak et al. 2014); the published ELMo cuts both off at ±3.
+    """
+
+    blocks = 4
+    has_memory = True
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        projection: int | None = None,
+        cell_clip: float | None = None,
+        projection_clip: float | None = None,
+    ) -> None:
+        self._output_width = projection or width
+        super().__init__(inputs, width)
+        self.cell_clip, self.projection_clip = cell_clip, projection_clip
+        self.project = None if projection is None else nn.Linear(width, projection, bias=False)
+        if self.project is not None:
+            nn.init.uniform_(self.project.weight, -(width**-0.5), width**-0.5)
+        nn.init.ones_(self.from_input.bias.view(4, width)[1].detach())  # it begins by not forgetting
+
+    @property
+    def output_width(self) -> int:
+        return self._output_width
+
+    def step(self, given: Tensor, state: State) -> State:
+        hidden, cell = state
+        i, f, g, o = (given + self.from_state(hidden)).chunk(4, dim=-1)  # (R, H) each
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        cell = clipped(cell, self.cell_clip)
+        hidden = torch.sigmoid(o) * torch.tanh(cell)
+        if self.project is not None:
+            hidden = clipped(self.project(hidden), self.projection_clip)  # (R, P)
+        return hidden, cell
+
+
+class PeepholeLSTM(Cell):
+    """Its gates see the cell state too, each number of it by itself: in an LSTM it is hidden while o is shut."""
+
+    blocks = 4
+    has_memory = True
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__(inputs, width)
+        self.peepholes = nn.Parameter(torch.empty(3, width).uniform_(-(width**-0.5), width**-0.5))  # of i, f, o
+        nn.init.ones_(self.from_input.bias.view(4, width)[1].detach())
+
+    def step(self, given: Tensor, state: State) -> State:
+        hidden, cell = state
+        to_i, to_f, to_o = self.peepholes
+        i, f, g, o = (given + self.from_state(hidden)).chunk(4, dim=-1)
+        i, f = torch.sigmoid(i + to_i * cell), torch.sigmoid(f + to_f * cell)
+        cell = f * cell + i * torch.tanh(g)
+        return torch.sigmoid(o + to_o * cell) * torch.tanh(cell), cell
+
+
+class CoupledLSTM(Cell):
+    """One decision instead of two: it takes in exactly as much as it forgets."""
+
+    blocks = 3
+    has_memory = True
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__(inputs, width)
+        nn.init.ones_(self.from_input.bias.view(3, width)[0].detach())
+
+    def step(self, given: Tensor, state: State) -> State:
+        hidden, cell = state
+        f, g, o = (given + self.from_state(hidden)).chunk(3, dim=-1)
+        f = torch.sigmoid(f)
+        cell = f * cell + (1 - f) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+class GRU(Cell):
+    """Two gates and no cell state: the hidden state is what is kept."""
+
+    blocks = 3
+    state_bias = True  # r multiplies it
+
+    def step(self, given: Tensor, state: State) -> State:
+        (hidden,) = state
+        given_r, given_z, given_n = given.chunk(3, dim=-1)
+        from_r, from_z, from_n = self.from_state(hidden).chunk(3, dim=-1)
+        r, z = torch.sigmoid(given_r + from_r), torch.sigmoid(given_z + from_z)
+        n = torch.tanh(given_n + r * from_n)
+        return ((1 - z) * n + z * hidden,)
+
+
+CELLS: dict[str, type[Cell]] = {
+    "rnn": RNN,
+    "lstm": LSTM,
+    "peephole": PeepholeLSTM,
+    "coupled": CoupledLSTM,
+    "gru": GRU,
+}
+
+
+def clipped(x: Tensor, limit: float | None) -> Tensor:
+    return x if limit is None else x.clamp(-limit, limit)
+
+
+class Run(Protocol):
+    """A way to take a cell over rows x (N, D): the hidden state at every token (N, P), and the state after each row."""
+
+    def __call__(self, cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]: ...
+
+
+def explicit(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
+    """`cell.step` again and again. Rows that have ended keep their state; nothing is padding."""
+    x, state = timeline.by_time(x), timeline.sorted(state)
+    hidden: list[Tensor] = []
+    ended: list[State] = []
+    for inputs in x.split(timeline.sizes):  # (rows that are this long, D)
+        rows = inputs.size(0)
+        ended.append(tuple(part[rows:] for part in state))
+        state = cell.step(cell.from_input(inputs), tuple(part[:rows] for part in state))
+        hidden.append(state[0])
+    return timeline.by_row(torch.cat(hidden)), timeline.unsorted(_joined([state, *reversed(ended)]))
+
+
+def _joined(states: Sequence[State]) -> State:
+    return tuple(torch.cat(parts) for parts in zip(*states, strict=True))

@@ -1,0 +1,31 @@
+"""A score for every word of the vocabulary: the last layer of a language model.
+
+Shapes: D width, V vocabulary.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class WordScores(nn.Module):
+    """x Eᵀ + b. Tied, E is the input embedding, handed in by the caller so that it is one parameter in one place
+    (Press and Wolf 2017); else it is a table of its own."""
+
+    def __init__(self, vocabulary: int, width: int, tied: bool = False) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.table = None if tied else nn.Parameter(torch.empty(vocabulary, width))
+        if self.table is not None:
+            nn.init.uniform_(self.table, -(width**-0.5), width**-0.5)
+
+    def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """(…, D) → (…, V)"""
+        return functional.linear(x, self._table(embedding), self.bias)
+
+    def parts(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """E (V, D) and b (V,), for whoever needs the loss and not the scores: they are the largest tensor there is."""
+        return self._table(embedding), self.bias
+
+    def _table(self, embedding: Tensor) -> Tensor:
+        return embedding if self.table is None else self.table

@@ -1,0 +1,227 @@
+"""A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
+
+The folder of a run is that of a BERT's (pretrain.py). What is new is the state that a recurrent model carries from
+step to step: checkpoints hold it too, so that a run which was killed goes on in the middle of its texts.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from qkv.atomic import write_text
+from qkv.batch import Batch
+from qkv.config import merge, read_toml, to_toml
+from qkv.data.shard_file import sha256_of
+from qkv.data.shards import MANIFEST, Shards
+from qkv.errors import InputError
+from qkv.interop.folder import read_folder, save_folder
+from qkv.models.nnlm import NNLM, NNLMConfig
+from qkv.models.rnnlm import RNNLM, RNNLMConfig
+from qkv.nn.recurrent import Cell
+from qkv.objectives.next_token import Carrying, NextToken, training_flops
+from qkv.objectives.running_text import StreamBatches, WindowBatches
+from qkv.report.language_model_page import LanguageModelFacts, language_model_page
+from qkv.report.run_page import write_report
+from qkv.run.folder import begin, config_of, read_lines, remove_drafts
+from qkv.run.language_model_config import MODELS, LanguageModelConfig
+from qkv.run.load import device_named
+from qkv.run.next_token_evaluation import NextTokenEvaluation
+from qkv.run.peak import peak_memory
+from qkv.run.pretrain import Finished
+from qkv.tokenizer import Tokenizer
+from qkv.train.loop import Job, Outcome, Trainer
+from qkv.train.memory import Sizes, divisors, rows_and_accumulation
+from qkv.train.progress import Progress, Silent
+
+Network = NNLM | RNNLM
+
+
+class LanguageModel(NamedTuple):
+    network: Network
+    tokenizer: Tokenizer
+    record: dict[str, Any]
+
+
+class CarryingTrainer(Trainer[Batch]):
+    """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        if isinstance(self.job.model, Carrying):
+            self.job.model.forget()
+
+    def trained(self) -> dict[str, Tensor]:
+        return super().trained() | dict(self.job.model.named_buffers())
+
+
+def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
+    """Begin a run in a new folder."""
+    begin(out, "pretrain")
+    data = Path(config.data).expanduser().resolve()
+    manifest = data / MANIFEST
+    config = replace(config, data=str(data), data_sha256=sha256_of(manifest) if manifest.is_file() else None)
+    trainer = _trainer(config, out, progress, begins=True)
+    if config.train.minutes is not None:
+        steps = trainer.steps_in(config.train.minutes)
+        progress.message(f"{config.train.minutes:g} minutes are {steps:,} steps on this machine.")
+        config = replace(config, train=replace(config.train, steps=steps))
+        trainer.config = config.train
+    write_text(out / "config.toml", to_toml(config))
+    return _finish(config, out, trainer)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    file = config_of(run)
+    config = merge(LanguageModelConfig(), read_toml(file), str(file))
+    steps = config.train.steps
+    reached = max((session["to"] for session in read_lines(run / "sessions.jsonl")), default=0)
+    if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
+        return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
+    remove_drafts(run)
+    return _finish(config, run, _trainer(config, run, progress, begins=False))
+
+
+def is_language_model(run: Path) -> bool:
+    """Whether a run that is to go on is one of these."""
+    return read_toml(config_of(run)).get("model_type") in MODELS
+
+
+def load_language_model(path: str | Path) -> LanguageModel:
+    """The network of a folder that a run has written, ready to be asked."""
+    folder = read_folder(path, *MODELS)
+    try:
+        network: Network
+        if folder.model_type == "nnlm":
+            network = NNLM(NNLMConfig(**folder.config))
+        else:
+            network = RNNLM(RNNLMConfig(**folder.config))
+        network.load_state_dict(folder.tensors)
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
+    return LanguageModel(network.eval(), folder.tokenizer, folder.record)
+
+
+def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    device = device_named(config.device)
+    corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
+    if begins:
+        corpus.verify()
+        held_out.verify()
+    if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
+        raise InputError(
+            f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
+            "another run, or prepare the corpus as it was."
+        )
+    tokenizer = corpus.tokenizer()
+    torch.manual_seed(config.train.seed)  # the initial weights
+    network = _network(config, tokenizer)
+    batches = _batches(config, corpus, tokenizer)
+    model: nn.Module = network if isinstance(network, NNLM) else Carrying(network, batches.streams)
+    evaluate = NextTokenEvaluation(
+        held_out, tokenizer, config.text, batches.seen, config.rows, config.evaluation_tokens
+    )
+    if not evaluate.count:
+        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+    return CarryingTrainer(
+        Job(
+            model.to(device),
+            NextToken(),
+            batches,
+            out,
+            evaluate=evaluate if evaluate.count else None,
+            flops=partial(training_flops, network),
+            matrices=_matrices(model),
+            sizes=_sizes(batches, out),
+        ),
+        config.train,
+        progress,
+    )
+
+
+def _network(config: LanguageModelConfig, tokenizer: Tokenizer) -> Network:
+    if config.model_type == "nnlm":
+        return NNLM(config.nnlm.config(tokenizer.size, tokenizer.cls_id))
+    return RNNLM(config.rnnlm.config(tokenizer.size))
+
+
+def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) -> StreamBatches:
+    rows, accumulate, seed = config.rows, config.train.accumulate, config.train.seed
+    if config.model_type == "rnnlm":
+        return StreamBatches(corpus, tokenizer, config.text, rows=rows, accumulate=accumulate, seed=seed)
+    seen = config.nnlm.config(tokenizer.size, tokenizer.cls_id).context - 1
+    return WindowBatches(corpus, tokenizer, config.text, rows=rows, accumulate=accumulate, seed=seed, seen=seen)
+
+
+def _matrices(model: nn.Module) -> dict[str, int]:
+    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of words."""
+    found: dict[str, int] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Cell):
+            found |= {f"{name}.from_input.weight": module.blocks, f"{name}.from_state.weight": module.blocks}
+            if getattr(module, "project", None) is not None:
+                found[f"{name}.project.weight"] = 1
+        elif isinstance(module, NNLM):
+            found["hidden.weight"] = 1
+    return found
+
+
+def _sizes(batches: StreamBatches, out: Path) -> Sizes[Batch]:
+    """The rows of a step in smaller batches, and more of them."""
+
+    def settings(rows: int) -> str:
+        return rows_and_accumulation(rows, batches.streams // rows, out)
+
+    def cut(rows: int, step: int) -> list[Batch]:
+        return batches.resized(rows, batches.streams // rows)(step)
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
+
+
+def _finish(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch]) -> Finished:
+    """Train, then write the model and the report."""
+    began = time.perf_counter()
+    outcome = trainer.run()
+    model = trainer.job.model
+    network = model.network if isinstance(model, Carrying) else model
+    assert isinstance(network, NNLM | RNNLM)
+    corpus = Shards.open(config.data)
+    if outcome.finished:
+        record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+        sizes = dataclasses.asdict(network.config)
+        save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+    session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
+    sessions = [*read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
+    write_report(out, language_model_page(out, _facts(config, network, corpus, sessions)))
+    write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
+    return Finished(out, outcome, config.train.steps)
+
+
+def _facts(
+    config: LanguageModelConfig, network: Network, corpus: Shards, sessions: Sequence[Mapping[str, Any]]
+) -> LanguageModelFacts:
+    manifest = corpus.manifest
+    return LanguageModelFacts(
+        model_type=config.model_type,
+        vocabulary_size=network.config.vocabulary_size,
+        unigram_entropy=manifest["unigram_entropy"],
+        documents=corpus.n_documents,
+        held_out_documents=manifest["valid"]["documents"],
+        sentences=corpus.n_sentences,
+        tokens=corpus.n_tokens,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        seconds=sum(session["seconds"] for session in sessions),
+        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
+        resumed_from=tuple(session["from"] for session in sessions if session["from"]),
+    )

@@ -1,0 +1,52 @@
+"""Settings of a word2vec run."""
+
+from pathlib import Path
+
+import pytest
+
+from qkv.config import merge, read_toml, to_toml
+from qkv.errors import InputError
+from qkv.run.word2vec_config import RATES, Word2VecConfiguration, configured
+
+
+def test_settings_go_through_a_file(tmp_path: Path) -> None:
+    settings = ["model.architecture=cbow", "train.steps=7", "train.threads=2", "sampling.power=0.5"]
+    config = configured("语料/shards", None, {"train.epochs": 2, "device": "cpu"}, settings)
+    (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
+    assert merge(Word2VecConfiguration(), read_toml(tmp_path / "config.toml"), "") == config
+
+
+def test_the_learning_rate_falls_in_a_straight_line() -> None:
+    for architecture, lr in RATES.items():
+        config = configured("x", None, {"model.architecture": architecture}, ["train.steps=10"])
+        assert config.lr_at(0) == lr
+        assert config.lr_at(5) == pytest.approx(lr * (1 + 1e-4) / 2)
+        assert config.lr_at(10) == pytest.approx(lr * 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("train.kernel=nubma", "Did you mean 'numba'"),
+        ("train.threads=0", "threads must be at least 1"),
+        ("train.epochs=0", "epochs must be a number above 0"),
+        ("train.lr_end=2", "lr_end is a share"),
+        ("train.seed=-1", "seed must be 0 or more"),
+        ("sampling.negatives=0", "negatives must be at least 1"),
+        ("model.width=0", "width must be at least 1"),
+        ("model.architecture=sg", "Unknown architecture 'sg'"),
+        ("job=bert", "job must be word2vec"),
+        ("words=hole", "Did you mean 'whole'"),
+        ("min_count=0", "min_count must be at least 1"),
+        ("vocabulary_size=5", "vocabulary_size must be at least 10"),
+    ],
+)
+def test_what_cannot_be(assignment: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        configured("x", None, {}, [assignment])
+    assert assignment in str(caught.value)
+
+
+def test_one_word_on_how_long() -> None:
+    with pytest.raises(InputError, match="--minutes and train.epochs both"):
+        configured("x", None, {"train.minutes": 1.0}, ["train.epochs=3"])
