@@ -42,6 +42,7 @@ class Packed:
     offsets: Tensor
     longest: int
     lengths: tuple[int, ...]
+    part: bool = False  # of a batch: how many rows it has changes from one to the next
 
     @cached_property
     def short_and_long(self) -> tuple[Self, Self] | None:
@@ -51,7 +52,8 @@ class Packed:
             return None
         before, after = self.lengths[:short], self.lengths[short:]
         rest = self.offsets[short:] - sum(before)
-        return type(self)(self.offsets[: short + 1], max(before), before), type(self)(rest, max(after), after)
+        front = type(self)(self.offsets[: short + 1], max(before), before, part=True)
+        return front, type(self)(rest, max(after), after, part=True)
 
     @property
     def n_tokens(self) -> int:
@@ -69,6 +71,7 @@ class Packed:
             lengths=self.lengths,
             scale=scale,
             dropout=dropout,
+            steady=not self.part,
         )
 
 
@@ -129,14 +132,15 @@ def packed(
     causal: bool = False,
     scale: float | None = None,
     dropout: float = 0.0,
+    steady: bool = False,
 ) -> tuple[Tensor, None]:
     """Every row attends to itself, or, in cross attention, to the row of the same number on the key side.
 
     `offsets` (R + 1,) int32 and `longest` serve the GPU kernel, `lengths` the CPU's groups; the `key_…` arguments
-    describe the other side of cross attention.
+    describe the other side of cross attention. `steady`: the same number of rows will come again.
     """
     if _flash_takes(query):
-        if key_offsets is None and _is_learned_rectangle(query, lengths):
+        if steady and key_offsets is None and _is_learned_rectangle(query, lengths):
             return _rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
         key_offsets = offsets if key_offsets is None else key_offsets
         key_longest = longest if key_longest is None else key_longest
