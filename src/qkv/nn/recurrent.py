@@ -20,6 +20,7 @@ Shapes: R rows, N tokens of all rows, D input width, H width of a cell, P width 
 G blocks of weights. x is (N, D) with its rows end to end; a state is (R, P), of LSTMs with a cell state (R, H).
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
@@ -58,9 +59,9 @@ class Cell(nn.Module):
         hidden = weight.new_zeros(rows, self.output_width)
         return (hidden, weight.new_zeros(rows, self.width)) if self.has_memory else (hidden,)
 
+    @abstractmethod
     def step(self, given: Tensor, state: State) -> State:
         """W x + b (R, G·H) and the state → the next state. W x needs no state: it can be had for all steps at once."""
-        raise NotImplementedError
 
 
 class RNN(Cell):
