@@ -16,6 +16,7 @@ from qkv.batch import Batch
 from qkv.data.batching import cut
 from qkv.errors import InputError
 from qkv.interop import hf
+from qkv.models.bert import BertConfig
 from qkv.run.predict import Model
 from tests.folders import make_folder
 
@@ -256,6 +257,7 @@ def test_attention_is_the_weights_of_the_network(model: Model, folder: Path) -> 
         assert token.text == (text, pair)[segment][token.start : token.end]
         assert token.special == (token.token in ("[CLS]", "[SEP]"))
     whole = model.attention(text)
+    assert isinstance(model.config, BertConfig)
     assert whole.attn.shape[:2] == (model.config.layers, model.config.heads) and whole.name == "self"
     assert whole.n_tokens == whole.attn.shape[2] and whole.n_windows == 1
 

@@ -3,8 +3,9 @@
 import pytest
 
 from qkv.errors import InputError
+from qkv.models.text_readers import ReaderConfig, ReaderWithHeads
 from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import hold, layer_scale, transfer_named
+from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_from_nothing, transfer_named
 from tests.folders import make_model
 
 
@@ -48,3 +49,31 @@ def test_no_decay_moves_all_layers_alike() -> None:
     scale = layer_scale(1.0, 12)
     assert {scale(f"network.encoder.blocks.{layer}.x") for layer in range(12)} == {1.0}
     assert scale("extra.crf_start") > 1
+
+
+def test_from_nothing_only_word_vectors_can_stay() -> None:
+    assert transfer_from_nothing("full", 2, False) == Transfer("full", 2, True)
+    # a table of vectors is the features written down
+    assert transfer_from_nothing("freeze", 2, True) == Transfer("freeze", 2, False)
+    assert transfer_from_nothing("features", 2, True) == Transfer("features", 2, False)
+    assert transfer_from_nothing("features", 0, True).cached
+    for name, message in (("freeze", "--embeddings"), ("top:1", "all have to move"), ("ful", "Did you mean 'full'")):
+        with pytest.raises(InputError, match=message):
+            transfer_from_nothing(name, 2, False)
+
+
+@pytest.mark.parametrize(("kind", "layers"), [("lstm", 2), ("cnn", 2), ("lookup", 0)])
+def test_a_reader_is_held_whole_or_in_its_vectors(kind: str, layers: int) -> None:
+    def moving(transfer: Transfer) -> tuple[set[str], bool]:
+        shape = ReaderConfig(kind, vocabulary_size=9, embedding_width=4, inner_width=3, layers=layers)
+        model = TaskModel(ReaderWithHeads(shape, ["sequence"]), "sequence")
+        hold(model, transfer)
+        model.train()
+        found = {name.split(".")[2] for name, one in model.named_parameters() if one.requires_grad}
+        dropout = model.network.encoder.get_submodule("dropout")
+        return found & {"embedding", "blocks"}, dropout.training
+
+    assert moving(transfer_named("freeze", layers)) == (set(), False)
+    blocks = {"blocks"} if layers else set()
+    assert moving(transfer_from_nothing("freeze", layers, True)) == (blocks, bool(layers))
+    assert moving(transfer_from_nothing("full", layers, True)) == ({"embedding"} | blocks, True)

@@ -28,9 +28,11 @@ from qkv.cli.training import (
     RunOption,
     SetOption,
     TaskArgument,
+    TokenizerOption,
     TrainingDevice,
     TrainOption,
     TransferOption,
+    VectorsOption,
     checked_task,
     refuse_beside_resume,
     tell,
@@ -42,6 +44,8 @@ from qkv.interop.zoo import DEFAULT_MODEL
 def curve(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
+    embeddings: VectorsOption = None,
+    tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
     out: RunOption = None,
@@ -91,6 +95,8 @@ def curve(
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {
+        "embeddings": embeddings,
+        "tokenizer": tokenizer,
         "data.train": train,
         "data.dev": dev,
         "data.format": format,

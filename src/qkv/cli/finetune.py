@@ -28,9 +28,11 @@ from qkv.cli.training import (
     RunOption,
     SetOption,
     TaskArgument,
+    TokenizerOption,
     TrainingDevice,
     TrainOption,
     TransferOption,
+    VectorsOption,
     checked_task,
     refuse_beside_resume,
     tell,
@@ -42,6 +44,8 @@ from qkv.interop.zoo import DEFAULT_MODEL
 def finetune(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
+    embeddings: VectorsOption = None,
+    tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
     test: Annotated[
@@ -80,6 +84,7 @@ def finetune(
     qkv finetune tag --train train.bio --dev dev.bio --out run --seeds 3
     qkv finetune answer --train cmrc2018_train.json --out run --model FOLDER
     qkv finetune classify --train 评论.tsv --text 内容 --label 情感 --out run --transfer features
+    qkv finetune classify --train intents.csv --out run --model scratch:lstm --embeddings vectors.vec
     qkv finetune --resume run
 
     \b
@@ -87,6 +92,10 @@ def finetune(
     --transfer top:2      the last two layers and the head learn
     --transfer freeze     the head learns, the encoder stays
     --transfer features   the encoder is run once; the head learns from its vectors: the cheapest way
+
+    \b
+    --model scratch:KIND begins from nothing, with an encoder that has no attention; --set reader.layers=2 … for sizes:
+    lookup, textcnn, cnn, rnn, lstm, gru. With --embeddings it begins from word vectors, and freeze holds these still.
 
     \b
     RUN/model        the model with labels and calibration: qkv predict, transformers, …
@@ -98,9 +107,12 @@ def finetune(
     --json prints one document: run, finished, result.
     """
     from qkv.cli.scores import print_result
+    from qkv.interop.folder import KINDS, model_type_of
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {
+        "embeddings": embeddings,
+        "tokenizer": tokenizer,
         "data.train": train,
         "data.dev": dev,
         "data.test": test,
@@ -141,5 +153,6 @@ def finetune(
             config = configured_for(task, model, transfer, recipe, flags, settings or [])
             finished = start(config, out, progress)
     run = finished.run
-    left = f"\n{run / 'model'}: the model, for qkv and transformers\n{run / 'report.html'}: the whole story"
+    readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
+    left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
     tell("finetune", finished, as_json, print_result, left)

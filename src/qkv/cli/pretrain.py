@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from qkv.run.pretrain import Finished
 
-MODELS = ("bert", "word2vec", *LANGUAGE_MODELS)
+MODELS = ("bert", "word2vec", "elmo", *LANGUAGE_MODELS)
 
 
 def pretrain(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="bert, word2vec, nnlm or rnnlm.")] = None,
+    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="bert, word2vec, elmo, nnlm or rnnlm.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
     out: RunOption = None,
     size: Annotated[
@@ -40,7 +40,8 @@ def pretrain(
     """Pretrain a model on shards; the result is a folder in the manner of Hugging Face.
 
     bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, nnlm and rnnlm the
-    next word from those before it. --size and --init are for bert (--size tiny to large; also for nnlm and rnnlm).
+    next word from those before it, elmo the next word and the one before. --init is for bert; --size is tiny to large
+    for bert, mini, small or paper for elmo, and also for nnlm and rnnlm.
 
     \b
     qkv pretrain bert --size mini --data shards --out run
@@ -48,6 +49,7 @@ def pretrain(
     qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
     qkv pretrain word2vec --data shards --out vectors
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
+    qkv pretrain elmo --data shards --out elmo
     qkv pretrain --resume run
 
     \b
@@ -59,6 +61,7 @@ def pretrain(
     Ctrl-C saves and stops; --resume goes on, and ends with the same weights as a run that was never stopped.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
+    from qkv.cli.pretrain_elmo import begin_elmo, is_elmo, resume_elmo, tell_elmo
     from qkv.cli.pretrain_lm import pretrain_language_model, resume_language_model
     from qkv.cli.pretrain_word2vec import begin_word2vec, is_word2vec, resume_word2vec, tell_word2vec
     from qkv.run import pretrain as job
@@ -72,6 +75,9 @@ def pretrain(
             raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
         if is_word2vec(resume):
             _told(resume_word2vec(resume), tell_word2vec, as_json)
+            return
+        if is_elmo(resume):
+            _told(resume_elmo(resume), tell_elmo, as_json)
             return
         if resume_language_model(resume, as_json):
             return
@@ -103,6 +109,9 @@ def pretrain(
         wanted = {key: value for key, value in flags.items() if value is not None}
         if model == "word2vec":
             _told(begin_word2vec(data, out, recipe, wanted, settings or []), tell_word2vec, as_json)
+            return
+        if model == "elmo":
+            _told(begin_elmo(data, out, recipe, wanted, settings or []), tell_elmo, as_json)
             return
         config = configured(data, recipe, wanted, settings or [])
         with for_stderr() as progress:

@@ -30,7 +30,16 @@ TaskArgument = Annotated[
     str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="What is to be learned.")
 ]
 PretrainedOption = Annotated[
-    str, typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model.")
+    str,
+    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model, or scratch:KIND."),
+]
+VectorsOption = Annotated[
+    str | None,
+    typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors to begin from."),
+]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option("--tokenizer", metavar="FOLDER", help="Of scratch: a tokenizer; else that of the vectors."),
 ]
 TrainOption = Annotated[str | None, typer.Option("--train", metavar="FILE", help="Labelled examples.")]
 DevOption = Annotated[

@@ -1,4 +1,4 @@
-"""Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo.
+"""Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo, readers of texts.
 
 The same folder as a BERT's, so that whoever knows one knows the other: config.json with a `model_type` of our own and
 the sizes, model.safetensors, the tokenizer's files, README.md (a card in two languages) and qkv.json with the record of
@@ -57,6 +57,11 @@ KINDS: dict[str, Kind] = {
     "elmo": Kind(
         "word vectors that depend on their sentence, from language models of both directions (Peters et al. 2018)",
         "与语境有关的词向量，来自正、反两个方向的语言模型",
+    ),
+    "reader": Kind(
+        "an encoder without attention (looked-up vectors, convolutions or recurrent layers), trained for one task",
+        "不用注意力的编码器（查表、卷积或循环层），为一个任务训练而成",
+        "qkv predict path/to/this/folder TEXT",
     ),
 }
 """Every `model_type` that a folder of ours may have."""

@@ -13,8 +13,9 @@ What this file does NOT do: anything pretrained. Word vectors are put into `embe
 Shapes: N tokens of all rows, R rows, E width of looked-up vectors, D width of the encoder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from torch.nn import functional
 from qkv.batch import Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler
+from qkv.models.heads import WithHeads
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
 from qkv.nn.fused import Packed
 from qkv.nn.recurrent import CELLS
@@ -116,15 +118,20 @@ class TextCNN(Reader):
 class CNN(Reader):
     def __init__(self, config: ReaderConfig, pooler: bool = False) -> None:
         super().__init__(config, pooler)
-        self.entrance = nn.Linear(config.embedding_width, config.inner_width)
-        self.blocks = nn.ModuleList(
+        blocks: list[nn.Module] = [
             ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
             for _ in range(config.layers)
-        )
+        ]
+        # part of the lowest block: what an encoder has lies in its embedding and its blocks, and nowhere else
+        entrance = nn.Linear(config.embedding_width, config.inner_width)
+        self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 
     def _mixed(self, x: Tensor, packing: Packing) -> Tensor:
-        x = self.entrance(x)
-        for block in self.blocks:
+        lowest, *above = self.blocks
+        assert isinstance(lowest, nn.ModuleList)
+        entrance, first = lowest
+        x = entrance(x)
+        for block in (first, *above):
             x = block(x, Packed(*packing))
         return x
 
@@ -172,3 +179,15 @@ KINDS: dict[str, Kind] = {
 
 def reader(config: ReaderConfig, pooler: bool = False) -> Reader:
     return KINDS[config.kind].build(config, pooler)
+
+
+class ReaderWithHeads(WithHeads):
+    """A reader and the heads of tasks by name."""
+
+    encoder: Reader
+
+    def __init__(
+        self, config: ReaderConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
+    ) -> None:
+        self.config: ReaderConfig
+        super().__init__(config, partial(reader, config), heads, labels, pooler)

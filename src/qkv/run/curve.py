@@ -20,8 +20,6 @@ import torch
 
 from qkv.atomic import write_text
 from qkv.config import merge, read_toml, to_toml
-from qkv.interop import hf
-from qkv.interop.hub import locate
 from qkv.json_file import to_json
 from qkv.metrics.power_law import fit_power_law
 from qkv.report.bilingual import Phrase, Words
@@ -29,19 +27,12 @@ from qkv.report.curve_page import CurveFacts, curve_page, verdict
 from qkv.report.run_page import write_report
 from qkv.run.curve_points import CurveConfig, Plan, Point, Within, measured, plan_of, steps_of
 from qkv.run.finetune import Finished
-from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
+from qkv.run.finetune_data import check_pinned, pinned, read_data
 from qkv.run.finetune_job import Prepared, prepare
+from qkv.run.finetune_model import again, begun
 from qkv.run.finish import baseline
-from qkv.run.folder import (
-    add_line,
-    begin,
-    check_folder_sha256,
-    config_of,
-    folder_sha256,
-    read_lines,
-    remove_drafts,
-)
-from qkv.run.load import device_named, model_folder
+from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.run.load import device_named
 from qkv.train.progress import Progress
 
 
@@ -49,10 +40,10 @@ def start(config: CurveConfig, out: Path, progress: Progress) -> Finished:
     """Begin a curve in a new folder."""
     begin(out, "curve")
     device_named(config.finetune.device)
-    folder = model_folder(locate(config.finetune.model)).resolve()
-    tuned = replace(config.finetune, model=str(folder), model_sha256=folder_sha256(folder))
+    tuned, folder = begun(config.finetune, progress.message)
     config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
-    prepared = _prepared(config, read_data(config.finetune, progress.message), progress)
+    # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
+    prepared = prepare(config.finetune, folder, read_data(config.finetune, progress.message), progress.message)
     write_text(out / "config.toml", to_toml(config))
     return _go(config, prepared, out, progress)
 
@@ -65,19 +56,14 @@ def resume(run: Path, progress: Progress) -> Finished:
     config = merge(CurveConfig(), read_toml(file), str(file))
     device_named(config.finetune.device)
     check_pinned(config.finetune.data)
-    check_folder_sha256(Path(config.finetune.model), config.finetune.model_sha256)
+    folder = again(config.finetune, progress.message)
     remove_drafts(run)
-    return _go(config, _prepared(config, read_data(config.finetune), progress), run, progress)
+    prepared = prepare(config.finetune, folder, read_data(config.finetune), progress.message)
+    return _go(config, prepared, run, progress)
 
 
 def finished_points(run: Path) -> list[dict[str, Any]]:
     return read_lines(run / "points.jsonl")
-
-
-def _prepared(config: CurveConfig, data: LabelledData, progress: Progress) -> Prepared:
-    """All examples made ready once: the task knows every label, whatever a small draw happens to hold."""
-    folder = hf.load(config.finetune.model)
-    return prepare(config.finetune, folder, data, progress.message)
 
 
 def _go(config: CurveConfig, prepared: Prepared, out: Path, progress: Progress) -> Finished:

@@ -23,6 +23,7 @@ from qkv.run.finetune import Finished
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import label_counts
 from qkv.run.finetune_job import Prepared, settled, trainer_for, with_vectors
+from qkv.run.finetune_model import is_scratch
 from qkv.tasks.regression import Regression
 from qkv.tasks.task import Features
 from qkv.tasks.vectors import Vectors
@@ -151,7 +152,9 @@ def steps_of(plan: Plan, n: int) -> int:
     units = max(1, round(n / len(plan.prepared.data.train.examples) * len(tokens)))
     per_step = config.tokens_per_step or max(8, round(float(tokens.mean()) * config.texts_per_step))
     per_epoch = max(1, min(units, round(units * float(tokens.mean()) / per_step)))
-    return max(1, round((config.epochs or epochs_for(config.task, units, per_epoch)) * per_epoch))
+    return max(
+        1, round((config.epochs or epochs_for(config.task, units, per_epoch, is_scratch(config.model))) * per_epoch)
+    )
 
 
 @dataclass

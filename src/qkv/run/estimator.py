@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from qkv.data.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.interop import hf
 from qkv.interop.hub import locate
+from qkv.interop.readers import open_model
 from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.estimator_labels import KINDS, Labels, labels_of, restored, spelling
 from qkv.run.finetune import start
@@ -107,7 +107,7 @@ class Classifier:
             if not finished.finished:
                 raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
             self.result_ = finished.result
-            loaded = hf.load(finished.run / "model")
+            loaded = open_model(finished.run / "model")
             loaded.record[RECORD] = {"form": labels.form, "classes": list(labels.classes)}
             self._labels = replace(labels, spelled=())
             self.model_ = Model(loaded, device, self.threads)
@@ -169,7 +169,7 @@ class Classifier:
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu", threads: int | None = None) -> Self:
         """From a folder that `save` wrote, or a classifier of `qkv finetune`; it can be fitted again, from there on."""
-        loaded = hf.load(model_folder(locate(folder)))
+        loaded = open_model(model_folder(locate(folder)))
         model = Model(loaded, device_named(device), threads)
         task = model.solver.task
         if task.name != "classify":
@@ -239,7 +239,7 @@ class Classifier:
                     file = Path(folder) / name
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_bytes(content)
-                self.model_ = Model(hf.load(folder), device_named(self.device), self.threads)
+                self.model_ = Model(open_model(folder), device_named(self.device), self.threads)
 
     def _flags(self, labels: Labels) -> dict[str, Any]:
         kinds = {"single": "single", "lists": "multi", "columns": "multi", "numbers": "regression"}

@@ -1,4 +1,4 @@
-"""A whole fine-tuning run: a pretrained folder and a labelled file in, a calibrated model and a report out.
+"""A whole fine-tuning run: a model to begin from and a labelled file in, a calibrated model and a report out.
 
 RUN/config.toml       the resolved settings; a resumed run reads nothing else
 RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
@@ -22,25 +22,16 @@ import torch
 from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
-from qkv.interop import hf
-from qkv.interop.hub import locate
 from qkv.json_file import read_object, to_json
 from qkv.report.finetune_page import finetune_page
 from qkv.report.run_page import write_report
 from qkv.run.finetune_config import FinetuneConfig
 from qkv.run.finetune_data import LabelledData, check_pinned, pinned, read_data
 from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
+from qkv.run.finetune_model import again, begun
 from qkv.run.finish import finish
-from qkv.run.folder import (
-    add_line,
-    begin,
-    check_folder_sha256,
-    config_of,
-    folder_sha256,
-    read_lines,
-    remove_drafts,
-)
-from qkv.run.load import device_named, model_folder
+from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.run.load import device_named
 from qkv.run.peak import peak_memory
 from qkv.tasks.table import task_named
 from qkv.train.loop import Trainer
@@ -64,8 +55,7 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     begin(out, "finetune")
     task_named(config.task)
     device_named(config.device)
-    folder = hf.load(model_folder(locate(config.model)))
-    config = replace(config, model=str(folder.path.resolve()), model_sha256=folder_sha256(folder.path))
+    config, folder = begun(config, progress.message)
     if data is None:
         config = replace(config, data=pinned(config.data))
         data = read_data(config, progress.message)
@@ -84,9 +74,9 @@ def resume(run: Path, progress: Progress) -> Finished:
     config = merge(FinetuneConfig(), read_toml(file), str(file))
     device_named(config.device)
     check_pinned(config.data)
-    check_folder_sha256(locate(config.model), config.model_sha256)
+    folder = again(config, progress.message)
     remove_drafts(run)
-    prepared = prepare(config, hf.load(locate(config.model)), read_data(config), progress.message)
+    prepared = prepare(config, folder, read_data(config), progress.message)
     return _go(prepared, run, progress)
 
 

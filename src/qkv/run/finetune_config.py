@@ -60,10 +60,33 @@ class DataChoice:
 
 
 @dataclass(frozen=True)
+class ReaderSettings:
+    """Sizes of a model that begins from nothing."""
+
+    embedding_width: int | None = None  # None: that of the word vectors; without any, 128
+    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
+    layers: int | None = None  # None: one, where the kind has layers
+    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
+    dropout: float = 0.3
+    max_length: int = 512
+
+    def __post_init__(self) -> None:
+        for name, least in (("embedding_width", 1), ("inner_width", 1), ("layers", 0), ("max_length", 8)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise InputError(f"reader.{name} must be at least {least}, not {value}.")
+        if not self.kernels or min(self.kernels) < 1:
+            raise InputError("reader.kernels are sizes of windows, such as [3, 5, 7].")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
+
+
+@dataclass(frozen=True)
 class FinetuneConfig:
     task: str = "classify"
-    model: str = ""  # the pretrained folder
+    model: str = ""  # the pretrained folder, or scratch:KIND
     model_sha256: str | None = None  # of its files; put here at the start
+    embeddings: str | None = None  # of scratch: word vectors to begin from, a folder or a file
+    tokenizer: str | None = None  # of scratch: a folder with a tokenizer; None: what comes with the vectors
     transfer: str = "full"  # full, top:K, freeze or features
     layer_decay: float = 1.0  # learning rate of a layer against the one above it
     seeds: int = 1
@@ -83,6 +106,7 @@ class FinetuneConfig:
     tag: TagSettings = field(default_factory=TagSettings)
     answer: AnswerSettings = field(default_factory=AnswerSettings)
     choice: ChoiceSettings = field(default_factory=ChoiceSettings)
+    reader: ReaderSettings = field(default_factory=ReaderSettings)
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
@@ -114,9 +138,12 @@ class FinetuneConfig:
         return getattr(self, self.task)
 
 
-def starting_point(transfer: Transfer, width: int, device: str) -> dict[str, Any]:
-    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps."""
-    if not transfer.moves_encoder:
+def starting_point(transfer: Transfer, width: int | None, device: str) -> dict[str, Any]:
+    """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
+
+    `width` is that of a BERT; None is for a reader, which takes the steps of a head, whatever its size.
+    """
+    if width is None or not transfer.moves_encoder:
         lr = 1e-3
     else:
         lr = next(rate for limit, rate in ((256, 3e-4), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
@@ -125,11 +152,15 @@ def starting_point(transfer: Transfer, width: int, device: str) -> dict[str, Any
     return {"train": train}
 
 
-def epochs_for(task: str, units: int, steps_per_epoch: int) -> float:
-    """Large files are read a few times, small ones until there were enough steps to learn something."""
-    least = {"classify": 3, "tag": 4, "answer": 2, "choice": 3}[task]
-    enough = 400 / steps_per_epoch
-    return float(round(min(max(least, enough), 20 if units > 50 else 40)))
+def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool = False) -> float:
+    """Large files are read a few times, small ones until there were enough steps to learn something.
+
+    A model that begins from nothing has the language to learn as well, and its steps cost little.
+    """
+    least = {"classify": 3, "tag": 4, "answer": 2, "choice": 3}[task] * (3 if from_nothing else 1)
+    enough = (1000 if from_nothing else 400) / steps_per_epoch
+    most = (20 if units > 50 else 40) * (3 if from_nothing else 1)
+    return float(round(min(max(least, enough), most)))
 
 
 def configured(

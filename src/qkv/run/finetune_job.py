@@ -14,12 +14,15 @@ from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.plan import Undrawn
+from qkv.interop.readers import Opened, ReaderFolder
 from qkv.models.bert import BertWithHeads
-from qkv.models.heads import initialise
+from qkv.models.heads import WithHeads, initialise
+from qkv.models.text_readers import ReaderWithHeads
 from qkv.nn.block import FeedForward
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import LabelledData
+from qkv.run.finetune_model import is_scratch, transfer_of
 from qkv.run.matrices import matrices_of
 from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
 from qkv.tasks.batches import TrainingBatches
@@ -29,7 +32,7 @@ from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.tag import Tag
 from qkv.tasks.tag_features import TagFeatures
 from qkv.tasks.task import Features
-from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_named
+from qkv.tasks.transfer import Transfer, hold, layer_scale
 from qkv.tasks.vectors import Vectors, found_vectors, without_vectors, write_vectors
 from qkv.train.loop import PRECISIONS, Job, Trainer, step_seed
 from qkv.train.memory import Sizes
@@ -48,7 +51,7 @@ class Prepared:
     """Everything that the seeds of a run share."""
 
     config: FinetuneConfig
-    folder: hf.Folder
+    folder: Opened
     data: LabelledData
     task: AnyTask
     max_length: int
@@ -58,10 +61,12 @@ class Prepared:
     notes: tuple[Phrase, ...] = ()
 
 
-def prepare(config: FinetuneConfig, folder: hf.Folder, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
+def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
     """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
     entry = TASKS[config.task]
-    transfer = transfer_named(config.transfer, folder.config.layers)
+    transfer = transfer_of(config, folder.config.layers)
+    if isinstance(folder, ReaderFolder) and config.attention_dropout:
+        raise InputError(f"attention_dropout is {config.attention_dropout}, and {folder.path} has no attention.")
     longest = min(entry.longest, folder.config.max_length)
     if config.max_length is not None:
         if config.max_length > folder.config.max_length:
@@ -98,7 +103,7 @@ def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
     tokens = int(features.unit_tokens.sum())
     per_step = config.tokens_per_step or max(8, round(tokens / units * config.texts_per_step))
     steps_per_epoch = TrainingBatches(features, per_step, per_step, 0).steps_per_epoch
-    epochs = config.epochs or epochs_for(config.task, units, steps_per_epoch)
+    epochs = config.epochs or epochs_for(config.task, units, steps_per_epoch, is_scratch(config.model))
     steps = max(1, round(epochs * steps_per_epoch))
     # forward alone is a third of a step's work; at least once an epoch, or about
     times = EVALUATING * epochs * tokens * 3 / max(1, int(prepared.dev.rows.lengths.sum()))
@@ -127,28 +132,34 @@ def seed_folder(config: FinetuneConfig, number: int) -> str:
 def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
     """The pretrained encoder with a new head, drawn by the seed."""
     config, folder, task = prepared.config, prepared.folder, prepared.task
-    shape = replace(
-        folder.config,
-        dropout=folder.config.dropout if config.dropout is None else config.dropout,
-        attention_dropout=config.attention_dropout,
-    )
-    state = folder.model.state_dict()
+    # what is on the meta device was never drawn
+    state = {name: value for name, value in folder.model.state_dict().items() if not value.is_meta}
     head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
     goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
     if isinstance(task, Regression):
         head = task.unfolded(head)
     wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
-    # nothing is drawn that a file is about to fill
-    with torch.device("meta"), Undrawn():
-        network = BertWithHeads(shape, [task.head], labels=task.outputs)
-    missing, _ = network.load_state_dict(
-        {name: value.clone() for name, value in wanted.items()}, strict=False, assign=True
-    )
-    torch.manual_seed(step_seed(seed, 1 << 20))
-    for module in network.modules():
-        if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
-            module.to_empty(device="cpu", recurse=False)
-            initialise(module, shape.initial_std)
+    wanted = {name: value.clone() for name, value in wanted.items()}
+    drawn_by = step_seed(seed, 1 << 20)
+    dropout = folder.config.dropout if config.dropout is None else config.dropout
+    network: WithHeads
+    if isinstance(folder, ReaderFolder):
+        torch.manual_seed(drawn_by)
+        network = ReaderWithHeads(replace(folder.config, dropout=dropout), [task.head], labels=task.outputs)
+        missing = list(network.load_state_dict(wanted, strict=False).missing_keys)
+    else:
+        shape = replace(folder.config, dropout=dropout, attention_dropout=config.attention_dropout)
+        # nothing is drawn that a file is about to fill
+        with torch.device("meta"), Undrawn():
+            network = BertWithHeads(shape, [task.head], labels=task.outputs)
+        missing = list(network.load_state_dict(wanted, strict=False, assign=True).missing_keys)
+        torch.manual_seed(drawn_by)
+        for module in network.modules():
+            if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
+                module.to_empty(device="cpu", recurse=False)
+                initialise(module, shape.initial_std)
+    if is_scratch(config.model):
+        missing = []  # all of it is new, and nobody expects otherwise
     fresh = {".".join(name.split(".")[:2]) for name in missing}
     if any(name.startswith("encoder.") and "pooler" not in name for name in missing):
         raise InputError(f"{folder.path} has no encoder weights {', '.join(sorted(fresh))}.")
@@ -190,7 +201,8 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         best_by=SELECTION,
         scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
         compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
-        recomputed=list(model.network.encoder.blocks),
+        # a reader's layers are called through what stands above them
+        recomputed=list(model.network.encoder.blocks) if isinstance(prepared.folder, hf.Folder) else [],
         matrices=matrices_of(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
     )

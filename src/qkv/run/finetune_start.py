@@ -6,11 +6,10 @@ from typing import Any
 
 from qkv.config import read_toml
 from qkv.errors import InputError
-from qkv.interop.config_json import read_config
-from qkv.interop.hub import locate
+from qkv.interop.readers import shape_of
+from qkv.models.bert import BertConfig
 from qkv.run.finetune_config import FinetuneConfig, configured, starting_point
-from qkv.run.load import model_folder
-from qkv.tasks.transfer import transfer_named
+from qkv.run.finetune_model import check_sources, is_scratch, layers_of, placed, transfer_of
 
 SETTLED = {
     "steps": "epochs",
@@ -33,12 +32,15 @@ def configured_for(
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
     _refuse_settled(recipe, flags or {}, assignments)
-    given: dict[str, Any] = {"task": task, "model": str(model_folder(locate(model))), **(flags or {})}
+    given: dict[str, Any] = {"task": task, "model": placed(model), **(flags or {})}
     if transfer is not None:
         given["transfer"] = transfer
     asked = configured({}, recipe, given, assignments)
-    shape = read_config(Path(asked.model) / "config.json").config
-    start = starting_point(transfer_named(asked.transfer, shape.layers), shape.width, asked.device)
+    check_sources(asked)
+    shape = None if is_scratch(asked.model) else shape_of(asked.model)
+    layers = layers_of(asked) if shape is None else shape.layers
+    width = shape.width if isinstance(shape, BertConfig) else None
+    start = starting_point(transfer_of(asked, layers), width, asked.device)
     return configured(start, recipe, given, assignments)
 
 

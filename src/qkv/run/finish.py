@@ -12,7 +12,9 @@ from typing import Any
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
 from qkv.interop import hf
+from qkv.interop.readers import ReaderFolder, save_reader
 from qkv.models.bert import BertWithHeads
+from qkv.models.text_readers import ReaderWithHeads
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, SeedFacts
 from qkv.report.run_log import read_run
@@ -25,6 +27,7 @@ from qkv.run.solver import extra_record
 from qkv.tasks.model import TaskModel
 from qkv.tasks.regression import Regression
 from qkv.tasks.single_label import SingleLabel
+from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import moving
 from qkv.tasks.vectors import without_vectors
@@ -101,31 +104,32 @@ def finish(
         "scores": result["dev"],
         "config": _public(config),
     }
-    network = model.network
+    _save(prepared, model, task, out / "model", record)
+    return Figures(facts, result)
+
+
+def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
+    """Dropout as the folder that it began from had it: what a run chose for itself is in its record."""
+    network, folder = model.network, prepared.folder
+    if isinstance(folder, ReaderFolder):
+        assert isinstance(network, ReaderWithHeads)
+        network.config = replace(network.config, dropout=folder.config.dropout)
+        save_reader(target, network, folder.tokenizer, task.labels, record)
+        return
     assert isinstance(network, BertWithHeads)
-    # dropout as the pretrained folder had it: what a run chose for itself is in its record
     network.config = replace(
-        network.config,
-        dropout=prepared.folder.config.dropout,
-        attention_dropout=prepared.folder.config.attention_dropout,
+        network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
     )
     carried = {"problem_type": problem} if (problem := getattr(task, "problem", None)) else {}
-    hf.save(
-        out / "model",
-        network,
-        prepared.folder.tokenizer,
-        task.labels,
-        task.architecture,
-        record=record,
-        carried=carried,
-    )
-    return Figures(facts, result)
+    hf.save(target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried)
 
 
 def _public(config: FinetuneConfig) -> dict[str, Any]:
     """The settings without the folders of this machine: a model may be handed on."""
     found = asdict(config)
-    found["model"] = Path(config.model).name
+    for name in ("model", "embeddings", "tokenizer"):
+        if found[name] is not None:
+            found[name] = Path(found[name]).name
     for name in ("train", "dev", "test"):
         if found["data"][name] is not None:
             found["data"][name] = Path(found["data"][name]).name

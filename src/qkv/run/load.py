@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from qkv.errors import InputError, did_you_mean
-from qkv.interop import hf
 from qkv.interop.hub import locate
+from qkv.interop.readers import open_model
 from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.predict import Model
 
@@ -37,7 +37,7 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    folder = hf.load(model_folder(locate(name)), dtype=DTYPES[dtype])
+    folder = open_model(model_folder(locate(name)), dtype=DTYPES[dtype])
     return Model(folder, place, threads)
 
 

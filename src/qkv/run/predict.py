@@ -22,9 +22,10 @@ from qkv.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.data.examples import Example
 from qkv.errors import InputError, did_you_mean
-from qkv.interop import hf
+from qkv.interop.readers import Opened
 from qkv.models.bert import BertConfig
 from qkv.models.encoder import Encoding
+from qkv.models.text_readers import ReaderConfig
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.run.inputs import examples_of, is_one_pair
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, normalized
@@ -63,7 +64,7 @@ POOLINGS: dict[str, Callable[[Tensor, Batch, tuple[Tensor, Tensor]], Tensor]] = 
 class Model:
     """Made by `qkv.load`."""
 
-    def __init__(self, folder: hf.Folder, device: torch.device, threads: int | None = None) -> None:
+    def __init__(self, folder: Opened, device: torch.device, threads: int | None = None) -> None:
         self._folder = folder
         self._network = folder.model.to(device).eval()
         self._device = device
@@ -74,7 +75,7 @@ class Model:
         return self._folder.tokenizer
 
     @property
-    def config(self) -> BertConfig:
+    def config(self) -> BertConfig | ReaderConfig:
         return self._folder.config
 
     @property
@@ -234,6 +235,8 @@ class Model:
 
         Layers and heads are counted from 0. Only the layers asked for take the explicit path.
         """
+        if not isinstance(self.config, BertConfig):
+            raise InputError(f"{self.name} is a {self.architecture}, which has no attention.")
         chosen_layers = _chosen("layer", layers, self.config.layers)
         chosen_heads = _chosen("head", heads, self.config.heads)
         encoded = self._in_one_window(text, pair, "Attention")
@@ -305,7 +308,8 @@ class Model:
 
     def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
         self._use_threads()
-        return self._network.encoder(**batch.inputs(), attention=attention)
+        asked = {"attention": attention} if attention else {}  # which not every encoder has
+        return self._network.encoder(**batch.inputs(), **asked)
 
     def _use_threads(self) -> None:
         if self._threads is not None and torch.get_num_threads() != self._threads:

@@ -10,8 +10,8 @@ import torch
 from qkv.data.batching import chunks
 from qkv.data.examples import AnswerExample, ChoiceExample, Example, TextExample
 from qkv.errors import InputError
-from qkv.interop import hf
 from qkv.interop.keys import ARCHITECTURES
+from qkv.interop.readers import Opened
 from qkv.tasks.classify import kind_of_problem
 from qkv.tasks.infer import infer
 from qkv.tasks.model import TaskModel
@@ -69,7 +69,7 @@ def characters(example: Example) -> int:
     return len(example.text) + (len(example.pair or "") if isinstance(example, TextExample) else 0)
 
 
-def solver_of(folder: hf.Folder, device: torch.device) -> Solver:
+def solver_of(folder: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
     name = folder.record.get("task") or task_of(folder)
     entry = TASKS[name]
@@ -91,7 +91,7 @@ def solver_of(folder: hf.Folder, device: torch.device) -> Solver:
     return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
 
 
-def foreign_classifier(folder: hf.Folder) -> dict[str, Any]:
+def foreign_classifier(folder: Opened) -> dict[str, Any]:
     """What the config.json of others says of a classifier. Whether it reads pairs it does not say."""
     kind = kind_of_problem(folder.carried.get("problem_type"), len(folder.labels))
     if kind == "regression" and len(folder.labels) != 1:
@@ -101,7 +101,7 @@ def foreign_classifier(folder: hf.Folder) -> dict[str, Any]:
     return {"kind": kind, "paired": None if folder.config.segments > 1 else False}
 
 
-def task_of(folder: hf.Folder) -> str:
+def task_of(folder: Opened) -> str:
     """Which task a folder of transformers can do, by its head."""
     for name, entry in TASKS.items():
         if entry.head in folder.model.heads:

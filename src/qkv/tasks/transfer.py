@@ -7,6 +7,11 @@
 
 A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that `freeze`
 and `features` learn the same head, one of them without running the encoder again and again.
+
+An encoder that begins from nothing has nothing to hold still but word vectors that were trained before. Its layers are
+as new as the head and always move with it; `freeze` and `features` hold the vectors, and are then the same thing, for
+what would be written down, a vector a word, is in a table already. An encoder of vectors and nothing else (`lookup`) is
+all pretrained, and has both ways like any other.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +37,7 @@ class Transfer:
 
     @property
     def moves_encoder(self) -> bool:
-        return self.moving_layers > 0
+        return self.moving_layers > 0 or self.moving_embedding
 
 
 def transfer_named(name: str, layers: int) -> Transfer:
@@ -50,11 +55,29 @@ def transfer_named(name: str, layers: int) -> Transfer:
     raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, WAYS)} Known: {', '.join(WAYS)}.")
 
 
+def transfer_from_nothing(name: str, layers: int, has_vectors: bool) -> Transfer:
+    """Of an encoder that was not trained, but for its word vectors where it has some."""
+    if name == "full":
+        return Transfer(name, layers, True)
+    if name not in ("freeze", "features"):
+        if name.partition(":")[0] == "top":
+            raise InputError(f"transfer '{name}': the layers of a model that begins from nothing all have to move.")
+        return transfer_named(name, layers)
+    if not has_vectors:
+        raise InputError(
+            f"transfer '{name}' holds word vectors still, and a model that begins from nothing has none. Give some "
+            "with --embeddings, or leave --transfer out."
+        )
+    return Transfer(name, layers, False, cached=name == "features" and layers == 0)
+
+
 def hold(model: TaskModel, transfer: Transfer) -> None:
     """Fix every part of the encoder that is not to move."""
     encoder = model.network.encoder
     blocks = list(encoder.blocks)
-    still = [] if transfer.moving_embedding else [encoder.embedding]
+    still: list[nn.Module] = [] if transfer.moving_embedding else [encoder.embedding]
+    if not transfer.moves_encoder:  # also what is no part of either, dropout between them
+        still = [part for name, part in encoder.named_children() if name != "pooler"]
     for part in [*still, *blocks[: len(blocks) - transfer.moving_layers]]:
         part.requires_grad_(False)
         for module in part.modules():

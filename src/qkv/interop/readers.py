@@ -1,0 +1,127 @@
+"""Folders of readers (models/text_readers.py), and the one door to every model that a task can be put on.
+
+A reader's folder is one of ours (folder.py): config.json has `model_type` "reader", the fields of its config, its heads
+and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same way.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from qkv.config import merge
+from qkv.errors import InputError, reading
+from qkv.interop import hf
+from qkv.interop.config_json import read_config
+from qkv.interop.folder import CONFIG, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.interop.keys import listed
+from qkv.json_file import read_object
+from qkv.models.bert import BertConfig
+from qkv.models.heads import HEADS
+from qkv.models.text_readers import ReaderConfig, ReaderWithHeads
+from qkv.tokenizer import Tokenizer
+
+MODEL_TYPE = "reader"
+
+
+@dataclass
+class ReaderFolder:
+    """A reader and all that its folder says about it, under the names of `hf.Folder`."""
+
+    model: ReaderWithHeads
+    tokenizer: Tokenizer
+    config: ReaderConfig
+    labels: tuple[str, ...]
+    path: Path
+    record: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    # what a folder of transformers may say, and this one never does
+    pooling: ClassVar[str | None] = None
+    normalize: ClassVar[bool] = False
+    foreign_pooling: ClassVar[str | None] = None
+    carried: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def architecture(self) -> str:
+        return f"reader of kind {self.config.kind}"
+
+    def save(self, path: str | Path, architecture: str | None = None) -> Path:
+        if architecture is not None:
+            raise InputError(f"{self.path} is a {self.architecture}: transformers has no class for it.")
+        return save_reader(path, self.model, self.tokenizer, self.labels, self.record)
+
+
+Opened = hf.Folder | ReaderFolder
+
+
+def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Opened:
+    """Any folder that a task can be put on, or has been: a BERT's, or a reader's."""
+    folder = Path(os.path.expanduser(path))
+    return load_reader(folder, dtype=dtype) if _is_reader(folder) else hf.load(folder, dtype=dtype)
+
+
+def shape_of(path: str | Path) -> BertConfig | ReaderConfig:
+    """The sizes that a folder states, without its weights."""
+    folder = Path(os.path.expanduser(path))
+    if not _is_reader(folder):
+        return read_config(folder / CONFIG).config
+    with reading(folder):
+        return _config(read_object(folder / CONFIG), folder)
+
+
+def save_reader(
+    path: str | Path,
+    model: ReaderWithHeads,
+    tokenizer: Tokenizer,
+    labels: Sequence[str] = (),
+    record: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a folder, whole or not at all; return its path."""
+    config = {**asdict(model.config), "heads": list(model.heads), "labels": list(labels)}
+    # not the state dict, which has a module that stands in two places twice
+    return save_folder(path, MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
+
+
+def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32) -> ReaderFolder:
+    """Load a folder that `save_reader` wrote. The weights are a private mapping of the file, as a BERT's are."""
+    folder = Path(os.path.expanduser(path))
+    found = read_folder(folder, MODEL_TYPE)
+    config, place = _config(found.config, folder), folder / CONFIG
+    heads, labels = found.config.get("heads"), found.config.get("labels")
+    for name, values in (("heads", heads), ("labels", labels)):
+        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+            raise InputError(f"{place}: {name} is {values!r}, where a list of names belongs.")
+    assert isinstance(heads, list) and isinstance(labels, list)
+    if unknown := set(heads) - set(HEADS):
+        raise InputError(f"{place}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
+    outputs = [len(found.tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in found.tensors]
+    with torch.device("meta"):
+        model = ReaderWithHeads(config, heads, labels=max(outputs, default=2))
+    wanted = {name: parameter.shape for name, parameter in model.named_parameters()}
+    if missing := set(wanted) - set(found.tensors):
+        raise InputError(f"{folder / WEIGHTS} lacks {listed(sorted(missing))}, which a {config.kind} has.")
+    if left_over := set(found.tensors) - set(wanted):
+        raise InputError(f"{folder / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
+    for name, shape in wanted.items():
+        if (stored := found.tensors[name].shape) != shape:
+            raise InputError(
+                f"{folder / WEIGHTS}: {name} has the shape {list(stored)}, and {CONFIG} says {list(shape)}."
+            )
+    # a module that stands in two places is named once in the file
+    model.load_state_dict({name: tensor.to(dtype) for name, tensor in found.tensors.items()}, strict=False, assign=True)
+    return ReaderFolder(model.eval(), found.tokenizer, config, tuple(labels), folder, found.record)
+
+
+def _is_reader(folder: Path) -> bool:
+    with reading(folder):
+        return model_type_of(folder) == MODEL_TYPE
+
+
+def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
+    beside = ("model_type", "heads", "labels")
+    # null is what a field has that is not given
+    plain = {name: value for name, value in table.items() if name not in beside and value is not None}
+    return merge(ReaderConfig(), plain, str(folder / CONFIG))

@@ -1,0 +1,76 @@
+"""A vector for a token from how it is spelled (Kim et al. 2016, as Peters et al. 2018 use it for ELMo).
+
+The characters are the bytes of its UTF-8, so that 256 of them spell every language; 猫 is three of them. A mark stands
+before the first and another one after the last. Convolutions of width 1, 2, … look at so many bytes at a time, of each
+filter the largest value is kept wherever it was found, and highway layers (Srivastava et al. 2015) and a projection mix
+what was found.
+
+A window begins at every byte of a token; past its end lie zeros. How far others are padded does nothing to a token.
+
+Shapes: U tokens, L bytes of the longest with its marks, C width of a byte, F filters of all widths together, P output.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+NONE, BEGIN, END = 256, 257, 258  # after the bytes
+
+
+def spell(tokens: Sequence[str], longest: int = 50) -> Tensor:
+    """(U, L) int16: the bytes of each token between its marks; a token of more than `longest` is cut.
+
+    >>> spell(["a", "##是"]).tolist()
+    [[257, 97, 258, 256, 256, 256, 256], [257, 35, 35, 230, 152, 175, 258]]
+    """
+    assert longest > 2, "there must be room for a byte between the marks"
+    rows = [[BEGIN, *token.encode()[: longest - 2], END] for token in tokens]
+    widest = max(map(len, rows))
+    return torch.tensor([row + [NONE] * (widest - len(row)) for row in rows], dtype=torch.int16)
+
+
+class Highway(nn.Module):
+    """g relu(W x + b) + (1 − g) x, where g = σ(V x + c): it begins by letting most of x pass."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.change = nn.Linear(width, width)
+        self.gate = nn.Linear(width, width)
+        nn.init.constant_(self.gate.bias, -2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.gate(x))
+        return gate * functional.relu(self.change(x)) + (1 - gate) * x
+
+
+class CharacterCNN(nn.Module):
+    def __init__(self, filters: Sequence[int], width: int, byte_width: int = 16, highways: int = 2) -> None:
+        """`filters` are how many there are of width 1, 2, …; `width` is that of the output."""
+        super().__init__()
+        self.embedding = nn.Embedding(END + 1, byte_width, padding_idx=NONE)
+        nn.init.uniform_(self.embedding.weight, -1, 1)
+        nn.init.zeros_(self.embedding.weight[NONE].detach())
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(byte_width, count, kernel) for kernel, count in enumerate(filters, start=1)
+        )
+        self.highways = nn.ModuleList(Highway(sum(filters)) for _ in range(highways))
+        self.project = nn.Linear(sum(filters), width)
+
+    def forward(self, spelled: Tensor) -> Tensor:
+        """Bytes (U, L) of `spell` → (U, P)"""
+        there = spelled != NONE  # (U, L)
+        if not spelled.is_cuda:  # to ask a GPU how long they are takes longer than to compute zeros
+            longest = int(there.sum(1).max())
+            spelled, there = spelled[:, :longest], there[:, :longest]
+        x = self.embedding(spelled.long()).transpose(1, 2)  # (U, C, L)
+        outside = ~there[:, None]
+        found = []
+        for kernel, convolution in enumerate(self.convolutions, start=1):
+            windows = convolution(functional.pad(x, (0, kernel - 1)))  # (U, ·, L)
+            found.append(windows.masked_fill(outside, float("-inf")).amax(-1))
+        x = functional.relu(torch.cat(found, dim=-1))  # (U, F)
+        for highway in self.highways:
+            x = highway(x)
+        return self.project(x)

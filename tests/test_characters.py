@@ -1,0 +1,58 @@
+import torch
+from torch.nn import functional
+
+from qkv.nn.characters import BEGIN, END, NONE, CharacterCNN, Highway, spell
+
+TOKENS = ("a", "##ing", "猫", "[CLS]", "Donaudampfschifffahrt", "")
+FILTERS = (3, 4, 5, 2, 2, 3, 6)
+
+
+def network() -> CharacterCNN:
+    torch.manual_seed(0)
+    return CharacterCNN(FILTERS, 9, byte_width=5)
+
+
+def test_as_a_convolution_of_torch_over_each_token_by_itself() -> None:
+    """Its bytes alone, zeros after them so that a window begins at every one."""
+    cnn = network()
+    for token, vector in zip(TOKENS, cnn(spell(TOKENS)), strict=True):
+        x = cnn.embedding(torch.tensor([BEGIN, *token.encode(), END])).T  # (C, L)
+        found = []
+        for kernel, ours in enumerate(cnn.convolutions, start=1):
+            theirs = torch.nn.Conv1d(5, FILTERS[kernel - 1], kernel)
+            theirs.load_state_dict(ours.state_dict())
+            found.append(theirs(functional.pad(x, (0, kernel - 1))).amax(-1))
+        mixed = torch.cat(found).relu()
+        for highway in cnn.highways:
+            mixed = highway(mixed)
+        torch.testing.assert_close(vector, cnn.project(mixed))
+
+
+def test_how_long_others_are_does_nothing() -> None:
+    cnn, spelled = network(), spell(TOKENS)
+    torch.testing.assert_close(cnn(spelled)[:3], cnn(spelled[:3]))
+    torch.testing.assert_close(cnn(functional.pad(spelled, (0, 9), value=NONE)), cnn(spelled))
+
+
+def test_long_tokens_are_cut() -> None:
+    spelled = spell(["猫" * 40, "ab"], longest=10)
+    assert spelled.shape == (2, 10) and spelled[0].tolist() == [BEGIN, *"猫".encode() * 2, *"猫".encode()[:2], END]
+    assert spelled[1].tolist() == [BEGIN, 97, 98, END] + [NONE] * 6
+
+
+def test_every_parameter_gets_a_gradient_and_no_byte_stays_zero() -> None:
+    cnn = network()
+    cnn(spell(TOKENS)).square().sum().backward()
+    for name, parameter in cnn.named_parameters():
+        assert parameter.grad is not None and bool(parameter.grad.any()), name
+    assert cnn.embedding.weight.grad is not None
+    assert not cnn.embedding.weight[NONE].any() and not cnn.embedding.weight.grad[NONE].any()
+
+
+def test_a_highway_that_is_shut_lets_everything_pass() -> None:
+    highway, x = Highway(4), torch.randn(3, 4)
+    torch.nn.init.zeros_(highway.gate.weight)
+    torch.nn.init.constant_(highway.gate.bias, -100.0)
+    torch.testing.assert_close(highway(x), x)
+    torch.nn.init.constant_(highway.gate.bias, 100.0)
+    torch.testing.assert_close(highway(x), highway.change(x).relu())
