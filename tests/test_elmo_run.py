@@ -14,7 +14,7 @@ from qkv.objectives.both_directions import CarryingBoth
 from qkv.run import elmo
 from qkv.run.elmo import is_elmo, load_elmo, resume, start
 from qkv.run.elmo_config import ElmoTraining, configured
-from qkv.run.pretrain import Finished
+from qkv.run.from_shards import Finished
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.small_run import Recorder, contents, make_shards

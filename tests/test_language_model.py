@@ -13,9 +13,9 @@ from qkv.models.nnlm import NNLM
 from qkv.models.rnnlm import RNNLM
 from qkv.objectives.next_token import Carrying
 from qkv.run import language_model
+from qkv.run.from_shards import Finished
 from qkv.run.language_model import CarryingTrainer, is_language_model, load_language_model, resume, start
 from qkv.run.language_model_config import LanguageModelConfig, configured
-from qkv.run.pretrain import Finished
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.small_run import Recorder, contents, make_shards

@@ -21,7 +21,8 @@ from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.models.bert import BertWithHeads
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches
-from qkv.run.pretrain import Finished, resume, start
+from qkv.run.from_shards import Finished
+from qkv.run.pretrain import resume, start
 from qkv.run.pretrain_config import PretrainConfig
 from qkv.train.progress import Silent
 from tests.small_run import Recorder, contents, make_config, make_shards, make_tokenizer

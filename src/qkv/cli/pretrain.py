@@ -12,7 +12,7 @@ from qkv.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qkv.run.pretrain import Finished
+    from qkv.run.from_shards import Finished
 
 MODELS = ("bert", "word2vec", "elmo", *LANGUAGE_MODELS)
 

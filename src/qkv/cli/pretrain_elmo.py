@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.run.pretrain import Finished
+    from qkv.run.from_shards import Finished
 
 
 def begin_elmo(

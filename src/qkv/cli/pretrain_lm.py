@@ -9,7 +9,7 @@ import typer
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.run.pretrain import Finished
+    from qkv.run.from_shards import Finished
 
 MODELS = ("nnlm", "rnnlm")
 

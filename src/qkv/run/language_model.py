@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
-from qkv.data.shard_file import sha256_of
-from qkv.data.shards import MANIFEST, Shards
+from qkv.data.shards import Shards
 from qkv.errors import InputError
 from qkv.interop.folder import read_folder, save_folder
 from qkv.models.nnlm import NNLM, NNLMConfig
@@ -31,13 +30,13 @@ from qkv.objectives.running_text import StreamBatches, WindowBatches
 from qkv.report.language_model_page import LanguageModelFacts, language_model_page
 from qkv.report.run_page import write_report
 from qkv.run.folder import begin, config_of, read_lines, remove_drafts
+from qkv.run.from_shards import Finished, ended, in_time, opened, recognised
 from qkv.run.language_model_config import MODELS, LanguageModelConfig
 from qkv.run.load import device_named
 from qkv.run.next_token_evaluation import NextTokenEvaluation
 from qkv.run.peak import peak_memory
-from qkv.run.pretrain import Finished
 from qkv.tokenizer import Tokenizer
-from qkv.train.loop import Job, Outcome, Trainer
+from qkv.train.loop import Job, Trainer
 from qkv.train.memory import Sizes, divisors, rows_and_accumulation
 from qkv.train.progress import Progress, Silent
 
@@ -65,15 +64,10 @@ class CarryingTrainer(Trainer[Batch]):
 def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
     begin(out, "pretrain")
-    data = Path(config.data).expanduser().resolve()
-    manifest = data / MANIFEST
-    config = replace(config, data=str(data), data_sha256=sha256_of(manifest) if manifest.is_file() else None)
+    data, data_sha256 = recognised(config.data)
+    config = replace(config, data=data, data_sha256=data_sha256)
     trainer = _trainer(config, out, progress, begins=True)
-    if config.train.minutes is not None:
-        steps = trainer.steps_in(config.train.minutes)
-        progress.message(f"{config.train.minutes:g} minutes are {steps:,} steps on this machine.")
-        config = replace(config, train=replace(config.train, steps=steps))
-        trainer.config = config.train
+    config = replace(config, train=in_time(trainer, progress))
     write_text(out / "config.toml", to_toml(config))
     return _finish(config, out, trainer)
 
@@ -82,10 +76,8 @@ def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
     file = config_of(run)
     config = merge(LanguageModelConfig(), read_toml(file), str(file))
-    steps = config.train.steps
-    reached = max((session["to"] for session in read_lines(run / "sessions.jsonl")), default=0)
-    if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
-        return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
+    if before := ended(run, config.train.steps):
+        return before
     remove_drafts(run)
     return _finish(config, run, _trainer(config, run, progress, begins=False))
 
@@ -115,15 +107,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, *, begi
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
-    corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
-    if begins:
-        corpus.verify()
-        held_out.verify()
-    if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
-        raise InputError(
-            f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
-            "another run, or prepare the corpus as it was."
-        )
+    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = _network(config, tokenizer)

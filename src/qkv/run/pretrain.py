@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,7 @@ import torch
 from qkv.atomic import write_text
 from qkv.batch import Batch
 from qkv.config import merge, read_toml, to_toml
-from qkv.data.shard_file import sha256_of
-from qkv.data.shards import MANIFEST, Shards
+from qkv.data.shards import Shards
 from qkv.errors import InputError
 from qkv.interop import hf, zoo
 from qkv.interop.hub import locate
@@ -36,28 +35,15 @@ from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import write_report
 from qkv.run.evaluation import Evaluation
 from qkv.run.folder import begin, config_of, read_lines, remove_drafts
+from qkv.run.from_shards import Finished, ended, in_time, opened, recognised
 from qkv.run.load import device_named
 from qkv.run.matrices import matrices_of
 from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.tokenizer import Tokenizer
-from qkv.train.loop import Job, Outcome, Trainer
+from qkv.train.loop import Job, Trainer
 from qkv.train.memory import Sizes, divisors, rows_and_accumulation
 from qkv.train.progress import Progress, Silent
-
-
-@dataclass(frozen=True)
-class Finished:
-    run: Path
-    outcome: Outcome
-    steps: int  # what the run is to reach
-    already: bool = False  # the run had ended before
-
-    @property
-    def evaluation(self) -> dict[str, Any] | None:
-        """The last one in the log."""
-        found = [line["evaluation"] for line in read_lines(self.run / "log.jsonl") if "evaluation" in line]
-        return found[-1] if found else None
 
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
@@ -65,12 +51,7 @@ def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
     begin(out, "pretrain")
     config = _absolute(config)
     trainer = _trainer(config, out, progress, begins=True)
-    if config.train.minutes is not None:
-        # once, and frozen into the config: a resumed run must not measure again
-        steps = trainer.steps_in(config.train.minutes)
-        progress.message(f"{config.train.minutes:g} minutes are {steps:,} steps on this machine.")
-        config = replace(config, train=replace(config.train, steps=steps))
-        trainer.config = config.train
+    config = replace(config, train=in_time(trainer, progress))
     write_text(out / "config.toml", to_toml(config))
     return _finish(config, out, trainer)
 
@@ -79,26 +60,19 @@ def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
     file = config_of(run)
     config = merge(PretrainConfig(), read_toml(file), str(file))
-    steps = config.train.steps
-    reached = max((session["to"] for session in read_lines(run / "sessions.jsonl")), default=0)
-    if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
-        return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
+    if before := ended(run, config.train.steps):
+        return before
     remove_drafts(run)
     return _finish(config, run, _trainer(config, run, progress, begins=False))
 
 
 def _absolute(config: PretrainConfig) -> PretrainConfig:
     """What a resumed run finds from wherever it is called, and recognises."""
-    data = Path(config.data).expanduser().resolve()
     init = config.init
     if init is not None and init not in zoo.MODELS and Path(init).expanduser().is_dir():
         init = str(Path(init).expanduser().resolve())
-    return replace(
-        config,
-        data=str(data),
-        data_sha256=sha256_of(data / MANIFEST) if (data / MANIFEST).is_file() else None,
-        init=init,
-    )
+    data, data_sha256 = recognised(config.data)
+    return replace(config, data=data, data_sha256=data_sha256, init=init)
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
@@ -106,15 +80,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: b
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     device = device_named(config.device)
-    corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
-    if begins:
-        corpus.verify()
-        held_out.verify()
-    if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
-        raise InputError(
-            f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
-            "another run, or prepare the corpus as it was."
-        )
+    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights

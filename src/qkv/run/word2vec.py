@@ -39,9 +39,9 @@ from qkv.errors import InputError
 from qkv.interop.folder import save_folder
 from qkv.models.word2vec import Word2Vec
 from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.run.from_shards import Finished
 from qkv.run.load import device_named
 from qkv.run.peak import peak_memory
-from qkv.run.pretrain import Finished
 from qkv.run.word2vec_config import Word2VecConfiguration
 from qkv.run.word2vec_evaluation import VectorEvaluation
 from qkv.run.word2vec_learners import kernel_named, learner_of
