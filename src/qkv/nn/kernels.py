@@ -4,8 +4,8 @@ A product of BERT-base reads and writes a few vectors a token and keeps the chip
 normalise, bend, score) does next to no arithmetic and costs what it moves. So each kernel here does all that can be
 done while a row is at hand: the bias of the product before it, dropout, the residual, the norm. On the way back the
 sums over all tokens (the gradients of biases and norms) are taken from the same rows: every program adds up the rows
-that it visits and writes one partial sum, and the partial sums are added in a fixed order. No atomic additions, so a
-run gives the same bits twice.
+that it visits and writes one partial sum, and the partial sums are added in a fixed order. No atomic additions: the
+order never changes.
 
 Dropout is not stored. Whether an element is kept is a hash of its place and the seed, computed again on the way back.
 
