@@ -91,10 +91,11 @@ def test_flat_records(tmp_path: Path) -> None:
 
 
 def test_without_labels(tmp_path: Path) -> None:
-    article = {"data": [{"paragraphs": [{"context": "甲乙", "qas": [{"question": "谁", "id": "1"}]}]}]}
+    question: dict[str, Any] = {"question": "谁", "id": "1"}
+    article = {"data": [{"paragraphs": [{"context": "甲乙", "qas": [question]}]}]}
     (one,), _, _ = read(tmp_path / "a.json", article, needs_labels=False)
     assert one.answers is None and one.group == "甲乙"
-    article["data"][0]["paragraphs"][0]["qas"][0]["answers"] = [{"text": "FAKE", "answer_start": -1}]  # type: ignore[index]
+    question["answers"] = [{"text": "FAKE", "answer_start": -1}]
     (one,), (fault,), _ = read(tmp_path / "a.json", article, needs_labels=False)
     assert one.answers is None and fault.action == "noted"
 

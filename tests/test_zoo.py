@@ -52,6 +52,14 @@ def test_what_is_said_to_do_instead_can_be_done(folder: Path, capsys: pytest.Cap
     assert "Install qkv again. Verbs with --model" in told
 
 
+def test_a_copy_without_weights_says_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(zoo, "FOLDER", tmp_path)
+    told = fails(capsys, "fill", "a [MASK]")
+    assert "comes without" in told and "--model FOLDER" in told and "qkv demo --weights" in told
+
+
 def test_a_slip_in_a_name(folder: Path) -> None:
     with pytest.raises(InputError, match=r"There is no folder qkv-mni\. Did you mean 'qkv-mini'\?"):
         locate("qkv-mni")

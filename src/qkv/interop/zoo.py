@@ -22,6 +22,11 @@ INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do w
 def folder_of(name: str) -> Path:
     """The folder of one of MODELS, every file of it as it was shipped."""
     folder = FOLDER / name
+    if not folder.is_dir():
+        raise InputError(
+            f"No model was given, or {name}, which this copy of qkv comes without. Give one with --model FOLDER "
+            "(qkv.load(folder) in Python); `qkv demo --weights` prints the folder of a small one."
+        )
     if not (folder / SUMS).is_file():
         raise InputError(f"The model {name} should have come with qkv, but {folder / SUMS} is not there. {INSTEAD}")
     for file, expected in _sums(folder).items():
