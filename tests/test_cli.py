@@ -214,6 +214,16 @@ def test_tokenizer_train(capsys: pytest.CaptureFixture[str], tmp_path: Path, kin
     assert small.encode("猫", special=False).tokens == ["[UNK]"] or kind == "word"
 
 
+def test_tokenizer_train_of_chinese_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("国王在北京。The cat\n" * 20, encoding="utf-8")
+    words = ["tokenizer", "train", str(tmp_path / "corpus.txt"), "--out", str(tmp_path / "new"), "--kind", "word"]
+    facts = json.loads(said(capsys, *words, "--segmenter", "rjieba", "--json"))
+    assert facts["segmenter"].startswith("rjieba ") and facts["size"] == 5 + 6
+    assert "(word, Chinese by rjieba" in said(capsys, *words, "--segmenter", "rjieba")
+    shown = json.loads(said(capsys, "tokenize", "北京的国王", "--model", str(tmp_path / "new"), "--json"))
+    assert [token["text"] for token in shown["tokens"][1:-1]] == ["北京", "的", "国王"]
+
+
 def test_one_default_size_of_a_vocabulary() -> None:
     ours = inspect.signature(qkv.Tokenizer.train).parameters["vocabulary_size"].default
     assert inspect.signature(train).parameters["vocabulary_size"].default == ours == 8000

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from qkv.data import encode
 from qkv.data.encode import Encoder, how_it_cuts
 from qkv.data.sentences import split
-from qkv.data.words import segmenter
+from qkv.segmenter import segmenter
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import SPECIAL
 from tests.folders import TOKENS, make_tokenizer
@@ -27,6 +27,7 @@ KINDS = {
     "uncased": make_tokenizer(),
     "cased": Tokenizer.from_vocabulary(CASED, kind="wordpiece", lowercase=False),
     "words": Tokenizer.from_vocabulary(TOKENS, kind="word", lowercase=True),
+    "Chinese words": Tokenizer.from_vocabulary([*TOKENS, "北京", "天安门", "人工"], "word", True, segmenter="rjieba"),
     "characters": Tokenizer.from_vocabulary(CHARACTERS, kind="character", lowercase=False),
     "small characters": Tokenizer.from_vocabulary(CHARACTERS, kind="character", lowercase=True),
 }
@@ -72,7 +73,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def test_the_quick_way_is_taken_for_our_own_kinds() -> None:
-    assert [how_it_cuts(tokenizer) for tokenizer in KINDS.values()] == ["words"] * 3 + ["characters"] * 2
+    assert [how_it_cuts(tokenizer) for tokenizer in KINDS.values()] == ["words"] * 4 + ["characters"] * 2
 
 
 def test_nasty_strings(tokenizer: Tokenizer) -> None:
@@ -115,6 +116,7 @@ def test_every_character_between_others(tokenizer: Tokenizer) -> None:
 @example("a. \x0bb")
 @example("好.\x85他")
 def test_any_text(text: str) -> None:
+    assume(not any(token in text for token in SPECIAL))  # hypothesis knows the literals of the source
     for name, encoder in ENCODERS.items():
         sentences, ids, _ = encoded(encoder, text)
         assert ids == KINDS[name].encode_ids(sentences)
@@ -137,12 +139,13 @@ def test_wikipedia(shared_data: Path, folder: str, vocabulary: str) -> None:
     assert ids == tokenizer.encode_ids(sentences)
 
 
-@pytest.mark.parametrize("kind", ["word", "character"])
+@pytest.mark.parametrize("kind", ["word", "Chinese words", "character"])
 @pytest.mark.parametrize("folder", ["enwiki_text", "zhwiki_text"])
 def test_wikipedia_in_other_kinds(shared_data: Path, folder: str, kind: str) -> None:
     text = wikipedia(shared_data / folder, 200_000)
-    assert kind in ("word", "character")
-    tokenizer = Tokenizer.train(text.split("\n")[::2], "word" if kind == "word" else "character", 5000)
+    cutter = "rjieba" if kind == "Chinese words" else None
+    lines = text.split("\n")[::2]
+    tokenizer = Tokenizer.train(lines, "character" if kind == "character" else "word", 5000, segmenter=cutter)
     sentences, ids, _ = encoded(Encoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
 
@@ -162,6 +165,8 @@ def test_word_starts_by_hand() -> None:
     assert marked(bert, "我爱北京cats，人工智能 5G", "rjieba") == "|我 |爱 |北 京 |cat ##s |， |人 工 智 能 |5g"
     assert marked(bert, "北 京，北x京", "rjieba") == "|北 |京 |， |北 |[UNK] |京"  # a space parts words in Chinese too
     assert marked(KINDS["words"], "the cats 北京", "rjieba") == "|the |[UNK] |北 京"
+    words = KINDS["Chinese words"]
+    assert marked(words, "我爱北京cat，人工智能。", "none") == "|我 |爱 |北京 |cat |， |人工 |智 |能 |。"
 
 
 def test_words_of_a_character_tokenizer_are_runs_of_letters() -> None:
@@ -190,7 +195,7 @@ def in_its_own_way(tokenizer: Tokenizer) -> Encoder:
     return encoder
 
 
-@pytest.mark.parametrize("name", ["uncased", "cased", "words"])
+@pytest.mark.parametrize("name", ["uncased", "cased", "words", "Chinese words"])
 def test_both_ways_agree_in_word_starts(name: str) -> None:
     text = "\n".join([*NASTY, "中国的首都是北京。Unhappyness, cats 我爱a北京。"])
     quick = encoded(Encoder(KINDS[name], segmenter("rjieba")), text)

@@ -24,7 +24,7 @@ RANKS = {
     for rank, names in enumerate(
         (
             "errors atomic json_file config metrics batch",
-            "nn tokenizer tokenizer_files vocabulary wordpiece train",
+            "nn tokenizer tokenizer_files vocabulary wordpiece train segmenter chinese_words tokenizer_backend",
             "models data",
             "objectives generate",
             "tasks",

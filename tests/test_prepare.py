@@ -19,6 +19,8 @@ from qkv.data import shard_file
 from qkv.data.prepare import Progress, prepare
 from qkv.data.shards import Shards
 from qkv.errors import InputError
+from qkv.tokenizer import Tokenizer
+from qkv.wordpiece import SPECIAL
 from tests.corpora import documents, noisy, write_corpus
 from tests.folders import make_tokenizer
 
@@ -264,6 +266,10 @@ def test_bad_arguments(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             prepare(file, make_tokenizer(), tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
+    chinese = Tokenizer.from_vocabulary([*SPECIAL, "北京"], "word", segmenter="rjieba")
+    for other in ("none", noisy):
+        with pytest.raises(InputError, match="cuts Chinese words itself, by rjieba"):
+            prepare(file, chinese, tmp_path / "out", segmenter=other)
     with pytest.raises(InputError, match="no files were given"):
         prepare([], make_tokenizer(), tmp_path / "out")
 

@@ -9,8 +9,9 @@ import pytest
 from qkv.data.prepare import prepare
 from qkv.data.sentences import split
 from qkv.data.shards import Shards, hash_of
-from qkv.data.words import segmenter, word_starts
+from qkv.data.words import word_starts
 from qkv.errors import InputError
+from qkv.segmenter import segmenter
 from qkv.tokenizer import Tokenizer
 from tests.corpora import documents, write_corpus
 from tests.folders import TOKENS, make_tokenizer

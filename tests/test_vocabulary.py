@@ -17,6 +17,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from qkv import vocabulary
 from qkv.errors import InputError
+from qkv.segmenter import segmenter
 from qkv.vocabulary import (
     Kind,
     choose_alphabet,
@@ -103,6 +104,16 @@ def test_words_are_cut_and_counted() -> None:
     counts = count_words(["It's 北京，BEIJING", "it Ｉt\tÉ"], lowercase=True)
     assert counts == {"it": 2, "'": 1, "s": 1, "北": 1, "京": 1, "，": 1, "beijing": 1, "ｉt": 1, "e": 1}
     assert count_words(["It É it"], lowercase=False) == {"It": 1, "É": 1, "it": 1}
+
+
+def test_chinese_words_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    jieba = segmenter("rjieba")
+    texts = ["我爱北京，BEIJING很大", "北京 大学\n北京大学a北京\uf900", "no Chinese", ""]
+    expected = Counter("我 爱 北京 ， beijing 很大 北京 大学 北京大学 a 北京 豈 no chinese".split())
+    assert count_words(texts, lowercase=True, segmenter=jieba) == expected
+    monkeypatch.setattr(vocabulary, "MOST_CHUNKS", 1)
+    assert count_words(texts, lowercase=True, segmenter=jieba) == expected
+    assert count_words(["a"], lowercase=True, segmenter=jieba) == {"a": 1}
 
 
 def test_counting_in_small_portions_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

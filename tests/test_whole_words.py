@@ -56,6 +56,15 @@ def test_words_are_put_together_and_counted(shards: Shards) -> None:
     assert [counts[word] for word in ordered] == sorted(counts.values(), reverse=True)
 
 
+def test_the_words_are_found_in_new_text_too(shards: Shards, tmp_path: Path) -> None:
+    assert WholeWords(shards, 1, 100).tokenizer.segmenter is None  # a function of somebody's, which cannot be had again
+    (tmp_path / "corpus.txt").write_text("\n\n".join(LINES) + "\n", encoding="utf-8")
+    prepare(tmp_path / "corpus.txt", shards.tokenizer(), tmp_path / "shards", segmenter="rjieba", hold_out=0)
+    words = WholeWords(Shards.open(tmp_path / "shards"), 1, 100).tokenizer
+    assert words.segmenter is not None and words.segmenter.startswith("rjieba ")
+    assert words.encode("上海北京的天气", special=False).tokens == "上海 北京 的 天气".split()
+
+
 @pytest.mark.parametrize("size", [1, 1000])
 def test_chunks_of_words(shards: Shards, size: int) -> None:
     words = WholeWords(shards, min_count=1, most=100)

@@ -138,6 +138,14 @@ def test_from_one_form_to_another(tmp_path: Path, name: str) -> None:
         assert found.similarity(first, second) == pytest.approx(vectors.similarity(first, second))
 
 
+def test_chinese_words_are_found_in_a_text_by_the_tokenizer_of_their_folder(tmp_path: Path) -> None:
+    WordVectors(["国王", "北京", "在"], torch.randn(3, 4)).save(tmp_path / "words")
+    tokenizer = read_folder(tmp_path / "words").tokenizer
+    assert tokenizer.encode("国王在北京", special=False).tokens == ["国王", "在", "北京"]
+    WordVectors(["king", "国", "王"], torch.randn(3, 4)).save(tmp_path / "characters")
+    assert read_folder(tmp_path / "characters").tokenizer.segmenter is None
+
+
 def test_whatever_is_not_word_vectors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="There is no file or folder .*vectros.bin. Did you mean 'vectors.bin'?"):
         (tmp_path / "vectors.bin").write_text("")

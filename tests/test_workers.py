@@ -12,6 +12,7 @@ import pytest
 from qkv.data.documents import Block, blocks, sources
 from qkv.data.workers import Job, Result, run, token_type
 from qkv.errors import InputError
+from qkv.tokenizer import Tokenizer
 from tests.corpora import broken, dying, noisy, write_corpus
 from tests.folders import make_tokenizer
 
@@ -31,6 +32,17 @@ def test_any_number_of_workers_gives_the_same(tmp_path: Path, segmenter: str) ->
         for name in ("tokens", "word_starts", "sentences", "documents", "letters"):
             assert np.array_equal(getattr(result, name), getattr(expected, name))
         assert (result.characters, result.sample) == (expected.characters, expected.sample)
+
+
+def test_chinese_words_of_the_tokenizer_are_cut_in_every_process(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["我爱北京天安门。", "北京大学在北京"] * 2, "word", 40, segmenter="rjieba")
+    (tmp_path / "a.txt").write_text("我爱北京大学。\n\n" * 200, encoding="utf-8")
+    job = Job.of(tokenizer, "rjieba")
+    alone, several = (
+        np.concatenate([result.tokens for _, result in results(tmp_path / "a.txt", job, workers)]) for workers in (1, 2)
+    )
+    assert np.array_equal(alone, several)
+    assert [tokenizer.token(id) for id in alone[:5].tolist()] == "我 爱 北京大学 。 我".split()
 
 
 def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Three kinds, which differ in what a token is:
 
     wordpiece   BERT's: words and pieces of words, every 汉字 by itself; an unknown character makes its word [UNK]
-    word        whole words, punctuation marks, every 汉字; a word outside the vocabulary is [UNK]
+    word        whole words, punctuation marks, every 汉字; a word outside the vocabulary is [UNK]. With a segmenter
+                (`chinese_words.py`) Chinese words instead of 汉字
     character   every code point by itself, spaces and line ends included, nothing cleaned away: without lower-casing,
                 decoding gives back exactly the text, so a character model can write verse
 
@@ -25,13 +26,16 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, pre_tokenizers, processors
 
+from qkv.chinese_words import ChineseWords, spans_before
 from qkv.errors import InputError, reading
 from qkv.json_file import read_object, to_json
+from qkv.segmenter import is_known, segmenter_name
+from qkv.tokenizer_backend import build, find_normalizer, kind_of, state_of
 from qkv.tokenizer_files import added_tokens, find_file, replace_files
 from qkv.vocabulary import SIZE, Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
-from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN, WordPiece
+from qkv.wordpiece import CHINESE, SPECIAL, WordPiece
 
 # What a tokenizer_config.json calls the settings of a normalizer, and what a tokenizer.json calls them.
 SETTINGS = (
@@ -42,6 +46,8 @@ SETTINGS = (
 # Spaces nobody writes: between two Chinese characters, and on either side of a Chinese punctuation mark.
 _mark = "[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
 _needless = re.compile(f"(?<=[{CHINESE}]) (?=[{CHINESE}])|(?<={_mark}) | (?={_mark})")
+# For tools that read a folder and know no segmenter.
+_note = "汉字 come in words: cut Chinese text with the segmenter and put spaces between its words before tokenizing."
 _letter = re.compile(r"[^\W_]")
 
 
@@ -63,7 +69,13 @@ class Encoded:
 class Tokenizer:
     """Safe to use from several threads; nothing changes after construction. Never cuts a text and never pads one."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, kind: Kind, source: str = "The vocabulary") -> None:
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        kind: Kind,
+        source: str = "The vocabulary",
+        segmenter: str | None = None,
+    ) -> None:
         ids = {token: number for token in SPECIAL if (number := backend.token_to_id(token)) is not None}
         if missing := [token for token in SPECIAL if token not in ids]:
             raise InputError(
@@ -87,12 +99,22 @@ class Tokenizer:
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
-        self._settings = _find(_state(backend.normalizer), "BertNormalizer", "Lowercase")
+        # Spaces are put between Chinese words before the backend, which knows nothing of it, sees a text.
+        self.chinese = None
+        if segmenter is not None:
+            kept = [token.content for token in backend.get_added_tokens_decoder().values()]
+            self.chinese = ChineseWords(segmenter, self.vocabulary, backend.normalizer, kept)
+        self._settings = find_normalizer(state_of(backend.normalizer), "BertNormalizer", "Lowercase")
         self.lowercase: bool = self._settings.get("lowercase", bool(self._settings))
         # Of our own steps none takes a letter or digit away; a foreign one may do anything.
-        self._keeps_letters = _state(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
+        self._keeps_letters = state_of(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
             isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
         )
+
+    @property
+    def segmenter(self) -> str | None:
+        """What cuts Chinese words, with the version they were learned with; None where a 汉字 is a token."""
+        return None if self.chinese is None else self.chinese.name
 
     # Ways to get one
 
@@ -103,7 +125,7 @@ class Tokenizer:
         What `tokenizer_config.json` beside it says of lower-casing, accents and 汉字 counts, as in transformers. Where
         it says nothing, a tokenizer.json speaks for itself, and a bare vocabulary is taken as cased if any of its
         pieces has a capital letter ([unused1], <S> and the like aside). Truncation and padding kept in a
-        tokenizer.json are dropped.
+        tokenizer.json are dropped. A segmenter named there need not be installed until a Chinese text is to be cut.
         """
         with reading(path):
             return cls._read(find_file(path))
@@ -117,7 +139,7 @@ class Tokenizer:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
-            backend = _build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
+            backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
             for number, token in added_tokens(file.parent, config).items():
                 if backend.token_to_id(token) is None:
                     backend.add_tokens([token])
@@ -125,7 +147,7 @@ class Tokenizer:
                     raise InputError(f"{file} has no room for the added token {token!r} at its id {number}.")
             return cls(backend, "wordpiece", str(file))
         state = read_object(file)
-        normalizer = _find(state.get("normalizer"), "BertNormalizer")
+        normalizer = find_normalizer(state.get("normalizer"), "BertNormalizer")
         # These two classes take a tokenizer.json as it is, whatever else the settings hold.
         if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend"):
             normalizer.update({"strip_accents": None} if "strip_accents" in config else {}, **settings)
@@ -133,19 +155,34 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises nothing narrower
             raise InputError(f"{file} is not a tokenizer that can be read: {error}. Was it cut short?") from error
-        return cls(backend, _kind_of(backend, file), str(file))
+        kind = kind_of(backend, file)
+        segmenter = config.get("segmenter") if kind == "word" else None
+        if segmenter is not None and not is_known(segmenter):
+            raise InputError(
+                f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
+            )
+        return cls(backend, kind, str(file), segmenter)
 
     @classmethod
     def from_vocabulary(
-        cls, tokens: Sequence[str], kind: Kind = "wordpiece", lowercase: bool | None = None
+        cls,
+        tokens: Sequence[str],
+        kind: Kind = "wordpiece",
+        lowercase: bool | None = None,
+        segmenter: str | None = None,
     ) -> "Tokenizer":
         """Ids in the order given. `lowercase` left out is decided from the tokens, as `load` does for a vocab.txt."""
-        check_kind(kind)
+        check_kind(kind, segmenter)
         if len(set(tokens)) < len(tokens):
             raise InputError(f"The vocabulary holds {Counter(tokens).most_common(1)[0][0]!r} more than once.")
         if kind != "character" and (broken := [token for token in tokens if "\n" in token or not token]):
             raise InputError(f"{broken[0]!r} cannot be a token: a vocabulary file has one token a line.")
-        return cls(_build(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase), kind)
+        return cls._of(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase, segmenter)
+
+    @classmethod
+    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
+        named = segmenter_name(segmenter)
+        return cls(build(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
 
     @classmethod
     def train(
@@ -157,6 +194,7 @@ class Tokenizer:
         *,
         min_frequency: int = 2,
         limit_alphabet: int | None = None,
+        segmenter: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> "Tokenizer":
         """Learn a vocabulary from texts, read once; the same texts give the same vocabulary, ids included.
@@ -170,12 +208,13 @@ class Tokenizer:
         `limit_alphabet` is how many characters the vocabulary starts from, the most frequent first. Left out, it is as
         many as cover 99.99 % of the text, but half of the vocabulary at most, so that rare 汉字 do not crowd out words
         ("character": as many as there is room for, space and line end always among them). `min_frequency` is how often
-        a word ("word") or a pair to be joined ("wordpiece") must occur. `progress` is told how many texts were read.
+        a word ("word") or a pair to be joined ("wordpiece") must occur. `segmenter`, of "word" alone, finds Chinese
+        words: "rjieba". `progress` is told how many texts were read.
         """
         tokens = learn_vocabulary(
-            texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, progress=progress
+            texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
         )
-        return cls(_build(tokens, kind, lowercase), kind)
+        return cls._of(tokens, kind, lowercase, segmenter)
 
     # Text to ids
 
@@ -188,17 +227,25 @@ class Tokenizer:
     ) -> list[Encoded]:
         if pairs is not None and len(pairs) != len(texts):
             raise InputError(f"{len(texts)} texts and {len(pairs)} pairs: each text needs its pair.")
-        inputs: Any = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        written = [texts] if pairs is None else [texts, pairs]
         try:
+            read = [self._spaced(one) for one in written]
+            inputs: Any = read[0] if pairs is None else list(zip(*read, strict=True))
             found = self.backend.encode_batch(inputs, add_special_tokens=special)
         except TypeError as error:
             raise _explain([*texts, *(pairs or ())], error) from error
-        return [Encoded(one.ids, one.type_ids, one.offsets, one.tokens) for one in found]
+        spans: Iterable[list[tuple[int, int]]] = (one.offsets for one in found)
+        if self.chinese is not None:
+            spans = map(_as_written, found, zip(*written, strict=True), zip(*read, strict=True))
+        return [Encoded(one.ids, one.type_ids, offsets, one.tokens) for one, offsets in zip(found, spans, strict=True)]
+
+    def _spaced(self, texts: Sequence[str]) -> list[str]:
+        return list(texts) if self.chinese is None else self.chinese.spaced(texts)
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The quick way for large amounts of text: ids alone, without special tokens."""
         try:
-            return [one.ids for one in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+            return [one.ids for one in self.backend.encode_batch_fast(self._spaced(texts), add_special_tokens=False)]
         except TypeError as error:
             raise _explain(texts, error) from error
 
@@ -275,6 +322,8 @@ class Tokenizer:
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
         if self._is_berts:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in SETTINGS}
+        if self.segmenter is not None:
+            config |= {"segmenter": self.segmenter, "segmenter_note": _note}
         if max_length is not None:
             config["model_max_length"] = max_length
         files = {
@@ -288,62 +337,14 @@ class Tokenizer:
         return files
 
 
-def _build(
-    tokens: Sequence[str],
-    kind: Kind,
-    lowercase: bool,
-    strip_accents: bool | None = None,
-    handle_chinese_chars: bool = True,
-) -> tokenizers.Tokenizer:
-    ids = {token: number for number, token in enumerate(tokens)}
-    if kind == "character":
-        # Byte-pair encoding with no pairs to join cuts a text into its characters, and quicker than a pattern would.
-        backend = tokenizers.Tokenizer(models.BPE(ids, [], unk_token=UNKNOWN))
-        if lowercase:
-            backend.normalizer = normalizers.Lowercase()
-        backend.decoder = decoders.Fuse()
-        return backend
-    if kind == "word":
-        backend = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
-    else:
-        model = models.WordPiece(
-            ids, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD, continuing_subword_prefix=CONTINUES
-        )
-        backend = tokenizers.Tokenizer(model)
-    backend.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=handle_chinese_chars
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix=CONTINUES)
-    return backend
-
-
-def _kind_of(backend: tokenizers.Tokenizer, file: Path) -> Kind:
-    if isinstance(backend.model, models.WordPiece):
-        return "wordpiece"
-    if isinstance(backend.model, models.WordLevel):
-        return "word"
-    if isinstance(backend.model, models.BPE) and not _state(backend.model)["merges"]:
-        return "character"
-    name = type(backend.model).__name__
-    raise InputError(
-        f"{file} holds a {name} tokenizer, as GPT-2, RoBERTa or XLM have; qkv reads WordPiece, word and character "
-        "tokenizers. Is it the folder of a BERT?"
-    )
-
-
-def _state(part: Any) -> dict[str, Any]:
-    """What a part of the backend would write into a tokenizer.json."""
-    return json.loads(part.__getstate__()) if part is not None else {}
-
-
-def _find(normalizer: Any, *types: str) -> dict[str, Any]:
-    """The first normalizer of these types in a tokenizer.json, also inside a sequence; {} when there is none."""
-    inside = normalizer.get("normalizers") if isinstance(normalizer, dict) else None
-    for one in inside if isinstance(inside, list) else [normalizer]:
-        if isinstance(one, dict) and one.get("type") in types:
-            return one
-    return {}
+def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[str]) -> list[tuple[int, int]]:
+    """Offsets in the texts of the segments, of tokens that were found in the same with spaces between the words."""
+    offsets, first, spans = one.offsets, 0, list[tuple[int, int]]()
+    for segment, (text, spaced) in enumerate(zip(texts, read, strict=True)):
+        last = first + one.type_ids.count(segment)
+        spans += offsets[first:last] if text == spaced else spans_before(text, spaced, offsets[first:last])
+        first = last
+    return spans
 
 
 def _explain(texts: Iterable[str], error: TypeError) -> Exception:

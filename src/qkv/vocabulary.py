@@ -18,6 +18,8 @@ from typing import Literal, get_args
 from tokenizers import normalizers, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
+from qkv.segmenter import Segmenter
+from qkv.segmenter import segmenter as segmenter_of
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, WHITE
 
 Kind = Literal["wordpiece", "word", "character"]
@@ -31,6 +33,8 @@ MOST_CHUNKS = 1 << 19  # distinct stretches of raw text held before they are cut
 MOST_WORDS = 1 << 22  # distinct words held before the rarest are forgotten
 
 _chunk = re.compile(f"[{CHINESE}]|[^{CHINESE}{WHITE}]+")
+_run = re.compile(f"[{CHINESE}]+|[^{CHINESE}{WHITE}]+")
+_chinese = re.compile(f"[{CHINESE}]")
 
 
 def learn_vocabulary(
@@ -40,10 +44,12 @@ def learn_vocabulary(
     lowercase: bool,
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
+    segmenter: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
     """The tokens in the order of their ids, special ones first; `Tokenizer.train` says what the arguments mean."""
-    check_kind(kind)
+    check_kind(kind, segmenter)
+    cutter = None if segmenter is None else segmenter_of(segmenter)
     room = size - len(SPECIAL)
     if room < 1:
         raise InputError(f"A vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
@@ -54,7 +60,10 @@ def learn_vocabulary(
     if limit_alphabet is not None and limit_alphabet < 1:
         raise InputError(f"limit_alphabet is {limit_alphabet}; it must be at least 1, or left out.")
     try:
-        counts = (count_characters if kind == "character" else count_words)(texts, lowercase, progress)
+        if kind == "character":
+            counts = count_characters(texts, lowercase, progress)
+        else:
+            counts = count_words(texts, lowercase, progress, cutter)
     except UnicodeEncodeError as error:
         raise half_character(error.object[error.start]) from error
     if not counts:
@@ -113,9 +122,14 @@ def half_character(half: str) -> InputError:
     )
 
 
-def check_kind(kind: str) -> None:
+def check_kind(kind: str, segmenter: str | None = None) -> None:
     if kind not in KINDS:
         raise InputError(f"There is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
+    if kind != "word" and segmenter not in (None, "none"):
+        raise InputError(
+            f"The segmenter {segmenter} finds Chinese words, which are tokens in a tokenizer of the kind word alone; "
+            f"in one of the kind {kind} a 汉字 is a token. Leave the segmenter out, or take the kind word."
+        )
 
 
 def _seen(texts: Iterable[str], progress: Callable[[int], None] | None) -> Iterator[str]:
@@ -130,18 +144,31 @@ def _seen(texts: Iterable[str], progress: Callable[[int], None] | None) -> Itera
         progress(number)
 
 
-def count_words(texts: Iterable[str], lowercase: bool, progress: Callable[[int], None] | None = None) -> "Counter[str]":
-    """How often each word occurs, words being cut as BERT cuts them.
+def count_words(
+    texts: Iterable[str],
+    lowercase: bool,
+    progress: Callable[[int], None] | None = None,
+    segmenter: Segmenter | None = None,
+) -> "Counter[str]":
+    """How often each word occurs, words being cut as BERT cuts them, and Chinese ones by the segmenter if there is one.
 
     >>> sorted(count_words(["The cat, the 猫。", "CAT!"], lowercase=True).items())
     [('!', 1), (',', 1), ('cat', 2), ('the', 2), ('。', 1), ('猫', 1)]
     """
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=segmenter is None)
+    chunks_of = (_chunk if segmenter is None else _run).findall
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
 
     def settle() -> None:
+        if segmenter is not None:
+            runs = [chunk for chunk in chunks if _chinese.match(chunk)]
+            often = [chunks.pop(run) for run in runs]
+            lines = " ".join(segmenter.words(runs)).split("\n")
+            for line, count in zip(lines, often, strict=False):  # without runs there is one line, of nothing
+                for word in line.split():
+                    chunks[word] += count
         # Cleaning and cutting see no further than a space or a 汉字, so each distinct chunk is worked on once.
         for chunk, count in chunks.items():
             if chunk.isascii() and chunk.isalnum():
@@ -157,7 +184,7 @@ def count_words(texts: Iterable[str], lowercase: bool, progress: Callable[[int],
             least += 1
 
     for text in _seen(texts, progress):
-        chunks.update(_chunk.findall(text))
+        chunks.update(chunks_of(text))
         if len(chunks) > MOST_CHUNKS:
             settle()
     settle()

@@ -36,19 +36,25 @@ def train(
             "--limit-alphabet", metavar="N", help="Characters to start from; else enough for 99.99 % of the text."
         ),
     ] = None,
+    segmenter: Annotated[
+        str | None,
+        typer.Option("--segmenter", metavar="NAME", help="Of the kind word: Chinese words as tokens, cut by rjieba."),
+    ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capital letters and accents.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a vocabulary from files of any size and write it as a tokenizer folder.
 
-    汉字 are always one token each; transformers and qkv both load the folder.
+    汉字 are one token each, unless Chinese words are asked for: --kind word --segmenter rjieba. Transformers and qkv
+    both load the folder; the segmenter works in qkv alone, elsewhere spaces have to stand between Chinese words.
 
     \b
     qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
     qkv tokenizer train 语料.txt --kind character --out zi
+    qkv tokenizer train 语料.txt --kind word --segmenter rjieba --vocab-size 50000 --out ci
     qkv tokenize "试一试 a test" --model my-tokenizer
 
-    --json prints one document: path, kind, size, n_texts, seconds.
+    --json prints one document: path, kind, segmenter, size, n_texts, seconds.
     """
     from qkv.cli.terminal import print_json, progress
     from qkv.data.readers import texts
@@ -56,7 +62,7 @@ def train(
     from qkv.tokenizer_files import check_target
     from qkv.vocabulary import check_kind
 
-    check_kind(kind)
+    check_kind(kind, segmenter)
     check_target(out)
     began, read = time.perf_counter(), 0
     with progress("read", None) as advance:
@@ -73,11 +79,13 @@ def train(
             lowercase=not cased,
             min_frequency=min_frequency,
             limit_alphabet=limit_alphabet,
+            segmenter=segmenter,
             progress=seen,
         )
     learned.save(out)
-    facts = {"path": str(out), "kind": kind, "size": learned.size, "n_texts": read}
+    facts = {"path": str(out), "kind": kind, "segmenter": learned.segmenter, "size": learned.size, "n_texts": read}
     if as_json:
         print_json({**facts, "seconds": round(time.perf_counter() - began, 3)})
         return
-    typer.echo(f"{out}: {learned.size:,} tokens ({kind}), learned from {read:,} texts")
+    how = kind if learned.segmenter is None else f"{kind}, Chinese by {learned.segmenter}"
+    typer.echo(f"{out}: {learned.size:,} tokens ({how}), learned from {read:,} texts")

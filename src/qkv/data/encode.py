@@ -11,7 +11,8 @@ itself, and what happens to one word depends on no other. So a text is seen here
 The work is done on whole arrays, and the tokenizer is asked about what is new. Whatever is not certain to stand alone
 counts as "other" and is left to the tokenizer together with its neighbours, which is always right. A character-level
 tokenizer is the same with nearly all characters single. For a tokenizer that works otherwise (a foreign normalizer,
-added tokens that may be found inside a text) nothing is assumed, and every sentence goes through it.
+added tokens that may be found inside a text) nothing is assumed, and every sentence goes through it. One of Chinese
+words has spaces put between them first; then 汉字 are others, and a word of them is remembered like any word.
 
 A corpus must not smuggle in special tokens: "[MASK]" in a text is read as the three words it is written with. That is
 the one difference to `Tokenizer.encode_ids`, where it means a blank.
@@ -28,7 +29,8 @@ import tokenizers
 from numpy.typing import NDArray
 
 from qkv.data.ranges import ranges
-from qkv.data.words import Segmenter, word_starts
+from qkv.data.words import word_starts
+from qkv.segmenter import Segmenter
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import CHINESE, WHITE, is_punctuation
 
@@ -152,7 +154,8 @@ class Encoder:
     """Remembers words from one call to the next; the ids it gives do not depend on what it remembers."""
 
     def __init__(self, tokenizer: Tokenizer, segmenter: Segmenter | None = None) -> None:
-        self._segmenter = segmenter
+        self._chinese = tokenizer.chinese
+        self._segmenter = segmenter if self._chinese is None else None  # else every token is a word
         self._backend = _reads_special_tokens_as_text(tokenizer.backend)
         self._cut = how_it_cuts(tokenizer)
         prefix = tokenizer.backend.model.continuing_subword_prefix if tokenizer.kind == "wordpiece" else None
@@ -166,6 +169,11 @@ class Encoder:
 
     def encode(self, text: str, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Pieces:
         """The sentences text[start:end], which lie in order and apart from one another."""
+        if self._chinese is not None:
+            sentences = self._chinese.spaced([text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
+            lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+            text, ends = "\n".join(sentences), np.cumsum(lengths + 1) - 1
+            starts = ends - lengths
         if self._cut == "somehow":
             return self._one_by_one(text, starts, ends)
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -212,6 +220,8 @@ class Encoder:
         found = self._backend.encode_batch_fast(characters, add_special_tokens=False)
         for code, character, one in zip(codes.tolist(), characters, found, strict=True):
             kind = _kind(character, self._cut)
+            if kind == HAN and self._chinese is not None:
+                kind = OTHER
             if kind >= SINGLE:
                 if len(one.ids) == 1:
                     self._single_ids[code] = one.ids[0]
@@ -260,9 +270,8 @@ def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
         settings = "dropout continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback".split()
         alone = state["pre_tokenizer"] is None and normalizer.get("type", "Lowercase") == "Lowercase"
         return "characters" if alone and not any(map(model.get, settings)) else "somehow"
-    bert = (
-        normalizer.get("type") == "BertNormalizer" and normalizer["clean_text"] and normalizer["handle_chinese_chars"]
-    )
+    bert = normalizer.get("type") == "BertNormalizer" and normalizer["clean_text"]
+    bert = bert and normalizer["handle_chinese_chars"] == (tokenizer.chinese is None)
     return "words" if bert and (state["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer" else "somehow"
 
 

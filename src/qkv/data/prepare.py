@@ -22,12 +22,12 @@ from qkv.data.manifest import COUNTS, manifest_of
 from qkv.data.readers import AnyPath
 from qkv.data.sample import HEADING, sample_of
 from qkv.data.shards import MANIFEST, PARTS, STATE, Shards, hash_of
-from qkv.data.words import Cut, is_installed
-from qkv.data.words import segmenter as segmenter_of
 from qkv.data.workers import Job, run
 from qkv.data.writer import Writer
 from qkv.errors import InputError
 from qkv.json_file import read_object, to_json
+from qkv.segmenter import Cut, is_installed
+from qkv.segmenter import segmenter as segmenter_of
 from qkv.tokenizer import Tokenizer
 
 SHARD_TOKENS = 1 << 22
@@ -72,14 +72,15 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepare files for training and return the manifest; what is prepared already is left as it is.
 
-    `segmenter` finds Chinese words: "rjieba", "none", or a function from a string to its words; left out, it is rjieba
-    where that is installed. `hold_out` is the share of documents kept for evaluation. `workers` is the number of
-    processes; with 1, or with a segmenter that another process could not import, all is done in this one. `overwrite`
-    does away with what `out` holds of an earlier preparation; without it, one from other files or settings is an error.
+    `segmenter` finds Chinese words: "rjieba", "none", or a function from a string to its words; left out, it is the
+    tokenizer's own, else rjieba where that is installed. `hold_out` is the share of documents kept for evaluation.
+    `workers` is the number of processes; with 1, or with a segmenter that another process could not import, all is done
+    in this one. `overwrite` does away with what `out` holds of an earlier preparation; without it, one from other files
+    or settings is an error.
     """
     files = sources(paths)
     _check(files, workers, hold_out, shard_tokens, block_bytes)
-    cut, name = _chosen(segmenter)
+    cut, name = _chosen(segmenter, tokenizer)
     job = Job.of(tokenizer, cut, field)
     workers = _workers(workers, job, files)
     made_from = _made_from(files, tokenizer, Settings(name, hold_out, shard_tokens, block_bytes, field))
@@ -142,8 +143,16 @@ def _check(files: Sequence[Source], workers: int | None, hold_out: float, shard_
         raise InputError("shard_tokens and block_bytes must be at least 1.")
 
 
-def _chosen(choice: str | Cut | None) -> tuple[str | Cut, str]:
+def _chosen(choice: str | Cut | None, tokenizer: Tokenizer) -> tuple[str | Cut, str]:
     """The segmenter to use, and what the manifest calls it."""
+    if tokenizer.segmenter is not None:
+        own = tokenizer.segmenter.partition(" ")[0]
+        if choice not in (None, own):
+            raise InputError(
+                f"the tokenizer cuts Chinese words itself, by {own}, so no other segmenter can have a say. Leave it "
+                "out, or take a tokenizer without one."
+            )
+        choice = own
     if choice is None:
         choice = "rjieba" if is_installed("rjieba") else "none"
     found = segmenter_of(choice)

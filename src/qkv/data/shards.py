@@ -188,6 +188,8 @@ def hash_of(tokenizer: Tokenizer) -> str:
     state = json.loads(tokenizer.backend.to_str())
     for part in ("version", "truncation", "padding", "post_processor", "decoder"):
         state.pop(part, None)
+    if tokenizer.segmenter is not None:
+        state["segmenter"] = tokenizer.segmenter
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 

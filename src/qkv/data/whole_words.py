@@ -4,8 +4,8 @@ A prepared corpus says where words begin (in Chinese a segmenter said so), whate
 put together again, so that a model of words can be trained from the same shards as a model of pieces or characters.
 Words are recognised by a hash of their ids: a chunk of text is looked up as a whole, and no text is decoded.
 
-What this file does NOT do: cut a text that is not prepared. The tokenizer it makes holds the words, and knows a Chinese
-word when it stands by itself; running Chinese text has to go through the segmenter first.
+What this file does NOT do: cut a text that is not prepared. The tokenizer it makes does, by the segmenter that the
+corpus was prepared with; where that was somebody's own function, Chinese text has to go through it first.
 
 Shapes: W tokens, G words of a stretch of text, V vocabulary.
 """
@@ -21,6 +21,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 from qkv.data.shard_file import map_arrays
 from qkv.data.shards import Shards
 from qkv.errors import InputError
+from qkv.segmenter import is_known
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import CONTINUES, SPECIAL, UNKNOWN
 
@@ -80,7 +81,8 @@ class WholeWords:
                 f"No word of {shards.folder} occurs {min_count} times: give more text, or a lower min_count."
             )
         chosen = sorted(often, key=lambda name: (-names[name], name))[: most - len(SPECIAL)]
-        self.tokenizer = _tokenizer([*SPECIAL, *chosen], pieces.lowercase)
+        segmenter = shards.manifest["settings"]["segmenter"]
+        self.tokenizer = _tokenizer([*SPECIAL, *chosen], pieces.lowercase, segmenter if is_known(segmenter) else None)
         self.counts = np.array([0] * len(SPECIAL) + [names[name] for name in chosen])  # (V,)
         numbers = {key: id for id, name in enumerate(chosen, len(SPECIAL)) for key in found[name]}
         self._keys = np.array(sorted(numbers), np.uint64)
@@ -124,9 +126,9 @@ class WholeWords:
         return words, np.searchsorted(begins, sentences)
 
 
-def _tokenizer(tokens: Sequence[str], lowercase: bool) -> Tokenizer:
-    """One that takes a run of 汉字 as one word."""
+def _tokenizer(tokens: Sequence[str], lowercase: bool, segmenter: str | None) -> Tokenizer:
+    """One that takes a run of 汉字 as one word, if there is no segmenter to cut it."""
     backend = tokenizers.Tokenizer(models.WordLevel({token: id for id, token in enumerate(tokens)}, unk_token=UNKNOWN))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase, handle_chinese_chars=False)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Tokenizer(backend, "word")
+    return Tokenizer(backend, "word", segmenter=segmenter)

@@ -29,8 +29,8 @@ from qkv.data.documents import Block, read
 from qkv.data.encode import Encoder
 from qkv.data.languages import Letters
 from qkv.data.sentences import split
-from qkv.data.words import Cut, segmenter
 from qkv.errors import InputError
+from qkv.segmenter import Cut, segmenter
 from qkv.tokenizer import Tokenizer
 from qkv.vocabulary import Kind
 
@@ -46,10 +46,11 @@ class Job:
     kind: Kind
     segmenter: str | Cut
     field: str = "text"
+    words: str | None = None  # the tokenizer's own segmenter
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "Job":
-        return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field)
+        return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
 
     def travels(self) -> bool:
         """Whether another process could be told: a function made on the spot has no name to find it by there."""
@@ -77,7 +78,7 @@ class Result:
 
 class Worker:
     def __init__(self, job: Job) -> None:
-        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind)
+        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
         self._field = job.field
         self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
         self._encoder = Encoder(tokenizer, segmenter(job.segmenter))

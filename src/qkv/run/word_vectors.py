@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from qkv.chinese_words import are_chinese_words
 from qkv.errors import InputError, did_you_mean
 from qkv.interop import zoo
 from qkv.interop.folder import model_type_of, read_folder, save_folder
@@ -177,7 +178,8 @@ class WordVectors:
         if target.suffix:
             write_vectors(target, words, vectors)
             return left_out
-        tokenizer = Tokenizer.from_vocabulary([*SPECIAL, *words], "word")
+        segmenter = "rjieba" if are_chinese_words(words) else None
+        tokenizer = Tokenizer.from_vocabulary([*SPECIAL, *words], "word", segmenter=segmenter)
         table = torch.cat([torch.zeros(len(SPECIAL), self.width), vectors])
         config = {"vocabulary_size": len(table), "width": self.width}
         save_folder(target, MODEL_TYPE, config, {TABLE: table}, tokenizer, {"converted_from": Path(self.source).name})
