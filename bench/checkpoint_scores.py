@@ -4,11 +4,13 @@
     PYTHONPATH=src python3 bench/checkpoint_scores.py --models qkv-mini=FOLDER minilm=FOLDER --random --deadline 500
     python bench/checkpoint_scores.py --models FOLDER --limit 32 --epochs 1 --seeds 0    # a look, on a CPU
     python bench/checkpoint_scores.py --table scores.jsonl                               # of earlier runs
+    python bench/checkpoint_scores.py --models FOLDER --held-out --lr 1e-4 3e-4 1e-3     # to choose a rate by
 
 A run learns as `qkv finetune` does, by the settings of checkpoint_tasks.py: the verb's own reading, rows and loop. The
 scores are those of the last step: nothing is evaluated on the way, no stopping early and no choice among weights, since
 what is scored is also what would be chosen by. --random learns from fresh weights in the shape of the first model,
-drawn anew by the seed.
+drawn anew by the seed. --held-out scores a tenth of the training examples instead, kept out of training: what a rate
+may be chosen by.
 
 Small models wait for launches, so several processes share one GPU: seconds are of a run beside others. A set is read
 once for all runs with the same tokenizer. All sets of one seed go before the next seed, the longest first. A line of
@@ -60,6 +62,8 @@ from qkv.train.progress import Silent
 ROOT = Path(__file__).parents[1]
 NARROW = 256
 RANDOM = "random"
+HELD_OUT = "held out"
+"""The part that --held-out takes from the training examples."""
 ALWAYS = "always one"
 """The column of what always answering the most frequent training label reaches."""
 
@@ -94,16 +98,16 @@ class Ready(NamedTuple):
     transfer: Transfer
 
 
-def make_ready(run: Run, data: Path, limit: int | None) -> None:
+def make_ready(run: Run, data: Path, limit: int | None, held_out: bool) -> None:
     """Read the set with the tokenizer of a run's model, once for all seeds. What goes wrong is left for the runs."""
     try:
-        found: Ready | Exception = _ready(run, data, limit)
+        found: Ready | Exception = _ready(run, data, limit, held_out)
     except Exception as error:
         found = error
     Path(run.ready).write_bytes(pickle.dumps(found))
 
 
-def _ready(run: Run, data: Path, limit: int | None) -> Ready:
+def _ready(run: Run, data: Path, limit: int | None, held_out: bool) -> Ready:
     task = TASKS[run.task]
     files = [str(task.file(data, run.task, part)) for part in ("train", *task.scored)]
     flags: dict[str, Any] = {
@@ -118,9 +122,15 @@ def _ready(run: Run, data: Path, limit: int | None) -> Ready:
     }
     config = configured_for(task.kind, run.folder, flags=flags)
     read = read_data(config)
+    parts = tuple(task.scored)
+    if held_out:
+        examples = Random(0).sample(read.train.examples, len(read.train.examples))
+        tenth = len(examples) // 10
+        train, dev = (replace(read.train, examples=tuple(some)) for some in (examples[tenth:], examples[:tenth]))
+        read, parts = replace(read, train=train, dev=dev, test=None), (HELD_OUT,)
     if limit is not None:
-        parts = [read.train, read.dev, read.test or read.dev]
-        train, dev, test = (replace(one, examples=_some(one.examples, limit)) for one in parts)
+        whole = [read.train, read.dev, read.test or read.dev]
+        train, dev, test = (replace(one, examples=_some(one.examples, limit)) for one in whole)
         read = replace(read, train=train, dev=dev, test=None if read.test is None else test)
     folder = hf.load(run.folder)
     found = prepare(config, folder, read, Silent().message)
@@ -128,7 +138,7 @@ def _ready(run: Run, data: Path, limit: int | None) -> Ready:
     if read.test is not None:
         rows = found.task.features(folder.tokenizer, read.test.examples, found.max_length, training=False)
         scored.append((read.test.examples, rows))
-    by_part = dict(zip(task.scored, scored, strict=True))
+    by_part = dict(zip(parts, scored, strict=True))
     return Ready(config, found.data, found.task, found.max_length, found.train, by_part, found.transfer)
 
 
@@ -208,10 +218,12 @@ def planned(options: argparse.Namespace, models: dict[str, Path], random: dict[i
             task = TASKS[name]
             for model, folder in [*models.items(), *([(RANDOM, random[seed])] if random else [])]:
                 width = read_config(folder / "config.json").config.width
-                lr = options.lr or (task.lr if width <= NARROW else task.lr_wider)
                 epochs = options.epochs or task.epochs
                 ready = str(work / f"{name}-{readers[folder]}")
-                runs.append(Run(name, model, str(folder.resolve()), seed, lr, epochs, options.device, ready))
+                rates = options.lr or [task.lr if width <= NARROW else task.lr_wider]
+                for lr in rates:
+                    shown = model if len(rates) == 1 else f"{model} {lr:g}"
+                    runs.append(Run(name, shown, str(folder.resolve()), seed, lr, epochs, options.device, ready))
     return runs
 
 
@@ -223,7 +235,8 @@ def run_all(options: argparse.Namespace, runs: Sequence[Run], workers: int) -> l
     # spawned, since a process that was forked cannot use the GPU
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         readers = {run.ready: run for run in runs}
-        files = {name: pool.submit(make_ready, run, options.data, options.limit) for name, run in readers.items()}
+        asked = options.data, options.limit, options.held_out
+        files = {name: pool.submit(make_ready, run, *asked) for name, run in readers.items()}
         going: dict[Future[dict[str, Any]], Run] = {}
         while True:
             left = options.deadline - (time.perf_counter() - began)
@@ -269,9 +282,9 @@ def show(lines: Iterable[dict[str, Any]]) -> None:
     for heading in ("set", "part", "examples", "figure", *models, ALWAYS, "epochs, lr", "seconds"):
         table.add_column(heading, justify="left" if heading in ("set", "part", "figure") else "right")
     for name, task in TASKS.items():
-        for part in task.scored:
+        for part in (*task.scored, HELD_OUT):
             for figure in task.figures:
-                own = {model: [run for run in runs if (run["task"], run["model"]) == (name, model)] for model in models}
+                own = {model: [run for run in runs if _of(run, name, part, model)] for model in models}
                 of_task = [run for group in own.values() for run in group]
                 if not of_task:
                     continue
@@ -296,6 +309,10 @@ def show(lines: Iterable[dict[str, Any]]) -> None:
             print(f"failed: {line['task']} {line['model']} {line['seed']}: {line['error']}")
 
 
+def _of(run: dict[str, Any], task: str, part: str, model: str) -> bool:
+    return run["task"] == task and run["model"] == model and part in run["scores"]
+
+
 def _cell(values: Sequence[float]) -> str:
     """
     >>> _cell([0.81, 0.83]), _cell([0.5]), _cell([])
@@ -317,7 +334,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--prepare", nargs=2, type=Path, metavar=("DATA", "OUT"), help="only pack the sets' files")
     parser.add_argument("--workers", type=int, help="processes at once; 12 on a GPU, 1 without")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no run should end")
-    parser.add_argument("--lr", type=float, help="instead of each set's own")
+    parser.add_argument("--lr", nargs="+", type=float, help="each of these, instead of each set's own")
+    parser.add_argument("--held-out", action="store_true", help="score a tenth of train, to choose a rate by")
     parser.add_argument("--epochs", type=float, help="instead of each set's own")
     parser.add_argument("--limit", type=int, help="examples of each file, for a look")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -52,7 +52,7 @@ def _forward(
     qkv, offsets, out, scale, seed, threshold, kept_scale,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0), tl.program_id(1)
+    row, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS  # programs side by side read side by side
     token, place = tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     start, length, _, query, key, value = _read(qkv, offsets, row, head, HEADS, WIDTH, BLOCK)
     inside = token[:, None] < length
@@ -70,7 +70,7 @@ def _backward(
     qkv, gradient, offsets, to_qkv, sums, scale, seed, threshold, kept_scale,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0), tl.program_id(1)
+    row, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS  # programs side by side read side by side
     token, place = tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     start, length, at, query, key, value = _read(qkv, offsets, row, head, HEADS, WIDTH, BLOCK)
     inside = token[:, None] < length
@@ -104,7 +104,7 @@ def short_forward(qkv: Tensor, offsets: Tensor, longest: int, heads: int, scale:
     width = qkv.size(1) // (3 * heads)
     out = torch.empty(qkv.size(0), heads * width, dtype=qkv.dtype, device=qkv.device)
     constants = _constants(longest, heads, width, dropout)
-    launch(_forward, (offsets.numel() - 1, heads), qkv, offsets, out, scale, *dropout.arguments, **constants)
+    launch(_forward, ((offsets.numel() - 1) * heads,), qkv, offsets, out, scale, *dropout.arguments, **constants)
     return out
 
 
@@ -117,7 +117,7 @@ def short_backward(
     sums = torch.empty(rows, qkv.size(1), dtype=torch.float32, device=qkv.device)
     constants = _constants(longest, heads, width, dropout)
     arguments = (qkv, gradient, offsets, to_qkv, sums, scale, *dropout.arguments)
-    launch(_backward, (rows, heads), *arguments, **constants)
+    launch(_backward, (rows * heads,), *arguments, **constants)
     return to_qkv, sums.sum(0)
 
 
