@@ -8,6 +8,8 @@ import typer
 from qkv.cli.options import JsonOption, ModelOption, load_model, text_or_stdin
 from qkv.interop.zoo import DEFAULT_MODEL
 
+SHOWN = 32  # characters on either side of a blank
+
 
 def fill(
     text: Annotated[
@@ -37,7 +39,7 @@ def fill(
         print_json({"text": text, "blanks": found, **sizes})
         return
     for blank in blanks:
-        before, after = text[max(0, blank.start - 24) : blank.start], text[blank.end : blank.end + 24]
+        before, after = _around(text, blank.start, blank.end)
         rows = [
             [
                 f"{candidate.probability:.1%}",
@@ -50,3 +52,16 @@ def fill(
         if blank is not blanks[0]:
             typer.echo()
         table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, str]:
+    """What stands before and after a blank.
+
+    >>> _around("The capital of France is [MASK].", 25, 31)
+    ('The capital of France is ', '.')
+    >>> _around("a" * 40 + "[MASK]" + "b" * 32, 40, 46) == ("…" + "a" * 32, "b" * 32)
+    True
+    """
+    before = ("…" if start > SHOWN else "") + text[max(0, start - SHOWN) : start]
+    after = text[end : end + SHOWN] + ("…" if len(text) - end > SHOWN else "")
+    return before, after
