@@ -33,3 +33,24 @@ def test_every_path_runs(tmp_path: Path, name: str, words: list[str], parts: lis
     assert [one for one in results if "failure" in one] == []
     assert all(("computed" in one) == (one["side"] == "qkv") for one in results)
     assert all(0 < one["computed"] < one["teraflops"] for one in results if "computed" in one)
+
+
+@pytest.mark.slow
+def test_every_side_of_elmo_runs(tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    few = ["--sizes", "mini", "--words", "300", "--rows", "3", "--length", "5", "--threads", "1", "--steps", "1"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "elmo.py"),
+        *few,
+        "--precisions",
+        "fp32",
+        "bf16",
+        "--json",
+        str(out),
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert len(found) == 4 and not any("failure" in one for one in found)
+    assert all((len(one.get("parts", {})) == 4) == one["side"].startswith("qkv") for one in found)

@@ -164,3 +164,21 @@ def test_flops() -> None:
     for way in DIRECTIONS:
         expected += 2 * layer * 18 + 20 * 6 * both.of(way).labels["next"].numel()
     assert TrainingFlops(elmo, 20)(both) == 6 * expected
+
+
+def test_words_come_by_length_where_it_is_known() -> None:
+    """And the losses are those of words that do not."""
+    elmo = network()
+    sizes = elmo.sizes().numpy()
+    assert sizes[:12].tolist() == [4] * 10 + [5] * 2  # "w0", …, "w10" between their marks
+    plain, sorted_ = (CarryingBoth(elmo, 3).eval() for _ in range(2))
+    for step in range(3):
+        (one,), (other,) = streams().two_ways(step), streams(sizes=sizes).two_ways(step)
+        words = other.forward.labels["words"]
+        assert sizes[words].tolist() == sorted(sizes[words]) and sum(count for count, _ in other.groups) == len(words)
+        assert one.groups == () and one.forward.labels["words"].tolist() == sorted(words.tolist())
+        for direction in DIRECTIONS:
+            assert other.of(direction).ids.equal(words[other.of(direction).labels["word"]])
+        first, second = (BothDirections().terms(model, both) for model, both in ((plain, one), (sorted_, other)))
+        for name in ("next", "previous"):
+            torch.testing.assert_close(first[name].loss, second[name].loss)

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional
 
-from qkv.nn.characters import BEGIN, END, NONE, CharacterCNN, Highway, spell
+from qkv.nn.characters import BEGIN, END, NONE, CharacterCNN, Highway, by_length, spell
 
 TOKENS = ("a", "##ing", "猫", "[CLS]", "Donaudampfschifffahrt", "")
 FILTERS = (3, 4, 5, 2, 2, 3, 6)
@@ -56,3 +56,16 @@ def test_a_highway_that_is_shut_lets_everything_pass() -> None:
     torch.testing.assert_close(highway(x), x)
     torch.nn.init.constant_(highway.gate.bias, 100.0)
     torch.testing.assert_close(highway(x), highway.change(x).relu())
+
+
+def test_in_parts_of_their_own_length() -> None:
+    cnn = network()
+    tokens = sorted(TOKENS, key=lambda token: len(token.encode()))
+    groups = by_length([len(token.encode()) + 2 for token in tokens])
+    assert groups == ((3, 5), (2, 7), (1, 23))
+    spelled, begin, parts = spell(tokens), 0, []
+    for count, longest in groups:
+        parts.append(spelled[begin : begin + count, :longest])
+        begin += count
+    torch.testing.assert_close(cnn(*parts), cnn(spelled))
+    assert by_length([4]) == ((1, 4),) and by_length([3, 9]) == ((1, 3), (1, 9))

@@ -12,9 +12,9 @@ from qkv.errors import InputError
 from qkv.interop.folder import read_folder
 from qkv.objectives.both_directions import CarryingBoth
 from qkv.run import elmo
-from qkv.run.elmo import is_elmo, load_elmo, resume, start
+from qkv.run.elmo import load_elmo, resume, start
 from qkv.run.elmo_config import ElmoTraining, configured
-from qkv.run.from_shards import Finished
+from qkv.run.from_shards import Finished, model_of
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.small_run import Recorder, contents, make_shards
@@ -53,7 +53,7 @@ def finished(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished
 
 def test_what_a_run_leaves(finished: Finished) -> None:
     run, evaluation = finished.run, finished.evaluation
-    assert finished.outcome.finished and is_elmo(run)
+    assert finished.outcome.finished and model_of(run) == "elmo"
     assert evaluation is not None
     for name in ("next", "previous"):
         assert 1 < evaluation[f"{name}_perplexity"] < 1000 and evaluation[f"{name}_count"] > 50

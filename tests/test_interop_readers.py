@@ -9,10 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from qkv.batch import Batch
+from qkv.data.open_vocabulary import OpenTokenizer
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.readers import ReaderFolder, load_reader, open_model, save_reader, shape_of
 from qkv.models.text_readers import KINDS, ReaderConfig, ReaderWithHeads
+from tests.below_readers import elmo_config, word_tokenizer
 from tests.folders import TOKENS, make_folder, make_tokenizer
 
 BATCH = Batch.of([[2, 40, 41, 3], [2, 50, 3]])
@@ -35,6 +37,44 @@ def test_a_folder_comes_back(tmp_path: Path, kind: str) -> None:
     assert torch.equal(found, expected)
     half = open_model(path, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+
+
+def on_elmo(path: Path) -> tuple[Path, ReaderWithHeads, OpenTokenizer]:
+    tokenizer = OpenTokenizer(word_tokenizer())
+    config = ReaderConfig("gru", tokenizer.size, 10, 5, features=elmo_config(tokenizer))
+    model = ReaderWithHeads(config, ["token"], words=tokenizer).eval()
+    return save_reader(path, model, tokenizer), model, tokenizer
+
+
+def test_a_language_model_below_is_inside(tmp_path: Path) -> None:
+    path, model, before = on_elmo(tmp_path / "model")
+    folder = open_model(path)
+    assert folder.config == model.config == shape_of(path)
+    assert isinstance(folder.tokenizer, OpenTokenizer) and folder.tokenizer.vocabulary == before.vocabulary
+    folder.tokenizer.encode("okapi")  # numbers of words that are not known need not agree
+    texts = ["the zebra sat", "a okapi"]
+    found, expected = (
+        one(**Batch.of([encoded.ids for encoded in tokenizer.encode_batch(texts)]).inputs())[1]["token"]
+        for one, tokenizer in ((folder.model, folder.tokenizer), (model, before))
+    )
+    torch.testing.assert_close(found, expected)
+    again = open_model(path, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in again.model.parameters()} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embedding_width": 6}, "config.json: embedding_width is 6, and the vectors .* have 10"),
+        ({"features": {"model_type": "gpt"}}, "features are of elmo or rnnlm, not 'gpt'"),
+        ({"features": {"model_type": "elmo", "width": 5, "cell": 2}}, "unknown key 'cell'. .*Known"),
+    ],
+)
+def test_what_does_not_fit_below(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    file = on_elmo(tmp_path / "model")[0] / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(InputError, match=message):
+        open_model(tmp_path / "model")
 
 
 def test_a_bert_comes_through_the_same_door(tmp_path: Path) -> None:

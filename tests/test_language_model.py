@@ -13,8 +13,8 @@ from qkv.models.nnlm import NNLM
 from qkv.models.rnnlm import RNNLM
 from qkv.objectives.next_token import Carrying
 from qkv.run import language_model
-from qkv.run.from_shards import Finished
-from qkv.run.language_model import CarryingTrainer, is_language_model, load_language_model, resume, start
+from qkv.run.from_shards import Finished, model_of
+from qkv.run.language_model import CarryingTrainer, load_language_model, resume, start
 from qkv.run.language_model_config import LanguageModelConfig, configured
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
@@ -55,7 +55,7 @@ def finished(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pyt
 
 def test_what_a_run_leaves(finished: Finished) -> None:
     run = finished.run
-    assert finished.outcome.finished and is_language_model(run)
+    assert finished.outcome.finished and model_of(run) == run.name
     assert {"config.toml", "log.jsonl", "timing.jsonl", "report.html", "sessions.jsonl"} <= {
         p.name for p in run.iterdir()
     }

@@ -10,17 +10,30 @@ import pytest
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.models.bert import PRESETS
+from qkv.run.elmo_config import ElmoTraining
+from qkv.run.language_model_config import LanguageModelConfig
 from qkv.run.pretrain_config import ModelChoice, PretrainConfig, configured
+from qkv.run.word2vec_config import Word2VecConfiguration
 from tests.conftest import ROOT
 
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+OTHERS: dict[str, Any] = {"word2vec": Word2VecConfiguration(), "elmo": ElmoTraining(), "rnnlm": LanguageModelConfig()}
+
+
+def defaults_for(recipe: Path) -> Any:
+    """By its name, the settings that a recipe changes; those of a BERT if it names no other model."""
+    return OTHERS.get(recipe.stem.split("-")[0], PretrainConfig())
+
+
+def test_there_is_a_recipe_for_each() -> None:
+    assert {type(defaults_for(recipe)) for recipe in RECIPES} == {PretrainConfig, *map(type, OTHERS.values())}
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_recipes_state_differences_alone(recipe: Path) -> None:
-    table = read_toml(recipe)
-    merge(PretrainConfig(), table, str(recipe))
-    defaults = dataclasses.asdict(PretrainConfig())
+    table, plain = read_toml(recipe), defaults_for(recipe)
+    merge(plain, table, str(recipe))
+    defaults = dataclasses.asdict(plain)
 
     def same(stated: dict[str, Any], default: dict[str, Any], prefix: str = "") -> Iterator[str]:
         for key, value in stated.items():

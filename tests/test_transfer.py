@@ -77,3 +77,11 @@ def test_a_reader_is_held_whole_or_in_its_vectors(kind: str, layers: int) -> Non
     blocks = {"blocks"} if layers else set()
     assert moving(transfer_from_nothing("freeze", layers, True)) == (blocks, bool(layers))
     assert moving(transfer_from_nothing("full", layers, True)) == ({"embedding"} | blocks, True)
+
+
+def test_a_mix_is_learned_whatever_stays() -> None:
+    """What comes out of it cannot be written down beforehand, so that features are as freeze there."""
+    assert not transfer_named("features", 2, mixes=True).cached and transfer_named("features", 2).cached
+    assert not transfer_from_nothing("features", 0, True, mixes=True).cached
+    assert transfer_from_nothing("features", 0, True).cached
+    assert layer_scale(0.5, 1)("network.encoder.mix.weights") == 1.0

@@ -19,6 +19,7 @@ from qkv.errors import InputError
 from qkv.interop.folder import read_folder
 from qkv.run import word2vec as job
 from qkv.run.folder import read_lines
+from qkv.run.from_shards import model_of
 from qkv.run.word2vec_config import Word2VecConfiguration, configured
 from qkv.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -106,7 +107,7 @@ def test_what_it_leaves(shards: Path, tmp_path: Path, kernel: str) -> None:
     assert not embedding[:5].any() and embedding[5:].any(1).all()
     assert folder.config["architecture"] == "skipgram" and folder.config["window"] == 2
     assert folder.record["config"]["train"]["kernel"] == kernel
-    assert job.is_word2vec(run)
+    assert model_of(run) == "word2vec"
     steps = [line["step"] for line in read_lines(run / "log.jsonl") if "loss" in line]
     assert steps == [*range(4, finished.steps, 4), finished.steps]
     tokens = sum(line["tokens"] for line in read_lines(run / "log.jsonl") if "tokens" in line)
@@ -115,6 +116,8 @@ def test_what_it_leaves(shards: Path, tmp_path: Path, kernel: str) -> None:
     near = [line["evaluation"]["neighbours"][0] for line in read_lines(run / "log.jsonl") if "evaluation" in line]
     assert near[0]["word"] == near[-1]["word"] and len(near[0]["near"]) == 5
     assert "held-out loss" in recorder.messages[-1]
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "A map of the most frequent words" in page and ">london</text>" in page and ">蓝</text>" in page
     assert job.resume(run, Silent()).already
 
 
@@ -131,7 +134,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(shards: Path, tmp_path:
         log.write('{"step": 99')
     finished = job.resume(stopped, Silent())
     assert finished.outcome.started == 10 and finished.outcome.finished
-    clocked = ("timing.jsonl", "sessions.jsonl")
+    clocked = ("timing.jsonl", "sessions.jsonl", "report.html")
     first, second = (
         {name: content for name, content in contents(run).items() if name not in clocked} for run in (whole, stopped)
     )

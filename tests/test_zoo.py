@@ -1,6 +1,7 @@
 """Models inside the package: found by name, whole to the last byte, and what the package really holds."""
 
 import json
+import shutil
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,8 +15,6 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.interop import zoo
 from qkv.interop.hub import locate
-from qkv.run.pretrain import _absolute
-from qkv.run.pretrain_config import PretrainConfig
 from tests.corpora import write_corpus
 from tests.stand_in import stand_in
 from tests.test_bad_input import fails
@@ -38,12 +37,6 @@ def test_a_name_of_the_zoo_is_not_a_folder_that_happens_to_be_here(folder: Path,
         assert locate(path) == tmp_path / "qkv-mini"
     again = str(locate("./qkv-mini"))
     assert locate(again) == tmp_path / "qkv-mini", "as a run writes it down and a resumed one looks it up"
-
-
-def test_a_run_writes_down_which_one_it_goes_on_from(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "qkv-mini").mkdir()
-    for init, written in (("qkv-mini", "qkv-mini"), ("./qkv-mini", str(tmp_path / "qkv-mini"))):
-        assert _absolute(PretrainConfig(data="shards", init=init)).init == written
 
 
 def test_what_is_said_to_do_instead_can_be_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,16 +121,25 @@ def test_the_default_model_from_python(folder: Path) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path) -> None:
-    corpus, shards, run = write_corpus(tmp_path / "corpus.txt", 40), tmp_path / "shards", tmp_path / "run"
+    corpus, shards = write_corpus(tmp_path / "corpus.txt", 40), tmp_path / "shards"
     assert (
         main(["prepare", str(corpus), "-t", "qkv-mini", "-o", str(shards), "--workers", "1", "--segmenter", "none"])
         == 0
     )
-    words = ["--data", str(shards), "--out", str(run), "--recipe", str(ROOT / "recipes" / "adapt.toml")]
     few = ["train.steps=2", "rows=4", "pairs.max_length=16", "train.threads=1"]
     settings = [word for one in few for word in ("--set", one)]
-    assert main(["pretrain", "bert", "--init", "qkv-mini", *words, *settings]) == 0
-    assert qkv.load(run).tokenizer.vocabulary == qkv.load().tokenizer.vocabulary
+
+    def went_on_from(init: str, run: Path) -> str:
+        words = ["--data", str(shards), "--out", str(run), "--recipe", str(ROOT / "recipes" / "adapt.toml")]
+        assert main(["pretrain", "bert", "--init", init, *words, *settings]) == 0
+        written = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["init"]
+        assert isinstance(written, str)
+        return written
+
+    assert went_on_from("qkv-mini", tmp_path / "run") == "qkv-mini"
+    assert qkv.load(tmp_path / "run").tokenizer.vocabulary == qkv.load().tokenizer.vocabulary
+    shutil.copytree(folder, tmp_path / "qkv-mini")
+    assert went_on_from("./qkv-mini", tmp_path / "other") == str(tmp_path / "qkv-mini"), "which is another one"
 
 
 def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:

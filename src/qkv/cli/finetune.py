@@ -85,6 +85,7 @@ def finetune(
     qkv finetune answer --train cmrc2018_train.json --out run --model FOLDER
     qkv finetune classify --train 评论.tsv --text 内容 --label 情感 --out run --transfer features
     qkv finetune classify --train intents.csv --out run --model scratch:lstm --embeddings vectors.vec
+    qkv finetune tag --train train.bio --out run --model scratch:lstm --embeddings ELMO
     qkv finetune --resume run
 
     \b
@@ -95,7 +96,9 @@ def finetune(
 
     \b
     --model scratch:KIND begins from nothing, with an encoder that has no attention; --set reader.layers=2 … for sizes:
-    lookup, textcnn, cnn, rnn, lstm, gru. With --embeddings it begins from word vectors, and freeze holds these still.
+    lookup, textcnn, cnn, rnn, lstm, gru. With --embeddings it begins from word vectors, and freeze holds these still;
+    or it reads the vectors of ELMo, which is held still unless --transfer full, or those of a recurrent language model.
+    --model with word vectors, ELMo or a language model is --model scratch:lookup on them.
 
     \b
     RUN/model        the model with labels and calibration: qkv predict, transformers, …

@@ -74,10 +74,21 @@ def _lines_of_ours(facts: dict[str, Any]) -> list[tuple[str, str]]:
             "sizes",
             ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),
         ),
+        ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
         ("parameters", f"{facts['parameters']:,}, {facts['dtype']}"),
         ("vocabulary", f"{vocabulary['size']:,} tokens by {vocabulary['kind']}, {case}"),
         ("licence", facts["licence"] or ""),
     ]
+
+
+def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
+    """What a reader stands on, if not on a table of vectors."""
+    if not sizes:
+        return ""
+    text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")
+    shares = " ".join(f"{share:.2f}" for share in mix["shares"]) if mix else ""
+    mixed = f"; its layers mixed {shares}, times {mix['gamma']:.2f}" if mix else ""
+    return f"vectors of {sizes['model_type']} ({text}){mixed}"
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

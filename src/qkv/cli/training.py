@@ -31,11 +31,11 @@ TaskArgument = Annotated[
 ]
 PretrainedOption = Annotated[
     str,
-    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="The pretrained model, or scratch:KIND."),
+    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A pretrained model, or scratch:KIND."),
 ]
 VectorsOption = Annotated[
     str | None,
-    typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors to begin from."),
+    typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors, or ELMo."),
 ]
 TokenizerOption = Annotated[
     str | None,
@@ -46,7 +46,7 @@ DevOption = Annotated[
     str | None, typer.Option("--dev", metavar="FILE", help="Examples to choose by; else held out of --train.")
 ]
 TransferOption = Annotated[
-    str | None, typer.Option("--transfer", metavar="WAY", help="full (if left out), top:K, freeze or features.")
+    str | None, typer.Option("--transfer", metavar="WAY", help="full, top:K, freeze or features.")
 ]
 EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")]
 RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")]

@@ -2,24 +2,28 @@
 
 A reader's folder is one of ours (folder.py): config.json has `model_type` "reader", the fields of its config, its heads
 and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same way.
+A reader on the vectors of a language model has that model inside, its sizes under `features`: it needs no other folder.
 """
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from qkv.config import merge
+from qkv.data.open_vocabulary import MOST, OpenTokenizer
 from qkv.errors import InputError, reading
 from qkv.interop import hf
 from qkv.interop.config_json import read_config
-from qkv.interop.folder import CONFIG, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.interop.features import sizes_of, sizes_table
+from qkv.interop.folder import CONFIG, KINDS, WEIGHTS, model_type_of, read_folder, save_folder
 from qkv.interop.keys import listed
 from qkv.json_file import read_object
 from qkv.models.bert import BertConfig
+from qkv.models.elmo import ElmoConfig
 from qkv.models.heads import HEADS
 from qkv.models.text_readers import ReaderConfig, ReaderWithHeads
 from qkv.tokenizer import Tokenizer
@@ -46,7 +50,10 @@ class ReaderFolder:
 
     @property
     def architecture(self) -> str:
-        return f"reader of kind {self.config.kind}"
+        features = self.config.features
+        return f"reader of kind {self.config.kind}" + (
+            "" if features is None else f" on vectors of {sizes_table(features)['model_type']}"
+        )
 
     def save(self, path: str | Path, architecture: str | None = None) -> Path:
         if architecture is not None:
@@ -81,6 +88,10 @@ def save_reader(
 ) -> Path:
     """Write a folder, whole or not at all; return its path."""
     config = {**asdict(model.config), "heads": list(model.heads), "labels": list(labels)}
+    if model.config.features is None:
+        del config["features"]
+    else:
+        config["features"] = sizes_table(model.config.features)
     # not the state dict, which has a module that stands in two places twice
     return save_folder(path, MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
 
@@ -98,8 +109,9 @@ def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Read
     if unknown := set(heads) - set(HEADS):
         raise InputError(f"{place}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
     outputs = [len(found.tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in found.tensors]
+    tokenizer = spelling(config, found.tokenizer, MOST)
     with torch.device("meta"):
-        model = ReaderWithHeads(config, heads, labels=max(outputs, default=2))
+        model = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
     wanted = {name: parameter.shape for name, parameter in model.named_parameters()}
     if missing := set(wanted) - set(found.tensors):
         raise InputError(f"{folder / WEIGHTS} lacks {listed(sorted(missing))}, which a {config.kind} has.")
@@ -112,16 +124,34 @@ def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Read
             )
     # a module that stands in two places is named once in the file
     model.load_state_dict({name: tensor.to(dtype) for name, tensor in found.tensors.items()}, strict=False, assign=True)
-    return ReaderFolder(model.eval(), found.tokenizer, config, tuple(labels), folder, found.record)
+    return ReaderFolder(model.eval(), tokenizer, config, tuple(labels), folder, found.record)
+
+
+def spelling(config: ReaderConfig, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
+    """The tokenizer as this reader needs it: open, if its words are spelled. `most` as for `OpenTokenizer`."""
+    return OpenTokenizer(tokenizer, most) if isinstance(config.features, ElmoConfig) else tokenizer
 
 
 def _is_reader(folder: Path) -> bool:
     with reading(folder):
-        return model_type_of(folder) == MODEL_TYPE
+        model_type = model_type_of(folder)
+    if model_type in KINDS and model_type != MODEL_TYPE:
+        raise InputError(
+            f"{folder} holds a model of type {model_type}, which was not made for a task. Make one of it: qkv finetune "
+            f"TASK --model {folder} --train FILE --out RUN."
+        )
+    return model_type == MODEL_TYPE
 
 
 def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
-    beside = ("model_type", "heads", "labels")
+    beside = ("model_type", "heads", "labels", "features")
     # null is what a field has that is not given
     plain = {name: value for name, value in table.items() if name not in beside and value is not None}
-    return merge(ReaderConfig(), plain, str(folder / CONFIG))
+    found = merge(ReaderConfig(), plain, str(folder / CONFIG))
+    if table.get("features") is None:
+        return found
+    features = sizes_of(table["features"], folder / CONFIG)
+    try:
+        return replace(found, features=features)
+    except InputError as error:
+        raise InputError(f"{folder / CONFIG}: {error}") from None

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.characters import CharacterCNN, spell
+from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
 from qkv.nn.recurrent import LSTM
 from qkv.nn.recurrent_stack import Stack, States
 from qkv.nn.word_scores import WordScores
@@ -72,19 +72,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class Elmo(nn.Module):
-    spelled: Tensor
+class BothWays(nn.Module):
+    """ELMo below its scores: what spells a token, and what reads from either end. This is all that features need."""
 
-    def __init__(self, config: ElmoConfig, tokens: Sequence[str]) -> None:
-        """`tokens` are the vocabulary, by id."""
+    def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
-        assert len(tokens) == config.vocabulary_size, f"{len(tokens)} tokens of {config.vocabulary_size}"
         self.config = config
-        self.register_buffer("spelled", spell(tokens, config.longest), persistent=False)  # (V, L)
         self.characters = CharacterCNN(config.filters, config.width, config.byte_width, config.highways)
         self.forward_stack, self.backward_stack = (_stack(config, direction) for direction in DIRECTIONS)
         self.dropout = nn.Dropout(config.dropout)
-        self.scores = WordScores(config.vocabulary_size, config.width)
 
     def stack(self, direction: str) -> Stack:
         return self.forward_stack if direction == "forward" else self.backward_stack
@@ -93,10 +89,6 @@ class Elmo(nn.Module):
         """The states before anything was read."""
         return self.stack(direction).begin(rows)
 
-    def spell(self, words: Tensor) -> Tensor:
-        """Ids (U,) → (U, P), the same in every sentence"""
-        return self.characters(self.spelled[words])
-
     def read(
         self, direction: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None
     ) -> tuple[tuple[Tensor, ...], States]:
@@ -104,17 +96,44 @@ class Elmo(nn.Module):
         or backward at its beginning."""
         return self.stack(direction)(self.dropout(x), lengths, states)
 
+    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
+        row begins with nothing seen."""
+        ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
+        return torch.stack([torch.cat(pair, dim=-1) for pair in zip(*ways, strict=True)], dim=1)
+
+
+class Elmo(BothWays):
+    spelled: Tensor
+
+    def __init__(self, config: ElmoConfig, tokens: Sequence[str]) -> None:
+        """`tokens` are the vocabulary, by id."""
+        super().__init__(config)
+        assert len(tokens) == config.vocabulary_size, f"{len(tokens)} tokens of {config.vocabulary_size}"
+        self.register_buffer("spelled", spell(tokens, config.longest), persistent=False)  # (V, L)
+        self.scores = WordScores(config.vocabulary_size, config.width)
+
+    def sizes(self) -> Tensor:
+        """(V,) How many bytes each token has, its marks included"""
+        return (self.spelled != NONE).sum(1)
+
+    def spell(self, words: Tensor, groups: Groups = ()) -> Tensor:
+        """Ids (U,) → (U, P), the same in every sentence. If they come in the order of their length, `groups` says so,
+        and the short ones are not padded to the longest."""
+        if not groups:
+            return self.characters(self.spelled[words])
+        parts = words.split([count for count, _ in groups])
+        sizes = [longest for _, longest in groups]
+        return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
+
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
         return self.dropout(hidden), *self.scores.parts(hidden)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
-        """Tokens (N,) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every row begins
-        with nothing seen."""
+        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
-        x = self.spell(words)[place]  # (N, P)
-        ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
-        return torch.stack([torch.cat(pair, dim=-1) for pair in zip(*ways, strict=True)], dim=1)
+        return self.layers(self.spell(words)[place], lengths)
 
 
 def _stack(config: ElmoConfig, direction: str) -> Stack:

@@ -66,17 +66,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class RNNLM(nn.Module):
+class RNNStates(nn.Module):
+    """RNNLM below its scores: what was read, as the state after each token."""
+
     def __init__(self, config: RNNLMConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.width)
         self.dropout = nn.Dropout(config.dropout)
         self.stack = Stack([_cell(config, number) for number in range(config.layers)], dropout=config.dropout)
-        self.scores = WordScores(config.vocabulary_size, config.output_width, config.tied)
         # a cell that is given faint words learns slowly, and words that are scored with must be faint
         self.scale = config.width**0.5 if config.tied else 1.0
-        nn.init.normal_(self.embedding.weight, std=1 / self.scale)
 
     def begin(self, rows: int) -> States:
         """The states before anything was read."""
@@ -87,6 +87,13 @@ class RNNLM(nn.Module):
         x = self.dropout(self.embedding(ids) * self.scale)  # (N, D)
         outputs, states = self.stack(x, lengths, states)
         return self.dropout(outputs[-1]), states
+
+
+class RNNLM(RNNStates):
+    def __init__(self, config: RNNLMConfig) -> None:
+        super().__init__(config)
+        self.scores = WordScores(config.vocabulary_size, config.output_width, config.tied)
+        nn.init.normal_(self.embedding.weight, std=1 / self.scale)
 
     def predict(self, hidden: Tensor) -> Tensor:
         """(…, P) → logits (…, V) of the next token"""

@@ -1,4 +1,4 @@
-"""Encoders without attention, on looked-up vectors: none at all, convolutions (Kim 2014), recurrent layers.
+"""Encoders without attention, on vectors of tokens: none at all, convolutions (Kim 2014), recurrent layers.
 
 They stand in for BERT below any head, so that the same task can be learned with each of them. All read packed rows, and
 a row's result never depends on its neighbours.
@@ -8,9 +8,14 @@ a row's result never depends on its neighbours.
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
-What this file does NOT do: anything pretrained. Word vectors are put into `embedding` by whoever has some.
+The vectors are looked up in a table, or given by a pretrained language model (contextual.py): the same reader on other
+features. Those of ELMo, a vector a layer, go through a mix that is learned with the task (Peters et al. 2018, equation
+1).
 
-Shapes: N tokens of all rows, R rows, E width of looked-up vectors, D width of the encoder.
+What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
+by whoever has some.
+
+Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +28,8 @@ from torch.nn import functional
 
 from qkv.batch import Packing
 from qkv.errors import InputError, did_you_mean
+from qkv.models.contextual import Pretrained, Words, contextual, width_of
+from qkv.models.elmo import ElmoConfig, ScalarMix
 from qkv.models.encoder import Encoder, Encoding, Pooler
 from qkv.models.heads import WithHeads
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
@@ -45,6 +52,7 @@ class ReaderConfig:
     head_dropout: float | None = None
     initial_std: float = 0.02
     pad_id: int = 0
+    features: Pretrained | None = None  # None: vectors are looked up in a table
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -53,6 +61,11 @@ class ReaderConfig:
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"windows have a middle: {', '.join(map(str, self.kernels))} must all be odd.")
+        if self.features is not None and self.embedding_width != width_of(self.features):
+            raise InputError(
+                f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
+                f"{width_of(self.features)}."
+            )
         if self.layers != KINDS[self.kind].layers(self.layers):
             raise InputError(f"a {self.kind} has {KINDS[self.kind].layers(self.layers)} layers, not {self.layers}.")
 
@@ -61,17 +74,33 @@ class ReaderConfig:
         """Of the encoder's vectors, D."""
         return KINDS[self.kind].width(self)
 
+    @property
+    def mixed_layers(self) -> int:
+        """Of ELMo, how many vectors of a token are mixed to one; 0 where there is one from the beginning."""
+        return 1 + self.features.layers if isinstance(self.features, ElmoConfig) else 0
+
+
+class Table(nn.Embedding):
+    """A vector a token, whatever stands around it."""
+
+    def forward(self, input: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
+        """(N,) → (N, E)"""
+        return super().forward(input)
+
 
 class Reader(Encoder):
-    """Looked-up vectors, then whatever `_mixed` makes of them."""
+    """Vectors of tokens, then whatever `_read` makes of them."""
 
-    embedding: nn.Embedding
-
-    def __init__(self, config: ReaderConfig, pooler: bool = False) -> None:
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        """`words` are for features that are spelled."""
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocabulary_size, config.embedding_width)
-        nn.init.normal_(self.embedding.weight, std=0.1)
+        if config.features is None:
+            self.embedding = Table(config.vocabulary_size, config.embedding_width)
+            nn.init.normal_(self.embedding.weight, std=0.1)
+        else:
+            self.embedding = contextual(config.features, words)
+        self.mix = ScalarMix(config.mixed_layers) if config.mixed_layers else None
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList()
         self.pooler = Pooler(config.width) if pooler else None
@@ -86,11 +115,13 @@ class Reader(Encoder):
         pool: bool = True,
     ) -> Encoding:
         """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
-        hidden = self._mixed(self.dropout(self.embedding(ids)), packing)  # (N, D)
+        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
+        x = x if self.mix is None else self.mix(x)
+        hidden = self._read(self.dropout(x), packing)  # (N, D)
         pooled = self.pooler(self.of_rows(hidden, packing)) if pool and self.pooler is not None else None
         return Encoding(hidden, pooled, None, {})
 
-    def _mixed(self, x: Tensor, packing: Packing) -> Tensor:
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
         """(N, E) → (N, D)"""
         return x
 
@@ -101,12 +132,12 @@ class Lookup(Reader):
 
 
 class TextCNN(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False) -> None:
-        super().__init__(config, pooler)
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
         windows = (Convolution(config.embedding_width, config.inner_width, kernel) for kernel in config.kernels)
         self.blocks = nn.ModuleList([nn.ModuleList(windows)])
 
-    def _mixed(self, x: Tensor, packing: Packing) -> Tensor:
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
         windows = self.blocks[0]
         assert isinstance(windows, nn.ModuleList)
         return functional.relu(torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1))
@@ -116,8 +147,8 @@ class TextCNN(Reader):
 
 
 class CNN(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False) -> None:
-        super().__init__(config, pooler)
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
         blocks: list[nn.Module] = [
             ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
             for _ in range(config.layers)
@@ -126,7 +157,7 @@ class CNN(Reader):
         entrance = nn.Linear(config.embedding_width, config.inner_width)
         self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 
-    def _mixed(self, x: Tensor, packing: Packing) -> Tensor:
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
         lowest, *above = self.blocks
         assert isinstance(lowest, nn.ModuleList)
         entrance, first = lowest
@@ -140,15 +171,15 @@ class CNN(Reader):
 
 
 class Recurrent(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False) -> None:
-        super().__init__(config, pooler)
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
         cell, width = CELLS[config.kind], config.inner_width
         inputs = [config.embedding_width, *[2 * width] * (config.layers - 1)]
         ways = [[cell(one, width) for one in inputs] for _ in range(2)]
         self.stack = Bidirectional(ways[0], ways[1], config.dropout)
         self.blocks = self.stack.layers
 
-    def _mixed(self, x: Tensor, packing: Packing) -> Tensor:
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
         return self.stack(x, packing.lengths)[0][-1]
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
@@ -160,7 +191,7 @@ class Recurrent(Reader):
 
 @dataclass(frozen=True)
 class Kind:
-    build: Callable[[ReaderConfig, bool], Reader]
+    build: Callable[[ReaderConfig, bool, Words | None], Reader]
     width: Callable[[ReaderConfig], int]
     layers: Callable[[int], int]  # how many it has when so many are asked for
 
@@ -177,8 +208,8 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def reader(config: ReaderConfig, pooler: bool = False) -> Reader:
-    return KINDS[config.kind].build(config, pooler)
+def reader(config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> Reader:
+    return KINDS[config.kind].build(config, pooler, words)
 
 
 class ReaderWithHeads(WithHeads):
@@ -187,7 +218,12 @@ class ReaderWithHeads(WithHeads):
     encoder: Reader
 
     def __init__(
-        self, config: ReaderConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
+        self,
+        config: ReaderConfig,
+        heads: Sequence[str] = (),
+        labels: int = 2,
+        pooler: bool | None = None,
+        words: Words | None = None,
     ) -> None:
         self.config: ReaderConfig
-        super().__init__(config, partial(reader, config), heads, labels, pooler)
+        super().__init__(config, partial(reader, config, words=words), heads, labels, pooler)

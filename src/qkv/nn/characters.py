@@ -26,9 +26,30 @@ def spell(tokens: Sequence[str], longest: int = 50) -> Tensor:
     [[257, 97, 258, 256, 256, 256, 256], [257, 35, 35, 230, 152, 175, 258]]
     """
     assert longest > 2, "there must be room for a byte between the marks"
-    rows = [[BEGIN, *token.encode()[: longest - 2], END] for token in tokens]
-    widest = max(map(len, rows))
-    return torch.tensor([row + [NONE] * (widest - len(row)) for row in rows], dtype=torch.int16)
+    written = [token.encode()[: longest - 2] for token in tokens]
+    # a buffer must not be empty: one byte more
+    letters = torch.frombuffer(bytearray(b"".join(written) + b" "), dtype=torch.uint8)[:-1]
+    ends = torch.tensor([len(one) + 1 for one in written])[:, None]  # (U, 1)
+    found = torch.full((len(written), int(ends.max()) + 1), NONE, dtype=torch.int16)
+    place = torch.arange(found.shape[1])
+    found[(place > 0) & (place < ends)] = letters.short()
+    found[:, 0] = BEGIN
+    return found.scatter_(1, ends, END)
+
+
+Groups = tuple[tuple[int, int], ...]
+"""How many tokens, and how many bytes the longest of them has; one group after the other."""
+
+
+def by_length(sizes: Sequence[int]) -> Groups:
+    """Tokens in groups of similar length: the shorter half, most of the rest, the long ones. `sizes` are their bytes,
+    marks included, in ascending order.
+
+    >>> by_length([3, 3, 4, 5, 6, 7, 9, 20])
+    ((4, 5), (3, 9), (1, 20))
+    """
+    ends = sorted({len(sizes) // 2, len(sizes) * 7 // 8, len(sizes)} - {0})
+    return tuple((end - begin, int(sizes[end - 1])) for begin, end in zip([0, *ends[:-1]], ends, strict=True))
 
 
 class Highway(nn.Module):
@@ -58,8 +79,16 @@ class CharacterCNN(nn.Module):
         self.highways = nn.ModuleList(Highway(sum(filters)) for _ in range(highways))
         self.project = nn.Linear(sum(filters), width)
 
-    def forward(self, spelled: Tensor) -> Tensor:
-        """Bytes (U, L) of `spell` → (U, P)"""
+    def forward(self, *spelled: Tensor) -> Tensor:
+        """Bytes (U, L) of `spell` → (U, P); given in several parts, each of its own length, those of all one after the
+        other: short tokens need not be padded to the longest (`by_length`)."""
+        x = functional.relu(torch.cat([self._found(part) for part in spelled]))  # (U, F)
+        for highway in self.highways:
+            x = highway(x)
+        return self.project(x)
+
+    def _found(self, spelled: Tensor) -> Tensor:
+        """(U, L) → (U, F)"""
         there = spelled != NONE  # (U, L)
         if not spelled.is_cuda:  # to ask a GPU how long they are takes longer than to compute zeros
             longest = int(there.sum(1).max())
@@ -68,9 +97,6 @@ class CharacterCNN(nn.Module):
         outside = ~there[:, None]
         found = []
         for kernel, convolution in enumerate(self.convolutions, start=1):
-            windows = convolution(functional.pad(x, (0, kernel - 1)))  # (U, ·, L)
-            found.append(windows.masked_fill(outside, float("-inf")).amax(-1))
-        x = functional.relu(torch.cat(found, dim=-1))  # (U, F)
-        for highway in self.highways:
-            x = highway(x)
-        return self.project(x)
+            windows = convolution(functional.pad(x, (0, kernel - 1)))  # (U, ·, L), the largest tensor there is
+            found.append(windows.masked_fill_(outside, float("-inf")).amax(-1))
+        return torch.cat(found, dim=-1)

@@ -11,7 +11,7 @@ round again: tokens of a batch lie in the order of the text, and a stack that re
 Labels beside those of running_text.py, whose `next` is the token before, of a backward batch:
 
     word     (N,)  which of the batch's different tokens each one is
-    words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once
+    words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once, the shortest first
 
 Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of a direction.
 """
@@ -27,11 +27,11 @@ from torch import Tensor, nn
 
 from qkv.batch import Batch
 from qkv.models.elmo import DIRECTIONS, Elmo
-from qkv.nn.characters import NONE
+from qkv.nn.characters import Groups, by_length
 from qkv.nn.fast import word_loss
 from qkv.nn.recurrent_stack import States
 from qkv.objectives.epochs import Epochs
-from qkv.objectives.running_text import Integers, Shuffled, StreamBatches
+from qkv.objectives.running_text import Corpus, Integers, Shuffled, SpecialIds, StreamBatches, TextConfig
 from qkv.objectives.sampled_softmax import Unigram, sampled_loss
 from qkv.train.loop import Term
 
@@ -44,6 +44,7 @@ class TwoWays:
 
     forward: Batch
     backward: Batch
+    groups: Groups = ()  # of the different tokens, by length; () if their length is not known
 
     @property
     def n_tokens(self) -> int:
@@ -77,12 +78,29 @@ class Mirrored(Shuffled):
 class TwoWayBatches(StreamBatches):
     """Step → what both directions read at that step, at the next one of which each row's stream goes on."""
 
+    def __init__(
+        self,
+        corpus: Corpus,
+        special: SpecialIds,
+        config: TextConfig,
+        *,
+        rows: int,
+        accumulate: int = 1,
+        seed: int = 0,
+        shuffle: bool = True,
+        sizes: Integers | None = None,
+    ) -> None:
+        """`sizes` (V,) are how many bytes each token has, its marks included."""
+        super().__init__(corpus, special, config, rows=rows, accumulate=accumulate, seed=seed, shuffle=shuffle)
+        self.sizes = sizes
+
     @cached_property
     def mirrored(self) -> Epochs[Mirrored]:
         return Epochs(lambda epoch: Mirrored(self.epoch(epoch)))
 
     def two_ways(self, step: int) -> list[TwoWays]:
-        return [_spelled_once(*pair) for pair in zip(self(step), self.backward_batches(step), strict=True)]
+        pairs = zip(self(step), self.backward_batches(step), strict=True)
+        return [_spelled_once(forward, backward, self.sizes) for forward, backward in pairs]
 
     def backward_batches(self, step: int) -> list[Batch]:
         epoch, within = divmod(step, self.steps_per_epoch)
@@ -99,11 +117,18 @@ def turned(batch: Batch) -> Batch:
     return replace(batch, ids=batch.ids[order], labels={**batch.labels, "scored_at": scored_at})
 
 
-def _spelled_once(forward: Batch, backward: Batch) -> TwoWays:
+def _spelled_once(forward: Batch, backward: Batch, sizes: Integers | None) -> TwoWays:
     words, word = np.unique(torch.cat([forward.ids, backward.ids]).numpy(), return_inverse=True)
+    groups: Groups = ()
+    if sizes is not None:
+        order = np.argsort(sizes[words], kind="stable")
+        words, word = words[order], np.argsort(order)[word]
+        groups = by_length(sizes[words].tolist())
     of_forward, of_backward = torch.from_numpy(word).split([forward.n_tokens, backward.n_tokens])
     labels = {**forward.labels, "word": of_forward, "words": torch.from_numpy(words)}
-    return TwoWays(replace(forward, labels=labels), replace(backward, labels={**backward.labels, "word": of_backward}))
+    return TwoWays(
+        replace(forward, labels=labels), replace(backward, labels={**backward.labels, "word": of_backward}), groups
+    )
 
 
 class CarryingBoth(nn.Module):
@@ -127,7 +152,7 @@ class CarryingBoth(nn.Module):
 
     def forward(self, batch: TwoWays) -> dict[str, Tensor]:
         """By direction, what the tokens to be found are scored from (N, P); the streams have moved on."""
-        spelled = self.network.spell(batch.forward.labels["words"])  # (U, P)
+        spelled = self.network.spell(batch.forward.labels["words"], batch.groups)  # (U, P)
         return {direction: self._read(direction, spelled, batch.of(direction)) for direction in DIRECTIONS}
 
     def _read(self, direction: str, spelled: Tensor, batch: Batch) -> Tensor:
@@ -197,7 +222,7 @@ class TrainingFlops:
 
     def __init__(self, network: Elmo, words: float) -> None:
         """`words` is how many a target is scored against, on average."""
-        self.bytes = (network.spelled != NONE).sum(1).cpu()  # (V,)
+        self.bytes = network.sizes().cpu()  # (V,)
         characters = network.characters
         self.of_byte = sum(weight.numel() for weight in characters.convolutions.parameters() if weight.dim() == 3)
         mixing = (*characters.highways.parameters(), characters.project.weight)

@@ -19,9 +19,7 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     ]
     if not with_samples:
         return ()
-    # early in a run answers change fastest, so the moments lie closer together there
-    n = len(with_samples)
-    places = sorted({round((n - 1) * (time / (SHOWN_TIMES - 1)) ** 2) for time in range(SHOWN_TIMES)}) if n > 1 else [0]
+    places = moments(len(with_samples))
     shown = [(step, _by_text(samples)) for step, samples in (with_samples[place] for place in places)]
     found = []
     for text, last in _by_text(with_samples[-1][1]).items():
@@ -33,6 +31,15 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
         expected = last.get("answer")
         found.append(Sample(text, str(expected) if expected is not None else None, answers))
     return tuple(found)
+
+
+def moments(n: int) -> list[int]:
+    """Which of n evaluations are shown. Early in a run answers change fastest, so they lie closer together there.
+
+    >>> moments(1), moments(3), moments(10)
+    ([0], [0, 1, 2], [0, 1, 4, 9])
+    """
+    return sorted({round((n - 1) * (time / (SHOWN_TIMES - 1)) ** 2) for time in range(SHOWN_TIMES)})
 
 
 def _by_text(samples: list[Any]) -> dict[str, dict[str, Any]]:

@@ -89,6 +89,14 @@ class CostFacts:
 
 
 @dataclass(frozen=True)
+class MixFacts:
+    """How much of each layer of ELMo the task uses."""
+
+    shares: tuple[float, ...]  # from the spelling up; they add up to 1
+    gamma: float  # what their sum is multiplied by
+
+
+@dataclass(frozen=True)
 class FinetuneFacts:
     task: str  # classify, tag, answer, choice
     kind: str  # single, multi, regression; bio, crf; "" where a task has one kind
@@ -109,3 +117,5 @@ class FinetuneFacts:
     by_length: tuple[LengthBin, ...] = ()
     numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
     notes: tuple[Words, ...] = ()  # what was chosen by itself, in words
+    mix: MixFacts | None = None
+    new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it

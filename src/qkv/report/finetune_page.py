@@ -20,6 +20,7 @@ from qkv.report.finetune_facts import FinetuneFacts, Shown
 from qkv.report.finetune_figures import figures
 from qkv.report.finetune_remarks import finetune_remarks
 from qkv.report.finetune_tables import by_length, cost, per_label, scores
+from qkv.report.layer_mix import layer_mix
 from qkv.report.notes import Notes
 from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
 from qkv.report.reliability import reliability
@@ -103,9 +104,11 @@ def _narrow(facts: FinetuneFacts) -> Iterator[Section]:
     yield from scores(facts)
     if any(one.n for one in facts.by_length):
         yield by_length(facts.by_length)
+    if facts.mix is not None:
+        yield layer_mix(facts.mix)
     if len(facts.seeds) > 1:
         yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, metric(facts.main))
-    yield cost(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds))
+    yield cost(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
 
 
 def _examples(facts: FinetuneFacts) -> Iterator[Section]:

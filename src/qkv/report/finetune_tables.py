@@ -119,9 +119,10 @@ def by_length(bins: tuple[LengthBin, ...]) -> BarTable:
     )
 
 
-def cost(facts: CostFacts, transfer: str, total: float) -> Table:
-    """What it took; `total` is the time of all seeds together."""
-    rows: list[tuple[Words, ...]] = [(Phrase("What was trained", "训练了什么"), transfer_words(transfer))]
+def cost(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
+    """What it took; `total` is the time of all seeds together. `new_layers` as in `FinetuneFacts`."""
+    moved = transfer_words(transfer, new_layers)
+    rows: list[tuple[Words, ...]] = [(Phrase("What was trained", "训练了什么"), moved)]
     if facts.parameters:
         n, all_ = count(facts.trained_parameters), count(facts.parameters)
         part = facts.trained_parameters / facts.parameters

@@ -184,11 +184,17 @@ def task_words(task: str, kind: str) -> TaskWords:
     return found or TaskWords(phrase(f"{task} {kind}".strip()), Phrase("example", "样本"), Phrase("examples", "条样本"))
 
 
-def transfer_words(transfer: str) -> Phrase:
-    """
+def transfer_words(transfer: str, new_layers: bool = False) -> Phrase:
+    """`new_layers`: the encoder is new, and what was trained before lies below it.
+
     >>> transfer_words("top:2").en
     'the last 2 layers and the head trained (top:2)'
     """
+    if new_layers and transfer in ("freeze", "features"):
+        return Phrase(
+            f"pretrained vectors held still, what stands on them trained ({transfer})",
+            f"预训练的向量保持不变，训练其上的部分（{transfer}）",
+        )
     if transfer.startswith("top:"):
         layers = transfer.removeprefix("top:")
         one = layers == "1"

@@ -5,19 +5,13 @@ carry, so that a run which was killed goes on in the middle of its texts.
 """
 
 import dataclasses
-import json
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from qkv.atomic import write_text
 from qkv.batch import Batch
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.manifest import COUNTS
 from qkv.data.shard_file import map_arrays
 from qkv.data.shards import Shards
@@ -29,17 +23,15 @@ from qkv.nn.recurrent import LSTM
 from qkv.objectives.both_directions import BothDirections, CarryingBoth, TrainingFlops, TwoWayBatches, TwoWays
 from qkv.objectives.sampled_softmax import Unigram
 from qkv.report.elmo_page import elmo_page
-from qkv.report.language_model_page import LanguageModelFacts
-from qkv.report.run_page import write_report
+from qkv.report.run_page import RunPage
 from qkv.run.elmo_config import MODEL_TYPE, ElmoTraining
 from qkv.run.elmo_evaluation import TwoWayEvaluation
-from qkv.run.folder import begin, config_of, read_lines, remove_drafts
-from qkv.run.from_shards import Finished, ended, in_time, opened, recognised
+from qkv.run.from_shards import Finished, Training, opened
+from qkv.run.language_model import facts_of, row_sizes
 from qkv.run.load import device_named
-from qkv.run.peak import peak_memory
+from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Trainer
-from qkv.train.memory import Sizes, divisors, rows_and_accumulation
 from qkv.train.progress import Progress, Silent
 
 
@@ -70,28 +62,16 @@ class TwoWayTrainer(Trainer[TwoWays]):
 
 def start(config: ElmoTraining, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
-    begin(out, "pretrain")
-    data, data_sha256 = recognised(config.data)
-    config = replace(config, data=data, data_sha256=data_sha256)
-    trainer = _trainer(config, out, progress, begins=True)
-    config = replace(config, train=in_time(trainer, progress))
-    write_text(out / "config.toml", to_toml(config))
-    return _finish(config, out, trainer)
+    return _training().start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    file = config_of(run)
-    config = merge(ElmoTraining(), read_toml(file), str(file))
-    if before := ended(run, config.train.steps):
-        return before
-    remove_drafts(run)
-    return _finish(config, run, _trainer(config, run, progress, begins=False))
+    return _training().resume(run, progress)
 
 
-def is_elmo(run: Path) -> bool:
-    """Whether a run that is to go on is one of these."""
-    return read_toml(config_of(run)).get("model_type") == MODEL_TYPE
+def _training() -> Training[ElmoTraining, TwoWays]:
+    return Training(ElmoTraining(), _trainer, _save, _page)
 
 
 def load_elmo(path: str | Path) -> LoadedElmo:
@@ -114,7 +94,7 @@ def _tokens(tokenizer: Tokenizer) -> list[str]:
     return tokens
 
 
-def _trainer(config: ElmoTraining, out: Path, progress: Progress, *, begins: bool) -> TwoWayTrainer:
+def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
     tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
@@ -123,14 +103,21 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, *, begins: boo
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = Elmo(config.model.config(tokenizer.size), _tokens(tokenizer))
+    sizes = network.sizes().numpy()
     batches = TwoWayBatches(
-        corpus, tokenizer, config.text, rows=config.rows, accumulate=config.train.accumulate, seed=config.train.seed
+        corpus,
+        tokenizer,
+        config.text,
+        rows=config.rows,
+        accumulate=config.train.accumulate,
+        seed=config.train.seed,
+        sizes=sizes,
     )
     sampler, words = None, float(tokenizer.size)  # and how many words a target is scored against
     if config.samples(tokenizer.size):
         sampler = Unigram(_counts(config, corpus, tokenizer).to(device), config.negatives)
         words = sampler.log_chances.exp().sum().item()
-    evaluate = TwoWayEvaluation(held_out, tokenizer, config.text, config.rows, config.evaluation_tokens)
+    evaluate = TwoWayEvaluation(held_out, tokenizer, config.text, config.rows, config.evaluation_tokens, sizes)
     if not evaluate.count:
         tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return TwoWayTrainer(
@@ -142,7 +129,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, *, begins: boo
             evaluate=evaluate if evaluate.count else None,
             flops=TrainingFlops(network, words),
             matrices=_matrices(network),
-            sizes=_sizes(batches, out),
+            sizes=row_sizes(batches, out, TwoWayBatches.two_ways),
         ),
         config.train,
         progress,
@@ -168,49 +155,19 @@ def _matrices(network: Elmo) -> dict[str, int]:
     return found
 
 
-def _sizes(batches: TwoWayBatches, out: Path) -> Sizes[TwoWays]:
-    """The rows of a step in smaller batches, and more of them."""
-
-    def settings(rows: int) -> str:
-        return rows_and_accumulation(rows, batches.streams // rows, out)
-
-    def cut(rows: int, step: int) -> list[TwoWays]:
-        return batches.resized(rows, batches.streams // rows).two_ways(step)
-
-    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
+def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
+    network = _trained(trainer)
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    sizes = dataclasses.asdict(network.config)
+    save_folder(out / "model", MODEL_TYPE, sizes, network.state_dict(), corpus.tokenizer(), record)
 
 
-def _finish(config: ElmoTraining, out: Path, trainer: TwoWayTrainer) -> Finished:
-    """Train, then write the model and the report."""
-    began = time.perf_counter()
-    outcome = trainer.run()
-    model = trainer.job.model
-    assert isinstance(model, CarryingBoth)
-    network, corpus = model.network, Shards.open(config.data)
-    if outcome.finished:
-        record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-        sizes = dataclasses.asdict(network.config)
-        save_folder(out / "model", MODEL_TYPE, sizes, network.state_dict(), corpus.tokenizer(), record)
-    session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    sessions = [*read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
+def _trained(trainer: Trainer[TwoWays]) -> Elmo:
+    assert isinstance(trainer.job.model, CarryingBoth)
+    return trainer.job.model.network
+
+
+def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards, sessions: Sessions) -> RunPage:
+    network = _trained(trainer)
     sampled = config.negatives if config.samples(network.config.vocabulary_size) else None
-    write_report(out, elmo_page(out, _facts(network, corpus, sessions), sampled))
-    write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
-    return Finished(out, outcome, config.train.steps)
-
-
-def _facts(network: nn.Module, corpus: Shards, sessions: Sequence[Mapping[str, Any]]) -> LanguageModelFacts:
-    manifest, tokenizer = corpus.manifest, corpus.tokenizer()
-    return LanguageModelFacts(
-        model_type=MODEL_TYPE,
-        vocabulary_size=tokenizer.size,
-        unigram_entropy=manifest["unigram_entropy"],
-        documents=corpus.n_documents,
-        held_out_documents=manifest["valid"]["documents"],
-        sentences=corpus.n_sentences,
-        tokens=corpus.n_tokens,
-        parameters=sum(parameter.numel() for parameter in network.parameters()),
-        seconds=sum(session["seconds"] for session in sessions),
-        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
-        resumed_from=tuple(session["from"] for session in sessions if session["from"]),
-    )
+    return elmo_page(out, facts_of(MODEL_TYPE, network, corpus, sessions), sampled)

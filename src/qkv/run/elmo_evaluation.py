@@ -9,21 +9,30 @@ from torch import nn
 from qkv.data.shards import Shards
 from qkv.metrics.language import perplexity
 from qkv.objectives.both_directions import CarryingBoth, TwoWayBatches, evaluated
-from qkv.objectives.running_text import SpecialIds, TextConfig
+from qkv.objectives.running_text import Integers, SpecialIds, TextConfig
 from qkv.run.next_token_evaluation import LEAST
 
 
 class TwoWayEvaluation:
     """Called with a model, answers with what goes into the log."""
 
-    def __init__(self, held_out: Shards, special: SpecialIds, config: TextConfig, rows: int, tokens: int) -> None:
+    def __init__(
+        self,
+        held_out: Shards,
+        special: SpecialIds,
+        config: TextConfig,
+        rows: int,
+        tokens: int,
+        sizes: Integers | None = None,
+    ) -> None:
+        """`sizes` (V,) are how many bytes each token has."""
         self.count = 0  # of batches
         total = held_out.n_tokens
         if total < 2:
             return
         config = TextConfig(min(config.length, total - 1), config.ends)
         rows = max(1, min(rows, min(total, tokens) // (LEAST * config.length)))
-        self.batches = TwoWayBatches(held_out, special, config, rows=rows, shuffle=False)
+        self.batches = TwoWayBatches(held_out, special, config, rows=rows, shuffle=False, sizes=sizes)
         self.count = min(self.batches.steps_per_epoch, -(-tokens // (rows * config.length)))
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:

@@ -25,11 +25,11 @@ from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.estimator_labels import KINDS, Labels, labels_of, restored, spelling
 from qkv.run.finetune import start
 from qkv.run.finetune_data import LabelledData, Part, hold_out, kind_of
+from qkv.run.finetune_model import tokenizer_of
 from qkv.run.finetune_start import configured_for
 from qkv.run.inputs import examples_of
 from qkv.run.load import device_named, model_folder
 from qkv.run.predict import Model
-from qkv.tokenizer import Tokenizer
 from qkv.train.progress import Silent, for_stderr
 
 RECORD = "classifier"
@@ -41,7 +41,9 @@ class Classifier:
 
     X is a list (or an array, or a column of a table) of texts, or of pairs (text, text). y holds a label each: texts,
     whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
-    with kind="regression". `model` is what it starts from: a folder, or any name that `qkv.load` takes. `settings` are
+    with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes, word vectors, a
+    language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a `tokenizer`, all as in
+    `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives features. `settings` are
     changes to a run's config in the words of `qkv finetune --set`, such as ["texts_per_step=16"]. After `fit`:
     `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
 
@@ -53,7 +55,7 @@ class Classifier:
     def __init__(
         self,
         model: str | Path = DEFAULT_MODEL,
-        transfer: str = "full",
+        transfer: str | None = None,
         epochs: float | None = None,
         lr: float | None = None,
         seed: int = 0,
@@ -64,6 +66,8 @@ class Classifier:
         threads: int | None = None,
         settings: Sequence[str] = (),
         verbose: bool = False,
+        embeddings: str | Path | None = None,
+        tokenizer: str | Path | None = None,
     ) -> None:
         # as they came, and looked at by fit: a search sets them one by one
         self.model = model
@@ -78,6 +82,8 @@ class Classifier:
         self.threads = threads
         self.settings = settings
         self.verbose = verbose
+        self.embeddings = embeddings
+        self.tokenizer = tokenizer
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fine-tune the model on these examples. What was learned before is forgotten."""
@@ -91,10 +97,9 @@ class Classifier:
             raise InputError(f"X has {len(texts):,} texts and y has {len(labels.spelled):,} labels; give one each.")
         if labels.form == "single" and len(labels.classes) < 2:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
-        source = model_folder(locate(self.model))
-        config = configured_for("classify", str(source), self.transfer, None, self._flags(labels), self.settings)
+        config = configured_for("classify", str(self.model), self.transfer, None, self._flags(labels), self.settings)
         device = device_named(config.device)
-        found = examples_of("classify", texts, Tokenizer.load(source))
+        found = examples_of("classify", texts, tokenizer_of(config))
         examples = [
             TextExample(example.text, example.pair, label, Place("X", number))
             for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
@@ -253,6 +258,8 @@ class Classifier:
             "class_weights": self.class_weights,
             "classify.kind": kinds[labels.form],
             "device": self.device,
+            "embeddings": None if self.embeddings is None else str(self.embeddings),
+            "tokenizer": None if self.tokenizer is None else str(self.tokenizer),
         }
         # a grid is often an array, and its values numpy's
         plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}

@@ -64,7 +64,8 @@ class Prepared:
 def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
     """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
     entry = TASKS[config.task]
-    transfer = transfer_of(config, folder.config.layers)
+    mixes = isinstance(folder, ReaderFolder) and folder.config.mixed_layers > 0
+    transfer = transfer_of(config, folder.config.layers, mixes)
     if isinstance(folder, ReaderFolder) and config.attention_dropout:
         raise InputError(f"attention_dropout is {config.attention_dropout}, and {folder.path} has no attention.")
     longest = min(entry.longest, folder.config.max_length)
@@ -145,7 +146,8 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     network: WithHeads
     if isinstance(folder, ReaderFolder):
         torch.manual_seed(drawn_by)
-        network = ReaderWithHeads(replace(folder.config, dropout=dropout), [task.head], labels=task.outputs)
+        sizes = replace(folder.config, dropout=dropout)
+        network = ReaderWithHeads(sizes, [task.head], labels=task.outputs, words=folder.tokenizer)
         missing = list(network.load_state_dict(wanted, strict=False).missing_keys)
     else:
         shape = replace(folder.config, dropout=dropout, attention_dropout=config.attention_dropout)

@@ -1,15 +1,16 @@
-"""What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/text_readers.py) made from nothing.
+"""What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/text_readers.py) that is new.
 
-A reader needs a tokenizer, which comes with word vectors (`embeddings`, a folder of `qkv pretrain word2vec` or a file
-of the C tool's form, whose words are the vocabulary) or from another folder (`tokenizer`). With both, the vectors of
-the tokenizer's tokens are looked up among the words. Word vectors are where the embedding begins. Tokens that have none
-are drawn, as widely as the vectors spread, and alike in every seed, as the vectors are.
+A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see reader_sources.py) or from another
+folder (`tokenizer`). Word vectors are where its table begins. Tokens that have none are drawn, as widely as the vectors
+spread, and alike in every seed, as the vectors are. A language model takes the place of the table.
 
-Both sources are hashed when a run begins, like a pretrained folder: a resumed run goes on from the same or not at all.
+A folder of word vectors or of a language model that is given as the model is the shortest way to write a reader of kind
+lookup on it: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
+
+All sources are hashed when a run begins, like a pretrained folder: a resumed run goes on from the same or not at all.
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,19 +18,24 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from qkv.data.open_vocabulary import OpenTokenizer
 from qkv.data.shard_file import sha256_of
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.interop.folder import model_type_of
 from qkv.interop.hub import locate
-from qkv.interop.readers import Opened, ReaderFolder, open_model
-from qkv.interop.vectors import is_writable
-from qkv.models.text_readers import KINDS, ReaderConfig, ReaderWithHeads
+from qkv.interop.readers import Opened, ReaderFolder, open_model, spelling
+from qkv.models.bert import BertConfig
+from qkv.models.contextual import ElmoVectors, StateVectors, width_of
+from qkv.models.elmo import ElmoConfig
+from qkv.models.text_readers import KINDS, ReaderConfig, ReaderWithHeads, Table
+from qkv.run import reader_sources
 from qkv.run.finetune_config import FinetuneConfig, ReaderSettings
 from qkv.run.folder import check_folder_sha256, folder_sha256
 from qkv.run.load import model_folder
-from qkv.run.word_vectors import WordVectors, load_vectors
+from qkv.run.reader_sources import BELOW, Source, open_source, source_place, source_type
+from qkv.run.word_vectors import WordVectors
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.tokenizer import Tokenizer
-from qkv.wordpiece import SPECIAL
 
 SCRATCH = "scratch:"
 
@@ -48,11 +54,44 @@ def placed(model: str) -> str:
     return model
 
 
-def transfer_of(config: FinetuneConfig, layers: int) -> Transfer:
-    """What is to move of so many layers."""
+def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
+    """A folder that is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
-        return transfer_from_nothing(config.transfer, layers, config.embeddings is not None)
-    return transfer_named(config.transfer, layers)
+        return config
+    with reading(config.model):
+        model_type = model_type_of(placed(config.model))
+    if model_type not in BELOW:
+        return config
+    if config.embeddings is not None:
+        raise InputError(
+            f"{config.model} ({model_type}) is itself what --embeddings brings. Give one of the two with --embeddings, "
+            "and a reader for it with --model, scratch:lstm for example."
+        )
+    return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
+
+
+def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
+    """What is to move of so many layers, and of what lies below them."""
+    if is_scratch(config.model):
+        return transfer_from_nothing(config.transfer, layers, config.embeddings is not None, mixes)
+    return transfer_named(config.transfer, layers, mixes)
+
+
+def usual_transfer(config: FinetuneConfig, shape: BertConfig | ReaderConfig | None) -> str:
+    """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3).
+
+    `shape` is that of a folder, None where the run begins from nothing.
+    """
+    if shape is None:
+        return "freeze" if mixes_layers(config) else "full"
+    if not isinstance(shape, ReaderConfig) or not shape.mixed_layers:
+        return "full"
+    return f"top:{shape.layers}" if shape.layers else "freeze"
+
+
+def mixes_layers(config: FinetuneConfig) -> bool:
+    """Of a reader that is to be made: whether what lies below gives several vectors a token."""
+    return config.embeddings is not None and source_type(config.embeddings) == "elmo"
 
 
 def layers_of(config: FinetuneConfig) -> int:
@@ -67,7 +106,8 @@ def check_sources(config: FinetuneConfig) -> None:
         if config.embeddings is None and config.tokenizer is None:
             raise InputError(
                 f"{config.model} begins from nothing and has no tokenizer yet. Give word vectors with --embeddings "
-                "(a word2vec folder, or a file .vec, .txt or .bin), or a folder with a tokenizer with --tokenizer."
+                "(a word2vec or ELMo folder, or a file .vec, .txt or .bin), or a folder with a tokenizer with "
+                "--tokenizer."
             )
         return
     for name in ("embeddings", "tokenizer"):
@@ -82,15 +122,16 @@ def check_sources(config: FinetuneConfig) -> None:
 
 def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
     """The model of a new run, and the config with its sources pinned."""
+    config = spelled_out(config)
     check_sources(config)
     if not is_scratch(config.model):
-        folder = open_model(model_folder(locate(config.model)))
+        folder = _opened(model_folder(locate(config.model)))
         path = folder.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), folder
     reader = new_reader(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
-        embeddings=None if config.embeddings is None else str(_vectors_place(config.embeddings).resolve()),
+        embeddings=None if config.embeddings is None else str(source_place(config.embeddings).resolve()),
         tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
     )
     return replace(config, model_sha256=_sources_sha256(config)), reader
@@ -101,7 +142,7 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return open_model(folder)
+        return _opened(folder)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(
@@ -112,34 +153,68 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
 
 
 def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> ReaderFolder:
-    """A reader on torch's meta device, where nothing is drawn yet, but for the vectors that are known."""
+    """A reader on torch's meta device, where nothing is drawn yet, but for what was trained before."""
     check_sources(config)
     settings, kind = config.reader, placed(config.model).removeprefix(SCRATCH)
-    vectors = None if config.embeddings is None else load_vectors(config.embeddings)
-    tokenizer = _tokenizer(config, vectors)
-    width = settings.embedding_width
-    if vectors is not None and width not in (None, vectors.width):
+    source = None if config.embeddings is None else open_source(config.embeddings, config.tokenizer)
+    tokenizer = tokenizer_of(config) if source is None else source.tokenizer
+    below = None if source is None else source.below
+    features = None if below is None or isinstance(below, WordVectors) else below.config
+    known_width = width_of(features) if features is not None else None
+    known_width = below.width if isinstance(below, WordVectors) else known_width
+    if source is not None and settings.embedding_width not in (None, known_width):
         raise InputError(
-            f"reader.embedding_width is {width}, and the vectors of {vectors.source} have {vectors.width}."
+            f"reader.embedding_width is {settings.embedding_width}, and the vectors of {source.place} have "
+            f"{known_width}."
         )
     shape = ReaderConfig(
         kind,
         vocabulary_size=tokenizer.size,
-        embedding_width=width or (128 if vectors is None else vectors.width),
+        embedding_width=known_width or settings.embedding_width or 128,
         inner_width=settings.inner_width,
         layers=layers_of(config),
         kernels=settings.kernels,
         dropout=settings.dropout,
         max_length=settings.max_length,
         pad_id=tokenizer.pad_id,
+        features=features,
     )
+    tokenizer = spelling(shape, tokenizer)
     with torch.device("meta"):
-        model = ReaderWithHeads(shape)
-    if vectors is not None:
-        table, n_known = looked_up(tokenizer, vectors)
-        tell(f"{n_known:,} of {tokenizer.size:,} tokens have a vector in {vectors.source}")
-        model.encoder.embedding.weight = nn.Parameter(table)
-    return ReaderFolder(model, tokenizer, shape, (), Path(config.model))
+        model = ReaderWithHeads(shape, words=tokenizer)
+    if source is not None:
+        _fill(model, source, tokenizer, tell)
+    return ReaderFolder(model, tokenizer, shape, (), Path(_shown(config, source)))
+
+
+def _fill(model: ReaderWithHeads, source: Source, tokenizer: Tokenizer, tell: Callable[[str], None]) -> None:
+    """Put in what is known."""
+    below, embedding = source.below, model.encoder.embedding
+    if isinstance(below, WordVectors):
+        table, n_known = looked_up(tokenizer, below)
+        tell(f"{n_known:,} of {tokenizer.size:,} tokens have a vector in {below.source}")
+        assert isinstance(embedding, Table)
+        embedding.weight = nn.Parameter(table)
+        return
+    assert isinstance(embedding, ElmoVectors | StateVectors)
+    embedding.network.load_state_dict(below.tensors, assign=True)
+    if isinstance(below.config, ElmoConfig):
+        tell(f"a token has the vectors of {1 + below.config.layers} layers of {source.place}, mixed as the task learns")
+    else:
+        tell(f"a token has the state of {source.place} after it")
+
+
+def _shown(config: FinetuneConfig, source: Source | None) -> str:
+    return config.model if source is None else f"{config.model} + {source.name}"
+
+
+def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
+    """The one that a run is going to have, as it lies on the disk."""
+    config = spelled_out(config)
+    if is_scratch(config.model):
+        check_sources(config)
+        return reader_sources.tokenizer_of(config.embeddings, config.tokenizer)
+    return Tokenizer.load(model_folder(locate(config.model)))
 
 
 def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
@@ -157,20 +232,11 @@ def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
     return table, len(found)
 
 
-def _tokenizer(config: FinetuneConfig, vectors: WordVectors | None) -> Tokenizer:
-    if config.tokenizer is not None:
-        return Tokenizer.load(model_folder(locate(config.tokenizer)))
-    assert vectors is not None and config.embeddings is not None
-    place = _vectors_place(config.embeddings)
-    if place.is_dir():
-        return Tokenizer.load(place)
-    words = [word for word in vectors.words if is_writable(word) and word not in SPECIAL]
-    return Tokenizer.from_vocabulary([*SPECIAL, *words], "word")
-
-
-def _vectors_place(name: str) -> Path:
-    path = Path(os.path.expanduser(name))
-    return path if path.is_file() else model_folder(locate(name))
+def _opened(path: Path) -> Opened:
+    folder = open_model(path)
+    if isinstance(folder.tokenizer, OpenTokenizer):
+        folder.tokenizer.most = None  # a run keeps the tokens of its texts from the first step to the last
+    return folder
 
 
 def _sources_sha256(config: FinetuneConfig) -> str:

@@ -6,11 +6,25 @@ from typing import Any
 
 from qkv.config import read_toml
 from qkv.errors import InputError
+from qkv.interop.features import SIZES
 from qkv.interop.readers import shape_of
 from qkv.models.bert import BertConfig
+from qkv.models.text_readers import ReaderConfig
 from qkv.run.finetune_config import FinetuneConfig, configured, starting_point
-from qkv.run.finetune_model import check_sources, is_scratch, layers_of, placed, transfer_of
+from qkv.run.finetune_model import (
+    check_sources,
+    is_scratch,
+    layers_of,
+    mixes_layers,
+    placed,
+    spelled_out,
+    transfer_of,
+    usual_transfer,
+)
+from qkv.run.reader_sources import source_type
+from qkv.tasks.transfer import Transfer
 
+SMALL = 256
 SETTLED = {
     "steps": "epochs",
     "minutes": "epochs",
@@ -35,13 +49,31 @@ def configured_for(
     given: dict[str, Any] = {"task": task, "model": placed(model), **(flags or {})}
     if transfer is not None:
         given["transfer"] = transfer
-    asked = configured({}, recipe, given, assignments)
-    check_sources(asked)
-    shape = None if is_scratch(asked.model) else shape_of(asked.model)
-    layers = layers_of(asked) if shape is None else shape.layers
-    width = shape.width if isinstance(shape, BertConfig) else None
-    start = starting_point(transfer_of(asked, layers), width, asked.device)
-    return configured(start, recipe, given, assignments)
+
+    def asked(start: Mapping[str, Any]) -> FinetuneConfig:
+        return spelled_out(configured(start, recipe, given, assignments))
+
+    first = asked({})
+    check_sources(first)
+    shape = None if is_scratch(first.model) else shape_of(first.model)
+    usual: dict[str, Any] = {"transfer": usual_transfer(first, shape)}
+    config = asked(usual)
+    if shape is None:
+        moves = transfer_of(config, layers_of(config), mixes_layers(config))
+    else:
+        moves = transfer_of(config, shape.layers, isinstance(shape, ReaderConfig) and shape.mixed_layers > 0)
+    return asked(usual | starting_point(moves, _width(config, shape, moves), config.device))
+
+
+def _width(config: FinetuneConfig, shape: BertConfig | ReaderConfig | None, moves: Transfer) -> int | None:
+    """That of a BERT; a language model that moves below a reader takes the steps of a small one."""
+    if isinstance(shape, BertConfig):
+        return shape.width
+    if shape is None:
+        has_model = config.embeddings is not None and source_type(config.embeddings) in SIZES
+    else:
+        has_model = shape.features is not None
+    return SMALL if has_model and moves.moving_embedding else None
 
 
 def _refuse_settled(recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> None:

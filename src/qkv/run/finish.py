@@ -14,14 +14,15 @@ from qkv.batch import Batch
 from qkv.interop import hf
 from qkv.interop.readers import ReaderFolder, save_reader
 from qkv.models.bert import BertWithHeads
-from qkv.models.text_readers import ReaderWithHeads
+from qkv.models.text_readers import Reader, ReaderWithHeads
 from qkv.report.bilingual import Phrase, phrase
-from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, SeedFacts
+from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
 from qkv.report.run_log import read_run
 from qkv.run.calibrate import calibrated
 from qkv.run.finetune_config import FinetuneConfig
 from qkv.run.finetune_data import Part, label_counts
 from qkv.run.finetune_job import DevEvaluation, Prepared, seed_folder
+from qkv.run.finetune_model import is_scratch
 from qkv.run.judging import Judged, judged
 from qkv.run.solver import extra_record
 from qkv.tasks.model import TaskModel
@@ -92,6 +93,8 @@ def finish(
         by_length=dev.by_length,
         numbers=dev.numbers,
         notes=prepared.notes,
+        mix=_mix(model),
+        new_layers=is_scratch(config.model),
     )
     result = _result(facts, best, baseline(prepared))
     record = {
@@ -104,6 +107,8 @@ def finish(
         "scores": result["dev"],
         "config": _public(config),
     }
+    if facts.mix is not None:
+        record["mix"] = asdict(facts.mix)
     _save(prepared, model, task, out / "model", record)
     return Figures(facts, result)
 
@@ -122,6 +127,13 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
     )
     carried = {"problem_type": problem} if (problem := getattr(task, "problem", None)) else {}
     hf.save(target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried)
+
+
+def _mix(model: TaskModel) -> MixFacts | None:
+    encoder = model.network.encoder
+    if not isinstance(encoder, Reader) or encoder.mix is None:
+        return None
+    return MixFacts(tuple(encoder.mix.shares().tolist()), encoder.mix.gamma.item())
 
 
 def _public(config: FinetuneConfig) -> dict[str, Any]:
@@ -282,5 +294,6 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
         "dropped": sum(part.n_dropped for part in (facts.train, facts.dev, facts.test) if part is not None),
         "mended": sum(part.n_mended for part in (facts.train, facts.dev, facts.test) if part is not None),
         "cost": asdict(facts.cost),
+        "mix": None if facts.mix is None else asdict(facts.mix),
         "notes": [phrase(note).en for note in facts.notes],
     }

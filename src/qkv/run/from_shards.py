@@ -1,14 +1,21 @@
-"""What every training from shards shares: the corpus it was begun with, a time budget in steps, how it ended."""
+"""What every training from shards shares: how it begins, goes on and ends, the corpus it was begun with, a time budget
+in steps. What is a model's own stands in its file, as a `Training`."""
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from qkv.atomic import write_text
+from qkv.config import merge, read_toml, to_toml
 from qkv.data.shard_file import sha256_of
 from qkv.data.shards import MANIFEST, Shards
 from qkv.errors import InputError
-from qkv.run.folder import read_lines
-from qkv.train.loop import Outcome, Trainer
+from qkv.report.run_page import RunPage, write_report
+from qkv.run.folder import begin, config_of, read_lines, remove_drafts
+from qkv.run.sessions import Sessions
+from qkv.train.loop import Outcome, Trainable, Trainer
 from qkv.train.progress import Progress
 from qkv.train.train_config import TrainConfig
 
@@ -25,6 +32,68 @@ class Finished:
         """The last one in the log."""
         found = [line["evaluation"] for line in read_lines(self.run / "log.jsonl") if "evaluation" in line]
         return found[-1] if found else None
+
+
+class Configuration(Protocol):
+    """What the settings of such a training have in common."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def data(self) -> str: ...
+    @property
+    def data_sha256(self) -> str | None: ...
+    @property
+    def train(self) -> TrainConfig: ...
+
+
+C = TypeVar("C", bound=Configuration)
+B = TypeVar("B", bound=Trainable)
+
+
+@dataclass(frozen=True)
+class Training(Generic[C, B]):
+    defaults: C
+    trainer: Callable[[C, Path, Progress, bool], Trainer[B]]  # for the run in this folder; whether it begins
+    save: Callable[[C, Path, Trainer[B], Shards], None]  # the trained model, into RUN/model
+    page: Callable[[C, Path, Trainer[B], Shards, Sessions], RunPage]
+
+    def start(self, config: C, out: Path, progress: Progress) -> Finished:
+        """Begin a run in a new folder."""
+        begin(out, "pretrain")
+        data, data_sha256 = recognised(config.data)
+        config = merge(config, {"data": data, "data_sha256": data_sha256 or "none"}, "command line")
+        trainer = self.trainer(config, out, progress, True)
+        config = merge(config, {"train": {"steps": in_time(trainer, progress).steps}}, "command line")
+        write_text(out / "config.toml", to_toml(config))
+        return self._finish(config, out, trainer)
+
+    def resume(self, run: Path, progress: Progress) -> Finished:
+        """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+        file = config_of(run)
+        config = merge(self.defaults, read_toml(file), str(file))
+        if before := ended(run, config.train.steps):
+            return before
+        remove_drafts(run)
+        return self._finish(config, run, self.trainer(config, run, progress, False))
+
+    def _finish(self, config: C, out: Path, trainer: Trainer[B]) -> Finished:
+        """Train, then write the model and the report."""
+        began = time.perf_counter()
+        outcome = trainer.run()
+        corpus = Shards.open(config.data)
+        if outcome.finished:
+            self.save(config, out, trainer, corpus)
+        sessions = Sessions.of(out).ended(outcome, began, trainer.device)
+        write_report(out, self.page(config, out, trainer, corpus, sessions))
+        sessions.write(out)
+        return Finished(out, outcome, config.train.steps)
+
+
+def model_of(run: Path) -> str:
+    """Which model the run in this folder trains; the settings of a BERT do not say it."""
+    settings = read_toml(config_of(run))
+    return str(settings.get("model_type", settings.get("job", "bert")))
 
 
 def recognised(data: str) -> tuple[str, str | None]:
@@ -60,7 +129,7 @@ def in_time(trainer: Trainer[Any], progress: Progress) -> TrainConfig:
 
 def ended(run: Path, steps: int) -> Finished | None:
     """A run that had reached its last step, and written what comes of it, before."""
-    reached = max((session["to"] for session in read_lines(run / "sessions.jsonl")), default=0)
+    reached = Sessions.of(run).reached
     if reached >= steps and (run / "model" / "config.json").exists() and (run / "report.html").exists():
         return Finished(run, Outcome(reached, reached, finished=True), steps, already=True)
     return None

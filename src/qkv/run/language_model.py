@@ -5,20 +5,15 @@ step to step: checkpoints hold it too, so that a run which was killed goes on in
 """
 
 import dataclasses
-import json
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from qkv.atomic import write_text
 from qkv.batch import Batch
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.shards import Shards
 from qkv.errors import InputError
 from qkv.interop.folder import read_folder, save_folder
@@ -28,15 +23,14 @@ from qkv.nn.recurrent import Cell
 from qkv.objectives.next_token import Carrying, NextToken, training_flops
 from qkv.objectives.running_text import StreamBatches, WindowBatches
 from qkv.report.language_model_page import LanguageModelFacts, language_model_page
-from qkv.report.run_page import write_report
-from qkv.run.folder import begin, config_of, read_lines, remove_drafts
-from qkv.run.from_shards import Finished, ended, in_time, opened, recognised
+from qkv.report.run_page import RunPage
+from qkv.run.from_shards import Finished, Training, opened
 from qkv.run.language_model_config import MODELS, LanguageModelConfig
 from qkv.run.load import device_named
 from qkv.run.next_token_evaluation import NextTokenEvaluation
-from qkv.run.peak import peak_memory
+from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
-from qkv.train.loop import Job, Trainer
+from qkv.train.loop import Job, Trainable, Trainer
 from qkv.train.memory import Sizes, divisors, rows_and_accumulation
 from qkv.train.progress import Progress, Silent
 
@@ -63,28 +57,16 @@ class CarryingTrainer(Trainer[Batch]):
 
 def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
-    begin(out, "pretrain")
-    data, data_sha256 = recognised(config.data)
-    config = replace(config, data=data, data_sha256=data_sha256)
-    trainer = _trainer(config, out, progress, begins=True)
-    config = replace(config, train=in_time(trainer, progress))
-    write_text(out / "config.toml", to_toml(config))
-    return _finish(config, out, trainer)
+    return _training().start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    file = config_of(run)
-    config = merge(LanguageModelConfig(), read_toml(file), str(file))
-    if before := ended(run, config.train.steps):
-        return before
-    remove_drafts(run)
-    return _finish(config, run, _trainer(config, run, progress, begins=False))
+    return _training().resume(run, progress)
 
 
-def is_language_model(run: Path) -> bool:
-    """Whether a run that is to go on is one of these."""
-    return read_toml(config_of(run)).get("model_type") in MODELS
+def _training() -> Training[LanguageModelConfig, Batch]:
+    return Training(LanguageModelConfig(), _trainer, _save, _page)
 
 
 def load_language_model(path: str | Path) -> LanguageModel:
@@ -102,7 +84,7 @@ def load_language_model(path: str | Path) -> LanguageModel:
     return LanguageModel(network.eval(), folder.tokenizer, folder.record)
 
 
-def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
+def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
     tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
@@ -127,7 +109,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, *, begi
             evaluate=evaluate if evaluate.count else None,
             flops=partial(training_flops, network),
             matrices=_matrices(model),
-            sizes=_sizes(batches, out),
+            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
         ),
         config.train,
         progress,
@@ -161,51 +143,55 @@ def _matrices(model: nn.Module) -> dict[str, int]:
     return found
 
 
-def _sizes(batches: StreamBatches, out: Path) -> Sizes[Batch]:
-    """The rows of a step in smaller batches, and more of them."""
+S = TypeVar("S", bound=StreamBatches)
+B = TypeVar("B", bound=Trainable)
+
+
+def row_sizes(batches: S, out: Path, at: Callable[[S, int], list[B]]) -> Sizes[B]:
+    """The rows of a step in smaller batches, and more of them; `at` says what a step reads."""
 
     def settings(rows: int) -> str:
         return rows_and_accumulation(rows, batches.streams // rows, out)
 
-    def cut(rows: int, step: int) -> list[Batch]:
-        return batches.resized(rows, batches.streams // rows)(step)
+    def cut(rows: int, step: int) -> list[B]:
+        return at(batches.resized(rows, batches.streams // rows), step)
 
     return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
 
 
-def _finish(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch]) -> Finished:
-    """Train, then write the model and the report."""
-    began = time.perf_counter()
-    outcome = trainer.run()
+def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
+    network = _trained(trainer)
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    sizes = dataclasses.asdict(network.config)
+    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+
+
+def _trained(trainer: Trainer[Batch]) -> Network:
     model = trainer.job.model
     network = model.network if isinstance(model, Carrying) else model
     assert isinstance(network, NNLM | RNNLM)
-    corpus = Shards.open(config.data)
-    if outcome.finished:
-        record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-        sizes = dataclasses.asdict(network.config)
-        save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
-    session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    sessions = [*read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
-    write_report(out, language_model_page(out, _facts(config, network, corpus, sessions)))
-    write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
-    return Finished(out, outcome, config.train.steps)
+    return network
 
 
-def _facts(
-    config: LanguageModelConfig, network: Network, corpus: Shards, sessions: Sequence[Mapping[str, Any]]
-) -> LanguageModelFacts:
+def _page(
+    config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions
+) -> RunPage:
+    return language_model_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+
+
+def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
+    """What the report of a language model says beside the log."""
     manifest = corpus.manifest
     return LanguageModelFacts(
-        model_type=config.model_type,
-        vocabulary_size=network.config.vocabulary_size,
+        model_type=model_type,
+        vocabulary_size=corpus.tokenizer().size,
         unigram_entropy=manifest["unigram_entropy"],
         documents=corpus.n_documents,
         held_out_documents=manifest["valid"]["documents"],
         sentences=corpus.n_sentences,
         tokens=corpus.n_tokens,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
-        seconds=sum(session["seconds"] for session in sessions),
-        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
-        resumed_from=tuple(session["from"] for session in sessions if session["from"]),
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
+        resumed_from=sessions.resumed_from,
     )

@@ -10,20 +10,15 @@ RUN/sessions.jsonl    each time somebody started or resumed it; written last, so
 """
 
 import dataclasses
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from qkv.atomic import write_text
 from qkv.batch import Batch
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.shards import Shards
 from qkv.errors import InputError
 from qkv.interop import hf, zoo
@@ -32,14 +27,13 @@ from qkv.models.bert import BertWithHeads
 from qkv.nn.block import FeedForward
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
 from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
-from qkv.report.run_page import write_report
+from qkv.report.run_page import RunPage
 from qkv.run.evaluation import Evaluation
-from qkv.run.folder import begin, config_of, read_lines, remove_drafts
-from qkv.run.from_shards import Finished, ended, in_time, opened, recognised
+from qkv.run.from_shards import Finished, Training, opened
 from qkv.run.load import device_named
 from qkv.run.matrices import matrices_of
-from qkv.run.peak import peak_memory
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
+from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Trainer
 from qkv.train.memory import Sizes, divisors, rows_and_accumulation
@@ -48,34 +42,22 @@ from qkv.train.progress import Progress, Silent
 
 def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
-    begin(out, "pretrain")
-    config = _absolute(config)
-    trainer = _trainer(config, out, progress, begins=True)
-    config = replace(config, train=in_time(trainer, progress))
-    write_text(out / "config.toml", to_toml(config))
-    return _finish(config, out, trainer)
+    init = config.init
+    if init is not None and init not in zoo.MODELS and Path(init).expanduser().is_dir():
+        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
+    return _training().start(replace(config, init=init), out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    file = config_of(run)
-    config = merge(PretrainConfig(), read_toml(file), str(file))
-    if before := ended(run, config.train.steps):
-        return before
-    remove_drafts(run)
-    return _finish(config, run, _trainer(config, run, progress, begins=False))
+    return _training().resume(run, progress)
 
 
-def _absolute(config: PretrainConfig) -> PretrainConfig:
-    """What a resumed run finds from wherever it is called, and recognises."""
-    init = config.init
-    if init is not None and init not in zoo.MODELS and Path(init).expanduser().is_dir():
-        init = str(Path(init).expanduser().resolve())
-    data, data_sha256 = recognised(config.data)
-    return replace(config, data=data, data_sha256=data_sha256, init=init)
+def _training() -> Training[PretrainConfig, Batch]:
+    return Training(PretrainConfig(), _trainer, _save, _page)
 
 
-def _trainer(config: PretrainConfig, out: Path, progress: Progress, *, begins: bool) -> Trainer[Batch]:
+def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
     tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
@@ -146,7 +128,7 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
     if chosen := [name for name in ("size", *SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
     folder = hf.load(locate(config.init))
-    ours, theirs = ((one.vocabulary, one.kind, one.lowercase) for one in (tokenizer, folder.tokenizer))
+    ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
     if ours != theirs:
         raise InputError(
             f"{config.data} was prepared with another tokenizer than that of {config.init}. "
@@ -175,28 +157,19 @@ def _parts(names: Sequence[str]) -> str:
     return ", ".join(sorted({".".join(name.split(".")[:2]) for name in names}))
 
 
-def _finish(config: PretrainConfig, out: Path, trainer: Trainer[Batch]) -> Finished:
-    """Train, then write the model and the report."""
-    began = time.perf_counter()
-    outcome = trainer.run()
-    model = trainer.job.model
-    assert isinstance(model, BertWithHeads)
-    corpus = Shards.open(config.data)
-    if outcome.finished:
-        record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-        hf.save(out / "model", model.eval(), corpus.tokenizer(), record=record)
-    session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-    sessions = [*read_lines(out / "sessions.jsonl"), session | {"peak_memory": peak_memory(trainer.device)}]
-    write_report(out, pretraining_page(out, _facts(config, model, corpus, sessions)))
-    write_text(out / "sessions.jsonl", "".join(json.dumps(one) + "\n" for one in sessions))
-    return Finished(out, outcome, config.train.steps)
+def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record)
 
 
-def _facts(
-    config: PretrainConfig, model: BertWithHeads, corpus: Shards, sessions: Sequence[Mapping[str, Any]]
-) -> PretrainingFacts:
-    manifest = corpus.manifest
-    return PretrainingFacts(
+def _trained(trainer: Trainer[Batch]) -> BertWithHeads:
+    assert isinstance(trainer.job.model, BertWithHeads)
+    return trainer.job.model
+
+
+def _page(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
+    manifest, model = corpus.manifest, _trained(trainer)
+    facts = PretrainingFacts(
         vocabulary_size=model.config.vocabulary_size,
         unigram_entropy=manifest["unigram_entropy"],
         vocabulary_seen=manifest["vocabulary_seen"],
@@ -205,10 +178,11 @@ def _facts(
         tokens=corpus.n_tokens,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         languages={name: share for name, share in manifest["languages"].items() if share >= 0.005},
-        seconds=sum(session["seconds"] for session in sessions),
-        peak_memory=max(session["peak_memory"] or 0 for session in sessions) or None,
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
         negatives=config.pairs.negatives,
         masked_share=config.masking.treatment[0],
-        resumed_from=tuple(session["from"] for session in sessions if session["from"]),
+        resumed_from=sessions.resumed_from,
         held_out_documents=manifest["valid"]["documents"],
     )
+    return pretraining_page(out, facts)

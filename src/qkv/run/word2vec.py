@@ -5,6 +5,7 @@ RUN/log.jsonl         step (chunks read), loss, learning rate; evaluations with 
 RUN/timing.jsonl      speed, by the clock
 RUN/checkpoints/      what a resume starts from: both matrices
 RUN/model/            the word vectors: the Embedding matrix and the words. The Context matrix has done its work
+RUN/report.html       the run as a page
 RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
 
 The corpus is read in chunks, in an order drawn anew for every epoch. What happens to a chunk is a function of the seed
@@ -32,19 +33,24 @@ from qkv.atomic import write_text
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.manifest import COUNTS
 from qkv.data.sentence_chunks import SentenceChunks
-from qkv.data.shard_file import map_arrays, sha256_of
-from qkv.data.shards import MANIFEST, Shards
+from qkv.data.shard_file import map_arrays
+from qkv.data.shards import Shards
 from qkv.data.whole_words import WholeWords
 from qkv.errors import InputError
 from qkv.interop.folder import save_folder
+from qkv.metrics.principal import principal
 from qkv.models.word2vec import Word2Vec
-from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
-from qkv.run.from_shards import Finished
+from qkv.report.run_page import write_report
+from qkv.report.word2vec_page import VectorFacts, word2vec_page
+from qkv.report.word_map import Placed
+from qkv.run.folder import begin, config_of, remove_drafts
+from qkv.run.from_shards import Finished, ended, opened, recognised
 from qkv.run.load import device_named
-from qkv.run.peak import peak_memory
+from qkv.run.sessions import Sessions
 from qkv.run.word2vec_config import Word2VecConfiguration
 from qkv.run.word2vec_evaluation import VectorEvaluation
 from qkv.run.word2vec_learners import kernel_named, learner_of
+from qkv.tokenizer import Tokenizer
 from qkv.train import checkpoint
 from qkv.train.ahead import interruptible
 from qkv.train.log import Log
@@ -52,17 +58,17 @@ from qkv.train.loop import Outcome, environment, step_seed
 from qkv.train.progress import Progress, Silent
 
 MODEL_TYPE = "word2vec"
+MAPPED = 400  # words on the map of the report, at most
 
 
 def start(config: Word2VecConfiguration, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder."""
     begin(out, "pretrain")
-    data = Path(config.data).expanduser().resolve()
-    digest = sha256_of(data / MANIFEST) if (data / MANIFEST).is_file() else None
+    data, digest = recognised(config.data)
     kernel = kernel_named(config.train.kernel, device_named(config.device), progress.message)
     threads = config.train.threads or _cores()
     train = replace(config.train, kernel=kernel, threads=threads)
-    run = Run(replace(config, data=str(data), data_sha256=digest, train=train), out, progress, begins=True)
+    run = Run(replace(config, data=data, data_sha256=digest, train=train), out, progress, begins=True)
     write_text(out / "config.toml", to_toml(run.config))
     return run.finish()
 
@@ -72,17 +78,11 @@ def resume(out: Path, progress: Progress) -> Finished:
     file = config_of(out)
     config = merge(Word2VecConfiguration(), read_toml(file), str(file))
     assert config.train.steps is not None
-    reached = max((session["to"] for session in read_lines(out / "sessions.jsonl")), default=0)
-    if reached >= config.train.steps and (out / "model" / "config.json").exists():
-        return Finished(out, Outcome(reached, reached, finished=True), config.train.steps, already=True)
+    if before := ended(out, config.train.steps):
+        return before
     kernel_named(config.train.kernel, device_named(config.device), progress.message)  # it may not be here any more
     remove_drafts(out)
     return Run(config, out, progress, begins=False).finish()
-
-
-def is_word2vec(run: Path) -> bool:
-    """Whether a run that is to go on is one of these."""
-    return read_toml(config_of(run)).get("job") == MODEL_TYPE
 
 
 class Run:
@@ -93,15 +93,7 @@ class Run:
         self.out, self.progress = out, progress
         self.device = device_named(config.device)
         torch.set_num_threads(config.train.threads or 1)
-        corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
-        if begins:
-            corpus.verify()
-            held_out.verify()
-        if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
-            raise InputError(
-                f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
-                "another run, or prepare the corpus as it was."
-            )
+        corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
         words = None
         self.tokenizer, self.counts = corpus.tokenizer(), word_counts(corpus)
         if config.words == "whole":
@@ -265,14 +257,15 @@ class Run:
         return environment() | {"kernel": self.config.train.kernel}
 
     def finish(self) -> Finished:
-        """Train, then write the vectors."""
+        """Train, then write the vectors and the report."""
         began = time.perf_counter()
         outcome = self.train()
         if outcome.finished:
             record = {"job": MODEL_TYPE, "steps": self.steps, "config": dataclasses.asdict(self.config)}
             shape = dataclasses.asdict(self.model.config) | dataclasses.asdict(self.config.sampling)
             segmenter = Shards.open(self.config.data).manifest["settings"]["segmenter"]
-            shape["segmenter"] = segmenter if self.config.words == "whole" else "none"  # what Chinese text goes through
+            cut = self.config.words == "whole" or self.tokenizer.segmenter is not None
+            shape["segmenter"] = segmenter if cut else "none"  # what Chinese text goes through
             save_folder(
                 self.out / "model",
                 MODEL_TYPE,
@@ -281,9 +274,45 @@ class Run:
                 self.tokenizer,
                 record,
             )
-        session = {"from": outcome.started, "to": outcome.step, "seconds": round(time.perf_counter() - began, 1)}
-        add_line(self.out / "sessions.jsonl", session | {"peak_memory": peak_memory(self.device)})
+        sessions = Sessions.of(self.out).ended(outcome, began, self.device)
+        write_report(self.out, word2vec_page(self.out, self._facts(sessions)))
+        sessions.write(self.out)
         return Finished(self.out, outcome, self.steps)
+
+    def _facts(self, sessions: Sessions) -> VectorFacts:
+        corpus = Shards.open(self.config.data)
+        words, shares = word_map(self.model.embedding.detach().cpu().numpy(), self.counts, self.tokenizer)
+        return VectorFacts(
+            words=int(np.count_nonzero(self.counts)),
+            width=self.model.config.width,
+            negatives=self.config.sampling.negatives,
+            architecture=self.model.config.architecture,
+            chunks=len(self.chunks),
+            running_words=int(self.counts.sum()),
+            documents=corpus.n_documents,
+            sentences=corpus.n_sentences,
+            seconds=sessions.seconds,
+            peak_memory=sessions.peak_memory,
+            resumed_from=sessions.resumed_from,
+            map=words,
+            map_shares=shares,
+        )
+
+
+def word_map(
+    embedding: NDArray[np.float32], counts: NDArray[np.int64], tokenizer: Tokenizer, most: int = MAPPED
+) -> tuple[tuple[Placed, ...], tuple[float, ...]]:
+    """Where the most frequent words lie that are written in letters, and how much of their spread that shows."""
+    ranked = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
+    chosen = [word for word in ranked if tokenizer.token(word).isalpha()][:most]
+    if len(chosen) < 3:  # two always lie on a line
+        return (), ()
+    vectors = embedding[chosen].astype(np.float64)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)  # a neighbour is one by its cosine
+    found = principal(vectors)
+    places = np.pad(found.places, ((0, 0), (0, max(0, 2 - found.places.shape[1])))).tolist()
+    words = tuple(Placed(tokenizer.token(word), x, y) for word, (x, y) in zip(chosen, places, strict=True))
+    return words, tuple(found.shares.tolist())
 
 
 def word_counts(corpus: Shards) -> NDArray[np.int64]:

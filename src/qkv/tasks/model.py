@@ -1,7 +1,8 @@
 """An encoder with the one head of a task, and the few parameters that a task may have beside it (a CRF's).
 
 The head of a task is everything between the encoder's last layer and the scores: for a head that reads [CLS] that is
-BERT's pooler and the linear layer, because the pooler of a pretrained model was made for another question.
+BERT's pooler and the linear layer, because the pooler of a pretrained model was made for another question. How much of
+each layer of ELMo a task uses is learned with its head too, though it stands below.
 
 Shapes: R rows, N tokens of all rows, D width, L outputs.
 """
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from qkv.batch import Batch
 from qkv.models.heads import READS_POOLED, WithHeads
 
+OF_THE_HEAD = ("pooler", "mix")
+"""Parts that stand in an encoder and are made for one task."""
 VECTORS = "vectors"
 """The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
 
@@ -57,9 +60,12 @@ class TaskModel(nn.Module):
 
 
 def is_encoder(name: str) -> bool:
-    """Whether a parameter belongs to the encoder; the pooler is part of the head.
+    """Whether a parameter belongs to the encoder; the pooler is part of the head, and so is a mix of layers.
 
     >>> is_encoder("network.encoder.blocks.0.attention.qkv.weight"), is_encoder("network.encoder.pooler.dense.bias")
     (True, False)
+    >>> is_encoder("network.encoder.mix.gamma"), is_encoder("network.heads.token.linear.bias")
+    (False, False)
     """
-    return name.startswith("network.encoder.") and not name.startswith("network.encoder.pooler.")
+    network, _, rest = name.partition(".encoder.")
+    return network == "network" and bool(rest) and rest.split(".")[0] not in OF_THE_HEAD

@@ -91,9 +91,10 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     ).reshape(-1, 2) + np.repeat(text_begins[:-1], counts).reshape(-1, 1)
     opens = np.ones(total, bool)
     if tokenizer.kind == "wordpiece":
-        is_piece = np.zeros(tokenizer.size, bool)
+        is_piece = np.zeros(tokenizer.size + 1, bool)
         is_piece[[number for token, number in tokenizer.vocabulary.items() if token.startswith(CONTINUES)]] = True
-        opens = ~is_piece[np.fromiter(chain.from_iterable(ids), np.int64, total)]
+        # a word past the vocabulary (data/open_vocabulary.py) is whole
+        opens = ~is_piece[np.minimum(np.fromiter(chain.from_iterable(ids), np.int64, total), tokenizer.size)]
     return Tokens(ids, _begins(counts)[:-1], offsets[:, 0], offsets[:, 1], opens, text_begins)
 
 

@@ -8,10 +8,13 @@
 A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that `freeze`
 and `features` learn the same head, one of them without running the encoder again and again.
 
-An encoder that begins from nothing has nothing to hold still but word vectors that were trained before. Its layers are
-as new as the head and always move with it; `freeze` and `features` hold the vectors, and are then the same thing, for
-what would be written down, a vector a word, is in a table already. An encoder of vectors and nothing else (`lookup`) is
-all pretrained, and has both ways like any other.
+An encoder that begins from nothing has nothing to hold still but what was trained before and lies below it: word
+vectors, or a language model. Its layers are as new as the head and always move with it; `freeze` and `features` hold
+what lies below, and are then the same thing. An encoder of vectors and nothing else (`lookup`) is all pretrained, and
+has both ways like any other.
+
+A mix of ELMo's layers is part of the head: it is learned whatever stays. What `features` would write down is what comes
+out of it, so that there it is the same as `freeze`.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +24,7 @@ from types import MethodType
 from torch import nn
 
 from qkv.errors import InputError, did_you_mean
-from qkv.tasks.model import TaskModel, is_encoder
+from qkv.tasks.model import OF_THE_HEAD, TaskModel, is_encoder
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
@@ -40,13 +43,14 @@ class Transfer:
         return self.moving_layers > 0 or self.moving_embedding
 
 
-def transfer_named(name: str, layers: int) -> Transfer:
+def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
+    """`mixes` says whether the encoder has a mix, whose vectors cannot be written down before it is learned."""
     if name == "full":
         return Transfer(name, layers, True)
     if name == "freeze":
         return Transfer(name, 0, False)
     if name == "features":
-        return Transfer(name, 0, False, cached=True)
+        return Transfer(name, 0, False, cached=not mixes)
     word, colon, number = name.partition(":")
     if word == "top" and colon:
         if not number.isdecimal() or not 1 <= int(number) <= layers:
@@ -55,8 +59,8 @@ def transfer_named(name: str, layers: int) -> Transfer:
     raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, WAYS)} Known: {', '.join(WAYS)}.")
 
 
-def transfer_from_nothing(name: str, layers: int, has_vectors: bool) -> Transfer:
-    """Of an encoder that was not trained, but for its word vectors where it has some."""
+def transfer_from_nothing(name: str, layers: int, has_vectors: bool, mixes: bool = False) -> Transfer:
+    """Of an encoder that was not trained, but for the vectors below it where it has some."""
     if name == "full":
         return Transfer(name, layers, True)
     if name not in ("freeze", "features"):
@@ -68,7 +72,7 @@ def transfer_from_nothing(name: str, layers: int, has_vectors: bool) -> Transfer
             f"transfer '{name}' holds word vectors still, and a model that begins from nothing has none. Give some "
             "with --embeddings, or leave --transfer out."
         )
-    return Transfer(name, layers, False, cached=name == "features" and layers == 0)
+    return Transfer(name, layers, False, cached=name == "features" and layers == 0 and not mixes)
 
 
 def hold(model: TaskModel, transfer: Transfer) -> None:
@@ -77,7 +81,7 @@ def hold(model: TaskModel, transfer: Transfer) -> None:
     blocks = list(encoder.blocks)
     still: list[nn.Module] = [] if transfer.moving_embedding else [encoder.embedding]
     if not transfer.moves_encoder:  # also what is no part of either, dropout between them
-        still = [part for name, part in encoder.named_children() if name != "pooler"]
+        still = [part for name, part in encoder.named_children() if name not in OF_THE_HEAD]
     for part in [*still, *blocks[: len(blocks) - transfer.moving_layers]]:
         part.requires_grad_(False)
         for module in part.modules():
