@@ -7,6 +7,7 @@ its vocabulary is read by its bytes. word2vec has no vector for such a word, and
 Shapes: W words that were asked for, K layers, D width, N tokens of all rows.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -59,15 +60,15 @@ class WordToVector:
         return sum(self.vectors.find(word) is not None for word in words) / max(1, len(words))
 
 
-class Contextual:
+class Contextual(ABC):
     """A network that gives every token of a row a vector of each layer."""
 
     tokenizer: Tokenizer
     longest: int | None = None
 
+    @abstractmethod
     def layers_of(self, batch: Batch) -> Tensor:
         """(N, K, D)"""
-        raise NotImplementedError
 
     def read(self, sentences: Sequence[Sentence], wanted: Sequence[Sequence[int]]) -> Tensor:
         asked = [number for number, places in enumerate(wanted) if places]

@@ -2,6 +2,7 @@
 
     python bench/word2vec.py                            # 12 M words of English Wikipedia, 3 epochs; about 15 minutes
     python bench/word2vec.py --words 2 --epochs 1 --seeds 1 --only qkv "gensim file"
+    python bench/word2vec.py --language zh              # Chinese Wikipedia, in words as rjieba cuts them
 
     gensim queue   sentences from a list, through its job queue
     gensim file    its file mode, in which every thread reads for itself
@@ -10,8 +11,9 @@
 
 Each runs in a process of its own; reading the vocabulary and compiling are not counted. Words are those of the text,
 before frequent ones are thinned out. Where others use the machine too, words a CPU second is the fairer measure.
-Analogies are Google's and similarities WS-353's, over the words that the common vocabulary has; with several seeds the
-spread is beside the mean. `memory` is the peak of the process while it trains, above what it had before.
+Analogies are Google's or CA8's and similarities WS-353's or 297's, over the words that the common vocabulary has; with
+several seeds the spread is beside the mean. `memory` is the peak of the process while it trains, above what it had
+before.
 """
 
 import argparse
@@ -49,21 +51,31 @@ from qkv.train.progress import Silent
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 THREADS = 2
 CONTENDERS = ("gensim queue", "gensim file", "qkv", "qkv torch")
-TESTS = {"analogies": "analogy_en/questions-words.txt", "WS-353": "wordsim_en/EN-WS-353-ALL.txt"}
+TESTS = {
+    "en": {"analogies": "analogy_en/questions-words.txt", "WS-353": "wordsim_en/EN-WS-353-ALL.txt"},
+    "zh": {
+        "CA8 semantic": "analogy_zh/semantic.txt",
+        "CA8 morphological": "analogy_zh/morphological.txt",
+        "297": "wordsim_zh/297.txt",
+    },
+}
+LETTERS_A_WORD = 1.6
+"""Of running Chinese, marks included, as rjieba cuts it: to know how much text so many words are."""
 
 
-def corpus(folder: Path, words: int, vocabulary: int) -> None:
+def corpus(folder: Path, language: str, words: int, vocabulary: int) -> None:
     """folder/corpus.txt, folder/shards, and folder/words.txt for gensim: the same words, a sentence a line."""
-    lines = texts(sorted((DATA / "enwiki_text").glob("train-*.txt.xz")))
-    left = words
+    lines = texts(sorted((DATA / f"{language}wiki_text").glob("train-*.txt.xz")))
+    left = float(words)
     with open(folder / "corpus.txt", "w", encoding="utf-8") as out:
         for line in lines:
             out.write(line + "\n\n")
-            left -= line.count(" ") + 1
+            left -= line.count(" ") + 1 if language == "en" else len(line) / LETTERS_A_WORD
             if left <= 0:
                 break
-    tokenizer = Tokenizer.train(texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5)
-    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter="none")
+    cuts = "rjieba" if language == "zh" else None
+    tokenizer = Tokenizer.train(texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5, segmenter=cuts)
+    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter=cuts or "none")
     with open(folder / "words.txt", "w", encoding="utf-8") as out:
         for sentence in sentences(folder / "shards"):
             out.write(" ".join(sentence) + "\n")
@@ -147,7 +159,7 @@ def contend(name: str, folder: Path, options: argparse.Namespace, seed: int) -> 
     """What a contender's own process does."""
     vectors = RUN[name](folder, options, seed)
     scores = {}
-    for label, file in TESTS.items():
+    for label, file in TESTS[options.language].items():
         test = read_test(DATA / file, label)
         if isinstance(test, Analogies):
             scores[label] = score_analogies(vectors, test).total.accuracy
@@ -157,7 +169,7 @@ def contend(name: str, folder: Path, options: argparse.Namespace, seed: int) -> 
 
 
 def watched(name: str, folder: Path, options: argparse.Namespace, seed: int) -> dict[str, float]:
-    words = [f"--{key}={getattr(options, key)}" for key in ("architecture", "width", "epochs")]
+    words = [f"--{key}={getattr(options, key)}" for key in ("language", "architecture", "width", "epochs")]
     command = [sys.executable, __file__, "--contend", name, str(folder), str(seed), *words]
     environment = os.environ | {"OMP_NUM_THREADS": "1" if name != "qkv torch" else str(THREADS)}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
@@ -177,7 +189,7 @@ def compare(console: Console, folder: Path, options: argparse.Namespace) -> None
         for name in options.only:
             results[name].append(watched(name, folder, options, seed))
     table = Table(title=f"{options.architecture}, width {options.width}, {options.epochs} epochs, {THREADS} threads")
-    for heading in ("", "words/s", "×", "words/CPU s", "×", *TESTS, "memory MB"):
+    for heading in ("", "words/s", "×", "words/CPU s", "×", *TESTS[options.language], "memory MB"):
         table.add_column(heading, justify="left" if not heading else "right")
     base = next((name for name in ("gensim file", "gensim queue") if results.get(name)), options.only[0])
 
@@ -192,7 +204,7 @@ def compare(console: Console, folder: Path, options: argparse.Namespace) -> None
             ratio(name, "speed"),
             f"{statistics.median(one['processor'] for one in runs):,.0f}",
             ratio(name, "processor"),
-            *(mean([one[label] for one in runs], ".3f") for label in TESTS),
+            *(mean([one[label] for one in runs], ".3f") for label in TESTS[options.language]),
             f"{max(one['memory'] for one in runs):.0f}",
         )
     console.print(table)
@@ -201,7 +213,8 @@ def compare(console: Console, folder: Path, options: argparse.Namespace) -> None
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--words", type=float, default=12, help="millions, of English Wikipedia")
+    parser.add_argument("--language", default="en", choices=list(TESTS))
+    parser.add_argument("--words", type=float, default=12, help="millions, of Wikipedia")
     parser.add_argument("--vocabulary", type=int, default=60_000)
     parser.add_argument("--architecture", default="skipgram", choices=["skipgram", "cbow"])
     parser.add_argument("--width", type=int, default=100)
@@ -214,10 +227,11 @@ def main() -> None:
         name, folder, seed = options.contend
         contend(name, Path(folder), options, int(seed))
         return
-    if not (DATA / "enwiki_text").is_dir():
-        raise SystemExit(f"No text at {DATA / 'enwiki_text'}: set QKV_DATA to the folder that holds the data sets.")
+    text = DATA / f"{options.language}wiki_text"
+    if not text.is_dir():
+        raise SystemExit(f"No text at {text}: set QKV_DATA to the folder that holds the data sets.")
     with tempfile.TemporaryDirectory(prefix="bench-word2vec-") as name:
-        corpus(Path(name), int(options.words * 1e6), options.vocabulary)
+        corpus(Path(name), options.language, int(options.words * 1e6), options.vocabulary)
         compare(Console(width=110), Path(name), options)
 
 
