@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import torch
 from checkpoint_tasks import TASKS, pack
+from end_with_parent import end_with_parent
 from rich.console import Console
 from rich.table import Table
 
@@ -233,7 +234,7 @@ def run_all(options: argparse.Namespace, runs: Sequence[Run], workers: int) -> l
     waiting, done = list(runs), list[dict[str, Any]]()
     took: dict[tuple[str, str], float] = {}
     # spawned, since a process that was forked cannot use the GPU
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         readers = {run.ready: run for run in runs}
         asked = options.data, options.limit, options.held_out
         files = {name: pool.submit(make_ready, run, *asked) for name, run in readers.items()}

@@ -4,7 +4,7 @@
     python bench/distance.py --out docs/images        # also the figures of docs/distance.md and their numbers
     python bench/distance.py --quick                  # a look: one seed, fewer distances and steps
     python bench/distance.py --device cuda
-    python bench/distance.py --sweep                  # how RATE was found
+    python bench/distance.py --sweep                  # learning rates, of which RATE is one; nothing else
 
 Three questions, on rows of recall.py (a symbol is to be named d steps after it was seen):
 
@@ -236,7 +236,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="every path once, and no figures worth reading")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--steps", type=int)
+    parser.add_argument("--steps", type=int, help="of a network trained at one distance; also with --sweep")
+    parser.add_argument("--kept-steps", type=int, help="of one trained on all distances up to a farthest")
     parser.add_argument("--sweep", action="store_true", help="try learning rates, and nothing else")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
@@ -244,7 +245,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a folder for distance.json, distance.svg and distance.zh.svg")
     options = parser.parse_args()
     settings = TINY if options.tiny else QUICK if options.quick else Settings()
-    changes = {name: getattr(options, name) for name in ("seeds", "steps", "device")}
+    changes = {name: getattr(options, name) for name in ("seeds", "steps", "kept_steps", "device")}
     settings = replace(settings, **{name: value for name, value in changes.items() if value is not None})
     if options.sweep:
         return show_sweep(every(sweep_jobs(), settings, options.workers))

@@ -1,7 +1,7 @@
 """ELMo's training step: tokens a second, memory, and where the time goes, beside a plain peer and a limit.
 
     python bench/elmo.py                                     # on 2 threads: mini and small; some minutes
-    python bench/elmo.py --quick                             # mini alone, few steps
+    python bench/elmo.py --quick                             # mini alone, one block of 4 steps and not three blocks
     PYTHONPATH=src python3 bench/elmo.py --device cuda --precisions fp32 bf16 --rows 32 256 --json runs/elmo.json
 
 A step is all of it: forward, backward, clipping, AdamW, on batches that are ready. Made-up words, as frequent and as
@@ -71,7 +71,8 @@ class Setting:
     words: int  # of the vocabulary
     precision: str
     device: str
-    steps: int
+    steps: int  # of a block
+    blocks: int
     threads: int
 
 
@@ -245,13 +246,13 @@ def advance(trainer: Trainer[TwoWays], batches: Sequence[TwoWays], number: int) 
 
 
 def per_step(step: Step, setting: Setting, device: torch.device) -> tuple[float, float]:
-    """Seconds by the clock and of CPUs: medians of three blocks, after one step on every batch and two more."""
+    """Seconds by the clock and of CPUs: medians of the blocks, after one step on every batch and two more."""
     for number in range(BATCHES + 2):
         step(number)
     finish(device)
     steps = -(-setting.steps // BATCHES) * BATCHES  # a block sees every batch equally often
     clock, busy = [], []
-    for _ in range(3):
+    for _ in range(setting.blocks):
         before = time.process_time()
         clock.append(timed(step, steps, device) / steps)
         busy.append((time.process_time() - before) / steps)
@@ -298,16 +299,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--words", type=int, default=60_000, help="of the vocabulary")
     parser.add_argument("--precisions", nargs="+", choices=list(PRECISIONS), default=["fp32"])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--steps", type=int, help="of a block; three blocks are timed")
+    parser.add_argument("--steps", type=int, help="of a block, in fours; three blocks, one with --quick")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="the size mini, one block of each batch")
+    parser.add_argument("--quick", action="store_true", help="the size mini, and one block of 4 steps: a look")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured, after every part")
     options = parser.parse_args()
     on_gpu = options.device.startswith("cuda")
     options.sizes = options.sizes or (
         ["mini"] if options.quick else ["small", "paper"] if on_gpu else ["mini", "small"]
     )
-    options.steps = options.steps or (20 if on_gpu else BATCHES)
+    options.steps = options.steps or (20 if on_gpu and not options.quick else BATCHES)
+    options.blocks = 1 if options.quick else 3
     return options
 
 
@@ -323,7 +325,7 @@ def main() -> None:
                 for side in options.only:
                     setting = Setting(
                         size, side, rows, options.length, options.words, precision, options.device, options.steps,
-                        options.threads,
+                        options.blocks, options.threads,
                     )  # fmt: skip
                     found.append(told(setting))
                     print(json.dumps(found[-1]), flush=True)

@@ -1,7 +1,7 @@
 """What each layer knows: linear probes for part of speech and for the sense of a word, of word2vec, ELMo and BERT.
 
     python bench/probes.py --models runs/word2vec runs/elmo runs/bert
-    python bench/probes.py --models … --out docs/images          # also the figure of docs/distance.md and its numbers
+    python bench/probes.py --models … --out FOLDER               # also probes.svg, probes.zh.svg and their numbers
     python bench/probes.py --models … --words 20000 --device cuda --data FOLDER
 
 A model is a folder of ours or a run that wrote one; of word vectors also a file. Models stay as they are; only the

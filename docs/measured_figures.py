@@ -1,6 +1,7 @@
-"""Draws the figures of distance.md from what was measured, in both languages; the benchmarks call it.
+"""Draws from what was measured, in both languages; bench/distance.py and bench/probes.py call it, given --out.
 
-    .venv/bin/python docs/measured_figures.py docs/images/distance.json docs/images/probes.json
+    .venv/bin/python docs/measured_figures.py docs/images/distance.json      # the figure of distance.md
+    .venv/bin/python docs/measured_figures.py FOLDER/probes.json             # on no page so far
 
 The pictures lie beside the numbers. The same numbers give the same picture.
 """

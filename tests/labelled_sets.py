@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 from qkv.data.examples import Answer, AnswerExample, ChoiceExample, Place, Span, TagExample, TextExample
 
@@ -106,3 +107,17 @@ def write_chosen(path: Path) -> Path:
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+WRITERS = {"classify": write_texts, "tag": write_tagged, "answer": write_asked, "choice": write_chosen}
+"""For each task, what writes its set."""
+
+
+def unlabelled(animal: str = "cat", place: str = "paris") -> dict[str, Any]:
+    """For each task, what its models can be asked about these."""
+    return {
+        "classify": [f"the {animal} sat on 1", f"the {place} is too 1 2"],
+        "tag": [f"he owes me {animal} is 😀 3"],
+        "answer": [("he sat", f"the {animal} sat on mat .")],
+        "choice": [{"text": f"the {animal} is tired", "question": "it", "choices": [animal, "mat"]}],
+    }

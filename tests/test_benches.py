@@ -1,5 +1,6 @@
 """The benchmarks that are meant for a GPU: every path of theirs once on a CPU, with tiny shapes and no figures."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -52,5 +53,7 @@ def test_every_side_of_elmo_runs(tmp_path: Path) -> None:
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     found = json.loads(out.read_text(encoding="utf-8"))
-    assert len(found) == 4 and not any("failure" in one for one in found)
+    sides = ("qkv sampled", "qkv full", "torch.nn", "nn.LSTM")
+    assert [(one["precision"], one["side"]) for one in found] == list(itertools.product(("fp32", "bf16"), sides))
+    assert not any("failure" in one for one in found)
     assert all((len(one.get("parts", {})) == 4) == one["side"].startswith("qkv") for one in found)

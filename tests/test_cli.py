@@ -208,6 +208,9 @@ def test_tokenizer_train(capsys: pytest.CaptureFixture[str], tmp_path: Path, kin
     facts = json.loads(said(capsys, *words, "--vocab-size", "60", "--json"))
     assert (facts["kind"], facts["n_texts"]) == (kind, 20)
     assert qkv.Tokenizer.load(tmp_path / "new").size == facts["size"] <= 60
+    assert main(words) == 2, "a tokenizer is not replaced in silence"
+    assert "holds a tokenizer already" in (error := capsys.readouterr().err) and "--overwrite" in error
+    words += ["--overwrite"]
     assert "learned from 20 texts" in said(capsys, *words, "--vocab-size", "60", "--cased")
     said(capsys, *words, "--limit-alphabet", "3", "--min-frequency", "1")
     small = qkv.Tokenizer.load(tmp_path / "new")
@@ -219,7 +222,7 @@ def test_tokenizer_train_of_chinese_words(capsys: pytest.CaptureFixture[str], tm
     words = ["tokenizer", "train", str(tmp_path / "corpus.txt"), "--out", str(tmp_path / "new"), "--kind", "word"]
     facts = json.loads(said(capsys, *words, "--segmenter", "rjieba", "--json"))
     assert facts["segmenter"].startswith("rjieba ") and facts["size"] == 5 + 6
-    assert "(word, Chinese by rjieba" in said(capsys, *words, "--segmenter", "rjieba")
+    assert "(word, Chinese by rjieba" in said(capsys, *words, "--segmenter", "rjieba", "--overwrite")
     shown = json.loads(said(capsys, "tokenize", "北京的国王", "--model", str(tmp_path / "new"), "--json"))
     assert [token["text"] for token in shown["tokens"][1:-1]] == ["北京", "的", "国王"]
 
@@ -245,6 +248,38 @@ def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
     assert (facts["architecture"], facts["dtype"]) == ("BertForMaskedLM", "float16")
     np.testing.assert_allclose(qkv.load(new).embed("猫").vectors, qkv.load(folder).embed("猫").vectors, atol=0.05)
     assert "float16" in said(capsys, "convert", str(new), str(tmp_path / "again")), "the dtype stays as it was"
+    before = (tmp_path / "again" / "model.safetensors").read_bytes()
+    assert main(["convert", folder, str(tmp_path / "again")]) == 2
+    assert "is there already" in (error := capsys.readouterr().err) and "--overwrite" in error
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == before
+    assert "float32" in said(capsys, "convert", folder, str(tmp_path / "again"), "--overwrite")
+
+
+def test_convert_takes_a_run_and_names_what_it_cannot_take(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(folder, run / "model")
+    (run / "config.toml").write_text('model_type = "bert"\n', encoding="utf-8")
+    assert "BertForPreTraining" in said(capsys, "convert", str(run), str(tmp_path / "new"))
+    config = run / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | {"model_type": "elmo"}))
+    assert main(["convert", str(run), str(tmp_path / "other")]) == 2
+    assert f"qkv info {run / 'model'}" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+def test_info_of_a_tokenizer_and_of_shards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    corpus, words, shards = tmp_path / "corpus.txt", str(tmp_path / "words"), str(tmp_path / "shards")
+    corpus.write_text("The cat sat. 猫坐着。\n\n" * 20, encoding="utf-8")
+    said(capsys, "tokenizer", "train", str(corpus), "--out", words, "--kind", "word", "--cased")
+    shown = said(capsys, "info", words)
+    assert "a tokenizer, no model" in shown and "by word, case kept" in shown and f"--tokenizer {words}" in shown
+    assert json.loads(said(capsys, "info", words, "--json"))["holds"] == "tokenizer"
+    assert main(["prepare", str(corpus), "--tokenizer", words, "--out", shards, "--segmenter", "none"]) == 0
+    capsys.readouterr()
+    assert "prepared corpus" in said(capsys, "info", shards)
+    facts = json.loads(said(capsys, "info", shards, "--json"))
+    assert (facts["documents"], facts["sources"], facts["segmenter"]) == (20, ["corpus.txt"], "none")
 
 
 @pytest.mark.parametrize("stored", ["float64", "float16 and float32"])

@@ -144,6 +144,7 @@ def test_bad_commands(
         (["finetune"], "Say what is to be learned"),
         (["finetune", "clasify"], "Did you mean 'classify'"),
         (["finetune", "classify", "-m", "qkv-mni", *out], "Did you mean 'qkv-mini'"),
+        (["finetune", "classify", "-m", "scrach:lstm", *out], "Did you mean 'scratch:lstm'"),
         (["finetune", "classify", "-m", str(bare), *out], "tokenizer"),
         (["finetune", "classify", *model, "--out", "x"], "--train"),
         (["finetune", "classify", *model, *out, "--transfer", "frezze"], "Did you mean 'freeze'"),

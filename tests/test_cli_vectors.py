@@ -8,6 +8,7 @@ import pytest
 from qkv.cli.convert_vectors import convert_vectors, is_vectors
 from qkv.cli.main import main
 from qkv.run.word_vectors import load_vectors
+from tests.below_readers import make_nnlm
 from tests.folders import make_folder
 from tests.word_vectors import make_vectors_folder, small
 
@@ -47,6 +48,22 @@ def test_similar(capsys: pytest.CaptureFixture[str], folder: str) -> None:
     assert second["neighbours"][0]["word"] == "cat"
 
 
+def test_one_unknown_word_loses_no_answer(capsys: pytest.CaptureFixture[str], folder: str) -> None:
+    words = ("similar", "zzzz", "king", "unseen", "-m", folder, "-k", "1")
+    shown = said(capsys, *words, error="'zzzz' is not among the 6 words of")
+    assert "like king" in shown and "zzzz" not in shown
+    said(capsys, *words, error="'unseen' has no vector")
+    assert main([*words, "--json"]) == 0
+    first, second, third = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["word"] == "zzzz" and "not among" in first["error"] and "neighbours" not in first
+    assert second["neighbours"][0]["word"] == "man" and "never seen in training" in third["error"]
+    message = failed(capsys, "similar", "zzzz", "qeen", "-m", folder)
+    assert "'zzzz' is not among" in message and "Near it: queen" in message
+    assert main(["similar", "zzzz", "-m", folder, "--json"]) == 2
+    assert "not among" in json.loads(capsys.readouterr().out)["error"]
+    assert "must be at least 1" in failed(capsys, "similar", "king", "-m", folder, "-k", "0")
+
+
 def test_analogy(capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QKV_VECTORS", folder)
     shown = said(capsys, "analogy", "man", "king", "woman", "-k", "1")
@@ -66,7 +83,7 @@ def test_evaluate_vectors(capsys: pytest.CaptureFixture[str], folder: str, tmp_p
     assert "questions 100.0% 1 33.3% 3" in shown and "family 100.0% 1 50.0% 2" in shown and "gram1 – 0 0.0% 1" in shown
     assert "pairs 1.000" in shown and "100.0% 3" in shown
     data = json.loads(said(capsys, *words, "--json"))
-    assert (data["n_words"], data["width"], data["method"], data["most"]) == (7, 4, "add", 300_000)
+    assert (data["n_words"], data["width"], data["method"], data["most"]) == (6, 4, "add", 300_000)
     assert data["analogies"][0]["accuracy"] == 1.0 and data["analogies"][0]["sections"][0]["coverage"] == 0.5
     assert [one["spearman"] for one in data["similarities"]] == [1.0, None]
 
@@ -107,10 +124,10 @@ def test_notes_stand_beside_the_results(capsys: pytest.CaptureFixture[str], tmp_
 def test_converting(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path) -> None:
     assert is_vectors(folder) and not is_vectors(str(make_folder(tmp_path / "bert")))
     convert_vectors(folder, tmp_path / "v.bin.gz", as_json=False)
-    assert "7 words, 4 numbers each" in capsys.readouterr().out and is_vectors(str(tmp_path / "v.bin.gz"))
+    assert "6 words, 4 numbers each" in capsys.readouterr().out and is_vectors(str(tmp_path / "v.bin.gz"))
     convert_vectors(str(tmp_path / "v.bin.gz"), tmp_path / "back", as_json=True)
     data = json.loads(capsys.readouterr().out)
-    assert (data["n_words"], data["width"], data["left_out"]) == (7, 4, [])
+    assert (data["n_words"], data["width"], data["left_out"]) == (6, 4, [])
     assert load_vectors(tmp_path / "back").neighbours("king", 2) == small().neighbours("king", 2)
 
 
@@ -123,4 +140,14 @@ def test_the_verbs_for_every_model_take_vectors_too(
     file = tmp_path / "vectors.txt"
     assert str(file) in said(capsys, "convert", folder, str(file))
     assert len(load_vectors(str(file))) == len(load_vectors(folder))
+    nnlm = str(make_nnlm(tmp_path / "nnlm"))
+    assert "numbers each" in said(capsys, "convert", nnlm, str(tmp_path / "nnlm.vec"))
+    word = load_vectors(tmp_path / "nnlm.vec").words[0]
+    assert said(capsys, "similar", word, "-m", nnlm) == said(capsys, "similar", word, "-m", str(tmp_path / "nnlm.vec"))
+    file.write_text("important", encoding="utf-8")
+    assert "--overwrite" in failed(capsys, "convert", folder, str(file))
+    assert file.read_text(encoding="utf-8") == "important"
+    said(capsys, "convert", folder, str(file), "--overwrite")
+    said(capsys, "convert", str(file), str(tmp_path / "again"))
+    assert "--overwrite" in failed(capsys, "convert", str(file), str(tmp_path / "again"))
     assert "leave out --dtype" in failed(capsys, "convert", folder, str(tmp_path / "x.txt"), "--dtype", "float16")

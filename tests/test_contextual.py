@@ -109,7 +109,7 @@ def test_mix_and_head_learn_and_a_frozen_elmo_does_not(kind: str, layers: int) -
     network, tokenizer = reader_on_elmo(kind, layers)
     model = TaskModel(network, "token")
     batch = batch_of(tokenizer, TEXTS)
-    hold(model, transfer_from_nothing("freeze", layers, has_vectors=True, mixes=True))
+    hold(model, transfer_from_nothing("freeze", layers, "elmo", mixes=True))
     model.train()
     vectors = network.encoder.embedding
     assert not any(module.training for module in vectors.modules()) and network.heads["token"].training
@@ -124,7 +124,7 @@ def test_mix_and_head_learn_and_a_frozen_elmo_does_not(kind: str, layers: int) -
 def test_a_tuned_elmo_learns() -> None:
     network, tokenizer = reader_on_elmo("lookup", 0)
     model = TaskModel(network, "token")
-    hold(model, transfer_from_nothing("full", 0, has_vectors=True, mixes=True))
+    hold(model, transfer_from_nothing("full", 0, "elmo", mixes=True))
     model.scores(batch_of(tokenizer, TEXTS)).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and bool(parameter.grad.abs().sum() > 0), name

@@ -151,7 +151,10 @@ def test_the_figure_in_both_languages(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_whole_program(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "bench" / "distance.py"), "--tiny", "--out", str(tmp_path), "--workers", "1"]
+    few = ["--tiny", "--kept-steps", "3", "--workers", "1"]
+    command = [sys.executable, str(ROOT / "bench" / "distance.py"), *few, "--out", str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert {file.name for file in tmp_path.iterdir()} == {"distance.json", "distance.svg", "distance.zh.svg"}
+    settings = json.loads((tmp_path / "distance.json").read_text(encoding="utf-8"))["settings"]
+    assert (settings["steps"], settings["kept_steps"]) == (2, 3)  # each by its own option

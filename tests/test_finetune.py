@@ -30,13 +30,6 @@ from tests.small_run import Recorder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WRITERS = {
-    "classify": sets.write_texts,
-    "tag": sets.write_tagged,
-    "answer": sets.write_asked,
-    "choice": sets.write_chosen,
-}
-
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -56,9 +49,9 @@ def run(out: Path, settings: FinetuneConfig) -> finetune.Finished:
     return finetune.start(settings, out, Silent())
 
 
-@pytest.mark.parametrize("task", WRITERS)
+@pytest.mark.parametrize("task", sets.WRITERS)
 def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, task: str) -> None:
-    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     done = run(tmp_path / "run", config(pretrained, task, file, epochs=25.0))
     assert done.finished
     result = done.result
@@ -83,7 +76,7 @@ def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, ta
 @pytest.mark.parametrize("task", ["classify", "tag"])
 def test_freeze_and_features_learn_the_same_head(tmp_path: Path, pretrained: Path, task: str) -> None:
     """The encoder says the same every time, so asking it once is as good as asking it in every epoch."""
-    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     heads = []
     for way in ("freeze", "features"):
         run(tmp_path / way, config(pretrained, task, file, way))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from qkv.errors import InputError
 from qkv.run import curve, finetune, finish
 from qkv.run.curve_points import CurveConfig
 from qkv.run.finetune_config import FinetuneConfig, ReaderSettings, epochs_for
-from qkv.run.finetune_model import looked_up
+from qkv.run.finetune_model import looked_up, tokenizer_of
 from qkv.run.finetune_start import configured_for
 from qkv.run.load import load
 from qkv.run.solver import Solver
@@ -27,18 +28,7 @@ from tests.folders import TOKENS, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WRITERS = {
-    "classify": sets.write_texts,
-    "tag": sets.write_tagged,
-    "answer": sets.write_asked,
-    "choice": sets.write_chosen,
-}
-ASKED: dict[str, Any] = {
-    "classify": ["the cat sat on 1", "the paris is too 1 2"],
-    "tag": ["he owes me cat is 😀 3"],
-    "answer": [("he sat", "the dog sat on mat .")],
-    "choice": [{"text": "the cat is tired", "question": "it", "choices": ["cat", "mat"]}],
-}
+ASKED = sets.unlabelled()
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +51,13 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(model: str, file: Path, task: str = "classify", transfer: Any = None, **flags: Any) -> FinetuneConfig:
-    given = {"data.train": str(file), "epochs": 8.0, "train.lr": 1e-2, "reader.inner_width": 12} | flags
+    sizes = {} if model == "scratch:lookup" else {"reader.inner_width": 12}
+    given = {"data.train": str(file), "epochs": 8.0, "train.lr": 1e-2} | sizes | flags
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
-@pytest.mark.parametrize("task", WRITERS)
+@pytest.mark.parametrize("task", sets.WRITERS)
 def test_every_task_from_nothing_to_prediction(
     tmp_path: Path, tokenizer: Path, task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +69,7 @@ def test_every_task_from_nothing_to_prediction(
         save(*given)
 
     monkeypatch.setattr(finish, "_save", saved)
-    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     settings = config(
         "scratch:lstm", file, task, tokenizer=tokenizer, epochs={"choice": 40.0, "tag": 16.0}.get(task, 8.0)
     )
@@ -152,6 +143,31 @@ def test_a_file_of_vectors_brings_its_words(tmp_path: Path, vectors: Path, token
     assert load(tmp_path / "both").tokenizer.kind == "wordpiece"
 
 
+def test_a_file_of_vectors_as_the_model(tmp_path: Path, vectors: Path) -> None:
+    file, plain = sets.write_texts(tmp_path / "data.csv"), tmp_path / "plain.vec"
+    load_vectors(vectors).save(plain)
+    given = {"data.train": str(file), "epochs": 1.0}
+    settings = configured_for("classify", str(plain), None, None, given, ["texts_per_step=8"])
+    assert (settings.model, settings.embeddings) == ("scratch:lookup", str(plain))
+    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    assert result["model"] == "scratch:lookup + plain.vec"
+    with pytest.raises(InputError, match="is itself what --embeddings brings"):
+        configured_for("classify", str(plain), None, None, {"embeddings": str(vectors)}, [])
+    with pytest.raises(InputError, match=r"data\.csv"):
+        finetune.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
+
+
+@pytest.mark.parametrize("given", ["--embeddings", "--model"])
+def test_a_file_of_chinese_words_is_found_in_texts(tmp_path: Path, given: str) -> None:
+    file = tmp_path / "zh.vec"
+    WordVectors(["国王", "北京", "在"], torch.randn(3, 4)).save(file)
+    model, flags = ("scratch:lstm", {"embeddings": str(file)}) if given == "--embeddings" else (str(file), {})
+    tokenizer = tokenizer_of(configured_for("classify", model, None, None, flags, []))
+    assert (tokenizer.segmenter or "").startswith("rjieba")
+    pytest.importorskip("rjieba")
+    assert tokenizer.encode("国王在北京", special=False).tokens == ["国王", "在", "北京"]
+
+
 def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread() -> None:
     words = WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), "two.vec")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", *(f"w{n}" for n in range(500))]
@@ -198,7 +214,9 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
     given = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for("classify", str(tmp_path / "first"), "freeze", None, given, ["texts_per_step=8"])
     assert settings.train.lr == 1e-3
-    finetune.start(settings, tmp_path / "second", Silent())
+    result = finetune.start(settings, tmp_path / "second", Silent()).result
+    assert result["model"] == "first"
+    assert load(tmp_path / "second").record["config"]["model"] == "first"
     before, after = (load(tmp_path / run)._folder.model.state_dict() for run in ("first", "second"))
     still = {name for name in before if torch.equal(before[name], after[name])}
     assert still == {name for name in before if name.startswith("encoder.") and "pooler" not in name}
@@ -221,7 +239,17 @@ def test_a_curve_of_one_that_begins_from_nothing(tmp_path: Path, tokenizer: Path
         ("scratch:lstm", {"tokenizer": "T", "transfer": "frees"}, "Did you mean 'freeze'"),
         ("scratch:lstm", {"embeddings": "V", "reader.embedding_width": 9}, "embedding_width is 9, and .* have 8"),
         ("scratch:lookup", {"embeddings": "V", "reader.layers": 2}, "a lookup has 0 layers"),
-        ("scratch:cnn", {"embeddings": "V", "reader.kernels": [2]}, "must all be odd"),
+        (
+            "scratch:lookup",
+            {"embeddings": "V", "reader.inner_width": 9, "reader.kernels": [3]},
+            "reader.inner_width, reader.kernels do nothing for scratch:lookup on words: leave them out",
+        ),
+        (
+            "scratch:lstm",
+            {"tokenizer": "T", "reader.kernels": [3]},
+            "reader.kernels do nothing for scratch:lstm: leave",
+        ),
+        ("scratch:cnn", {"embeddings": "V", "reader.kernels": [2]}, "each must be odd"),
         ("scratch:cnn", {"embeddings": "V", "reader.dropout": 2}, "reader.dropout is a share"),
         ("scratch:lstm", {"embeddings": "V", "attention_dropout": 0.1}, "no attention"),
         ("scratch:lstm", {"embeddings": "nowhere.vec"}, "no file or folder nowhere.vec"),
@@ -268,4 +296,5 @@ def test_on_the_command_line(tmp_path: Path, vectors: Path, capfd: pytest.Captur
     assert main(["attention", "the cat", "--model", str(run)]) == 2
     assert "has no attention" in capfd.readouterr().err
     assert main(["fill", "the [MASK]", "--model", str(run)]) == 2
-    assert "has no weights to fill a blank" in capfd.readouterr().err
+    error = capfd.readouterr().err
+    assert "run is a reader of kind textcnn and has no weights to fill a blank. It can embed texts. To" in error

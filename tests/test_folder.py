@@ -32,6 +32,23 @@ def test_a_new_run_wants_a_place_of_its_own(tmp_path: Path) -> None:
         begin(tmp_path, "curve")
 
 
+@pytest.mark.parametrize(
+    ("settings", "verb", "message"),
+    [
+        ('model_type = "word2vec"', "finetune", "is a run of word2vec: qkv pretrain --resume"),
+        ('model_type = "elmo"', "curve", "is a run of elmo: qkv pretrain --resume"),
+        ('task = "classify"', "pretrain", "is a fine-tuning run: qkv finetune --resume"),
+        ('[finetune]\ntask = "classify"', "finetune", "is a learning curve: qkv curve --resume"),
+        ('task = "classify"', "finetune", "holds a run already. Go on with it: qkv finetune --resume"),
+        ('model_type = "elmo"', "pretrain", "holds a run already. Go on with it: qkv pretrain --resume"),
+    ],
+)
+def test_a_run_that_is_there_is_named_as_what_it_is(tmp_path: Path, settings: str, verb: str, message: str) -> None:
+    (tmp_path / "config.toml").write_text(settings, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        begin(tmp_path, verb)
+
+
 def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / ".report.html.0a1b2c3d.part").write_text("half", encoding="utf-8")
     (tmp_path / ".model.0a1b2c3d.old").mkdir()

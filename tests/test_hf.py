@@ -291,7 +291,7 @@ def test_describe(tmp_path: Path) -> None:
     assert counts["total"] == sum(parts) + sum(counts["heads"].values())
     assert counts["heads"]["next_sentence"] == 32 * 2 + 2
     size = {"size": len(TOKENS), "rows": len(TOKENS) + 3}
-    assert told["vocabulary"] == {**size, "kind": "wordpiece", "lowercase": True}
+    assert told["vocabulary"] == {**size, "kind": "wordpiece", "lowercase": True, "segmenter": None}
     assert told["weight_bytes"] == told["files"]["model.safetensors"]
     assert json.loads(json.dumps(told)) == told
 

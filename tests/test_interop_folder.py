@@ -8,9 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.interop.folder import KINDS, check_target, describe_folder, model_type_of, read_folder, save_folder
 from qkv.tokenizer import Tokenizer
+from qkv.wordpiece import SPECIAL
 from tests.folders import make_folder, make_tokenizer
 
 CONFIG: dict[str, Any] = {"vocabulary_size": make_tokenizer().size, "width": 4, "cell": "lstm", "sizes": [1, 2]}
@@ -55,6 +57,20 @@ def test_a_folder_is_described(tmp_path: Path) -> None:
     assert (found["model_type"], found["parameters"], found["dtype"]) == ("rnnlm", 25, "float16 and float32")
     assert found["tensors"]["embedding"] == [3, 4] and found["vocabulary"]["kind"] == "wordpiece"
     assert json.dumps(found) and found["files"]["README.md"] > 0
+    assert found["vocabulary"]["segmenter"] is None
+    assert "分词" not in (tmp_path / "one" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_segmenter_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = Tokenizer.from_vocabulary([*SPECIAL, "北京", "国王"], "word", segmenter="rjieba 0.1")
+    path = save(tmp_path / "one", model_type="elmo", tokenizer=words, config={"vocabulary_size": words.size})
+    assert describe_folder(path)["vocabulary"]["segmenter"] == "rjieba 0.1"
+    card = (path / "README.md").read_text(encoding="utf-8")
+    assert "found by rjieba 0.1" in card and "中文由 rjieba 0.1 分词" in card
+    assert main(["info", str(path)]) == 0
+    assert "7 tokens by word, Chinese by rjieba 0.1, lower case" in capsys.readouterr().out
+    assert main(["info", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["vocabulary"]["segmenter"] == "rjieba 0.1"
 
 
 def test_a_tensor_is_ours_to_write_to(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from qkv.batch import Batch
-from qkv.data.open_vocabulary import OpenTokenizer
+from qkv.data.open_vocabulary import MOST, OpenTokenizer
 from qkv.errors import InputError
 from qkv.interop import hf
 from qkv.interop.readers import ReaderFolder, load_reader, open_model, save_reader, shape_of
@@ -58,6 +58,9 @@ def test_a_language_model_below_is_inside(tmp_path: Path) -> None:
         for one, tokenizer in ((folder.model, folder.tokenizer), (model, before))
     )
     torch.testing.assert_close(found, expected)
+    assert folder.tokenizer.most == MOST
+    kept = open_model(path, most=None).tokenizer
+    assert isinstance(kept, OpenTokenizer) and kept.most is None
     again = open_model(path, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in again.model.parameters()} == {torch.bfloat16}
 

@@ -76,6 +76,8 @@ def test_what_others_write(tmp_path: Path, content: bytes, pack: type[bytes]) ->
 def test_words_with_spaces_in_text(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n")  # as in GloVe 840B
     assert read_vectors(tmp_path / "v.txt").words == ["the", ". . .", "at name@domain.com"]
+    (tmp_path / "v.txt").write_text("3 2\n1984 1 2\nsilicon valley 3 4\nnot nan 5 6\n")
+    assert read_vectors(tmp_path / "v.txt").words == ["1984", "silicon valley", "not nan"]
 
 
 def test_records_across_the_pieces_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +122,14 @@ def test_many_words_without_a_header(tmp_path: Path) -> None:
         (b"2 2\na 1 2\nb 3", "FILE, line 3 has a word and 1 numbers, where line 1 says 2"),
         (b"2 2\na 1 2\n\nb 3 4\n", "FILE, line 3 has a word and 0 numbers"),
         (b"a 1 2 3\nb 1 2\n", "FILE, line 2 has a word and 2 numbers, where line 1 has 3"),
+        (
+            b"2 2\na .1 .2 .3\nb .3 .4 .5\n",
+            "FILE, line 2 has a word and 3 numbers, where line 1 says 2. The line is too",
+        ),
+        (b"2 2\na 1 2\nb 1 3 4\n", "FILE, line 3 has a word and 3 numbers, where line 1 says 2"),
+        (b"a .1 .2\nb c .1 .2 .3\n", "FILE, line 2 has a word and 3 numbers, where line 1 has 2"),
+        (b"2 3 0\na .1 .2 .3\nb .3 .4 .5\n", "FILE, line 1 is '2 3 0', where the number of words"),
+        (b"2 3 0.5\na .1 .2 .3\nb .3 .4 .5\n", "FILE, line 2 has a word and 3 numbers, where line 1 has 2"),
         (b"2 2\na 1 2\nb 3 4x\n", "FILE, line 3: '4x' is not a number"),
         (b"2 2\na 1 2\nb 3 1,5\n", "FILE, line 3: '1,5' is not a number"),
         (b"2 2\na 1 2\nb nan 4\n", "FILE, line 3: the vector of 'b' holds NaN or infinity (1 such vectors in all)"),

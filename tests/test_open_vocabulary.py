@@ -1,6 +1,10 @@
 """Words outside of the vocabulary have ids of their own: by spelling, in every way of reading, and only so many."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -37,9 +41,43 @@ def test_every_way_of_reading_gives_the_same() -> None:
         assert found == [tokenizer.encode(text, special=False).ids for text in texts]
         unknown = [[1 if number >= base.size else number for number in row] for row in found]
         assert unknown == base.encode_ids(texts)
-        assert tokenizer.decode(found[1]) == base.decode(unknown[1])
         assert tokenizer.is_empty("  ") == base.is_empty("  ") and not tokenizer.is_empty("狗")
         assert tokenizer.files() == base.files() and isinstance(tokenizer, Tokenizer)
+
+
+def test_a_text_comes_back_with_the_words_that_are_spelled() -> None:
+    characters = Tokenizer.from_vocabulary([*SPECIAL, "t", "h", "猫"], "character")
+    for base in (words(), make_tokenizer(), characters):
+        tokenizer = OpenTokenizer(base)
+        for text in ("the zebra sat", "猫狗 dog", "zebra, the okapi."):
+            ids = tokenizer.encode(text).ids
+            assert tokenizer.decode(ids) == text
+            assert tokenizer.decode(ids, skip_special=False).replace(" ", "") == f"[CLS]{text}[SEP]".replace(" ", "")
+        with pytest.raises(InputError, match="no token with id 9999"):
+            tokenizer.decode([9999])
+
+
+def test_every_way_to_get_one(tmp_path: Path) -> None:
+    words().save(tmp_path)
+    vocabulary = list(words().vocabulary)
+    for tokenizer in (
+        OpenTokenizer.load(tmp_path),
+        OpenTokenizer.load(tmp_path / "tokenizer.json"),
+        OpenTokenizer.from_vocabulary(vocabulary, "word"),
+        OpenTokenizer.train(["the cat 猫"] * 3, "word", 8),
+    ):
+        assert isinstance(tokenizer, OpenTokenizer) and tokenizer.most is None
+        assert tokenizer.encode_ids(["the zebra"])[0][1] == tokenizer.size == 8
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_knows_the_same_words_and_learns_by_itself(copied: Callable[[OpenTokenizer], OpenTokenizer]) -> None:
+    tokenizer = OpenTokenizer(words(), most=9)
+    ids = tokenizer.encode("the zebra").ids
+    other = copied(tokenizer)
+    assert other.decode(ids) == "the zebra" and other.most == 9 and other.files() == tokenizer.files()
+    assert other.encode_ids(["okapi zebra"]) == [[9, 8]]
+    assert tokenizer.encode_ids(["gnu"]) == [[9]] and (tokenizer.token(9), other.token(9)) == ("gnu", "okapi")
 
 
 def test_who_reads_on_and_on_forgets_what_is_long_past() -> None:

@@ -11,6 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
+from qkv.interop.config_json import OWN
+from qkv.interop.folder import KINDS
 from qkv.interop.plan import Plan, Undrawn, make_plan
 from tests.folders import TOKENS, make_folder
 
@@ -217,6 +219,10 @@ def test_another_architecture(tmp_path: Path) -> None:
     change_config(folder, model_type="roberta")
     with pytest.raises(InputError, match=r"model_type 'roberta'; qkv loads folders of model_type 'bert'"):
         plan(folder)
+    change_config(folder, model_type="reader")
+    with pytest.raises(InputError, match=f"model_type 'reader', a model that qkv alone has.*qkv info {folder}"):
+        plan(folder)
+    assert tuple(KINDS) == OWN, "they are listed twice, since folder.py stands above"
     with pytest.raises(InputError, match="There is no folder"):
         plan(tmp_path / "nothing")
 

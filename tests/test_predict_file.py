@@ -132,7 +132,16 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [str(fault.place) for fault in source.faults] == ["standard input, line 3"]
 
 
-def test_a_typed_text_without_tokens_is_refused(tmp_path: Path) -> None:
-    model = load(task_folder(tmp_path / "model", "classify"))
-    with pytest.raises(InputError, match="Input 2: the text is empty"):
-        list(model.predict_stream(inputs_of("classify", ["the cat", UNSEEN], TOKENIZER)))
+def test_a_typed_text_without_tokens_is_refused_where_no_other_stands_beside_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = task_folder(tmp_path / "model", "classify")
+    for typed in (["", ""], [UNSEEN]):
+        with pytest.raises(InputError, match="Input 1: the text is empty"):
+            list(load(folder).predict_stream(inputs_of("classify", typed, TOKENIZER)))
+    with pytest.raises(InputError, match="Input 1: the pair is empty"):
+        list(load(folder).predict_stream(inputs_of("classify", ["the cat", "a dog"], TOKENIZER, pair=" ")))
+    assert main(["predict", str(folder), "the cat", "", "the dog", UNSEEN, "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["the cat", "the dog"]
+    assert "left out: text 2: the text is empty" in err and "left out: text 4: the text is empty" in err

@@ -210,8 +210,12 @@ def test_a_corpus_of_nothing(tmp_path: Path, text: str, kind: str) -> None:
     data = text if kind == "txt" else "\n\n".join(json.dumps({"text": part}) for part in text.split("\n\n"))
     (tmp_path / f"a.{kind}").write_text(data, encoding="utf-8")
     with pytest.raises(InputError, match=f"no text in .*a.{kind}: nothing to prepare"):
+        prepare(tmp_path / f"a.{kind}", make_tokenizer(), tmp_path / "new" / "out")
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"a.{kind}"], "nothing is left of the attempt"
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match="nothing to prepare"):
         prepare(tmp_path / f"a.{kind}", make_tokenizer(), tmp_path / "out")
-    assert content(tmp_path / "out") == {}
+    assert (tmp_path / "out").is_dir() and content(tmp_path / "out") == {}, "it was there before"
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:

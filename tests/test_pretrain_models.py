@@ -7,9 +7,11 @@ import pytest
 import typer
 
 from qkv.cli.main import main
-from qkv.cli.pretrain_models import MODELS, begin, go_on, tell
+from qkv.cli.pretrain_models import begin, tell
 from qkv.errors import InputError
+from qkv.models import bert, elmo, nnlm, rnnlm
 from qkv.run.from_shards import Finished, model_of
+from qkv.run.pretrain_recipe import MODELS
 from qkv.train.loop import Outcome
 from tests.conftest import ROOT
 from tests.small_run import make_shards
@@ -95,12 +97,35 @@ def test_flags_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert expected in capsys.readouterr().err
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a run"):
-        model_of(tmp_path)
-    (tmp_path / "config.toml").write_text('model_type = "gpt"\n')
-    with pytest.raises(InputError, match=r"config\.toml: unknown key 'model_type'"):
-        go_on(model_of(tmp_path), tmp_path)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "is not a run: it has no config.toml"),
+        ('model_type = "gpt"\n', "unknown model_type 'gpt'. Known: bert, word2vec, elmo, nnlm, rnnlm."),
+        ('task = "classify"\n', "RUN is a fine-tuning run: qkv finetune --resume RUN."),
+    ],
+)
+def test_what_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "config.toml").write_text(text)
+    assert main(["pretrain", "--resume", str(tmp_path)]) == 2
+    assert message.replace("RUN", str(tmp_path)) in capsys.readouterr().err
+
+
+def test_the_model_beside_resume_is_that_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.toml").write_text('model_type = "word2vec"\nwords = "all"\n')
+    assert main(["pretrain", "bert", "--resume", str(tmp_path)]) == 2
+    assert f"{tmp_path} is a run of word2vec, not of bert: qkv pretrain --resume" in capsys.readouterr().err
+    assert main(["pretrain", "word2vec", "--resume", str(tmp_path)]) == 2
+    assert "Unknown words 'all'" in capsys.readouterr().err  # it was read as a run of word2vec
+
+
+def test_the_help_names_every_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "--help"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.replace(",", "").replace("│", "").splitlines()]
+    sizes = {"bert": bert.PRESETS, "elmo": elmo.PRESETS, "nnlm": nnlm.PRESETS, "rnnlm": rnnlm.PRESETS}
+    for model, known in sizes.items():
+        assert [set(rest) for first, *rest in filter(None, lines) if first == model].count(set(known)) == 1, model
 
 
 SMALLER = {

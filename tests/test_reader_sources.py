@@ -1,6 +1,9 @@
 """Word vectors and language models below readers: every task, saved whole, resumed exactly, and what cannot be."""
 
+import copy
 import json
+import pickle
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,18 +32,7 @@ from tests.folders import make_folder, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-WRITERS = {
-    "classify": sets.write_texts,
-    "tag": sets.write_tagged,
-    "answer": sets.write_asked,
-    "choice": sets.write_chosen,
-}
-ASKED: dict[str, Any] = {
-    "classify": ["the zebra sat on 1", "the Zanzibar is too 1 2"],
-    "tag": ["he owes me zebra is 😀 3"],
-    "answer": [("he sat", "the zebra sat on mat .")],
-    "choice": [{"text": "the zebra is tired", "question": "it", "choices": ["zebra", "mat"]}],
-}
+ASKED = sets.unlabelled("zebra", "Zanzibar")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +56,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def config(model: str, file: Path, task: str = "classify", transfer: Any = None, **flags: Any) -> FinetuneConfig:
-    given = {"data.train": str(file), "epochs": 2.0, "reader.inner_width": 6} | flags
+    sizes = {"reader.inner_width": 6} if model.startswith("scratch:") else {}
+    given = {"data.train": str(file), "epochs": 2.0} | sizes | flags
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
@@ -76,9 +69,9 @@ def elmo_of(model: Model) -> dict[str, torch.Tensor]:
     return vectors.network.state_dict()
 
 
-@pytest.mark.parametrize("task", WRITERS)
+@pytest.mark.parametrize("task", sets.WRITERS)
 def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) -> None:
-    file = WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
+    file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     # pieces of words, for what they are not whole units of
     source = places["pieces" if task == "tag" else "elmo"]
     settings = config("scratch:lstm", file, task, embeddings=source)
@@ -145,12 +138,16 @@ def test_a_folder_as_the_model(
 
 def test_training_goes_on_and_elmo_stays_unless_it_is_told_to_move(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config("scratch:gru", file, embeddings=places["elmo"]), tmp_path / "first", Silent())
+    first_run = config("scratch:gru", file, embeddings=places["elmo"])
+    began = finetune.start(first_run, tmp_path / "first", Silent()).result["mix"]
+    assert began["began"] == [1 / 3] * 3 != began["shares"]
     given = {"data.train": str(file), "epochs": 1.0}
     for transfer, used in ((None, "top:1"), ("full", "full")):
         settings = configured_for("classify", str(tmp_path / "first"), transfer, None, given, ["texts_per_step=8"])
         assert settings.transfer == used
-        finetune.start(settings, tmp_path / used, Silent())
+        result = finetune.start(settings, tmp_path / used, Silent()).result
+        assert result["mix"]["began"] == began["shares"] and result["model"] == "first"
+        assert "the model that this run went on from" in (tmp_path / used / "report.html").read_text(encoding="utf-8")
     first, held, full = (load(tmp_path / run) for run in ("first", "top:1", "full"))
     same = [torch.equal(value, elmo_of(held)[name]) for name, value in elmo_of(first).items()]
     assert all(same) and not all(torch.equal(value, elmo_of(full)[name]) for name, value in elmo_of(first).items())
@@ -200,7 +197,9 @@ def test_a_broken_run_ends_like_a_whole_one(
         ("scratch:lstm", {"embeddings": "elmo", "tokenizer": "cased"}, "lowercase True.*lowercase False"),
         ("scratch:lstm", {"embeddings": "elmo", "reader.embedding_width": 9}, "embedding_width is 9, and .* have 10"),
         ("elmo", {"reader.layers": 2}, "a lookup has 0 layers, not 2"),
-        ("elmo", {"transfer": "top:1"}, "all have to move"),
+        ("elmo", {"transfer": "top:1"}, "elmo has no layers above it. Possible here: full .* freeze and features"),
+        ("scratch:lstm", {"embeddings": "elmo", "transfer": "top:1"}, "above elmo are new, and all have to move"),
+        ("elmo", {"reader.inner_width": 999}, "reader.inner_width do nothing for scratch:lookup on elmo: leave"),
     ],
 )
 def test_what_cannot_be(
@@ -225,10 +224,30 @@ def test_a_folder_that_no_task_was_put_on_says_what_to_do(places: dict[str, Path
             load(places[name])
 
 
+def test_a_loaded_model_can_be_copied(tmp_path: Path, places: dict[str, Path]) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    finetune.start(config(str(places["elmo"]), file, epochs=1.0), tmp_path / "run", Silent())
+    model = load(tmp_path / "run")
+    expected = [one.to_dict() for one in model.predict(ASKED["classify"])]
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert [one.to_dict() for one in other.predict(ASKED["classify"])] == expected
+
+
+def test_a_model_names_the_run_that_lies_below_it(tmp_path: Path, places: dict[str, Path]) -> None:
+    """Its record is handed on without the folders of this machine."""
+    run = tmp_path / "my-elmo"
+    shutil.copytree(places["elmo"], run / "model")
+    (run / "config.toml").write_text("")
+    file = sets.write_texts(tmp_path / "data.csv")
+    finetune.start(config(str(run), file, epochs=1.0), tmp_path / "run", Silent())
+    record = load(tmp_path / "run").record["config"]
+    assert (record["model"], record["embeddings"]) == ("scratch:lookup", "my-elmo")
+
+
 def test_in_python(places: dict[str, Path]) -> None:
     texts = [example.text for example in sets.texts(40)]
     labels = [example.label for example in sets.texts(40)]
-    quick: dict[str, Any] = {"epochs": 1, "threads": 1, "settings": ["texts_per_step=8", "reader.inner_width=6"]}
+    quick: dict[str, Any] = {"epochs": 1, "threads": 1, "settings": ["texts_per_step=8"]}
     made = Classifier("scratch:lstm", embeddings=places["elmo"], **quick).fit(texts, labels)
     assert set(made.predict(["the zebra sat"])) <= {"animal", "place"} and made.result_["mix"]
     assert Classifier("scratch:cnn", tokenizer=places["tokenizer"], **quick).fit(texts, labels).result_["mix"] is None

@@ -59,3 +59,25 @@ def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
 def test_numbers() -> None:
     assert number(3) == 3.0 and number(2.5) == 2.5
     assert all(math.isnan(number(value)) for value in (None, "3", True, math.inf, 10**400, [1]))
+
+
+def test_figures_of_the_whole_training(tmp_path: Path) -> None:
+    lines = [f'{{"step": {step}, "loss": {100 - step if step < 100 else "NaN"}}}' for step in range(1, 201)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    rates = [f'{{"step": {step}, "tokens_per_second": {rate}}}' for step, rate in enumerate(("NaN", 5, 900, 7))]
+    (tmp_path / "timing.jsonl").write_text("\n".join(rates))
+    log = read_run(tmp_path)
+    assert log.training_level("loss") == 3.0 and log.median_rate() == 7  # of 99 numbers, the last five
+    assert log.training_level("nothing") is None and read_run(tmp_path / "none").median_rate() is None
+
+
+def test_what_is_said_first(tmp_path: Path) -> None:
+    (tmp_path / "timing.jsonl").write_text("")
+    (tmp_path / "config.toml").write_text("[train]\nsteps = 50\n")
+    missing, nothing = read_run(tmp_path).notices()
+    assert missing.en == "log.jsonl is missing." and "No step was logged yet" in nothing.en
+    (tmp_path / "log.jsonl").write_text('{"step": 20}\n')
+    (said,) = read_run(tmp_path).notices()
+    assert said.en.startswith("The run stands at step 20 of 50:") and said.zh.startswith("训练停在第 20 步，共 50 步：")
+    (tmp_path / "log.jsonl").write_text('{"step": 50}\n')
+    assert list(read_run(tmp_path).notices()) == []

@@ -1,5 +1,7 @@
 """Who cuts Chinese words: by name, as a function; and what is said when one cannot be had, or gives something else."""
 
+import sys
+
 import pytest
 
 import qkv.segmenter as module
@@ -52,6 +54,13 @@ def test_names_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
         segmenter_name("mine.cut")
     monkeypatch.setattr(module, "is_installed", lambda name: False)
     assert segmenter_name("rjieba") == "rjieba"  # a vocabulary can be written down without it
+
+
+def test_an_rjieba_that_cannot_be_imported_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.segmenter.is_installed", lambda name: True)
+    monkeypatch.setitem(sys.modules, "rjieba", None)  # an import of it fails from now on
+    with pytest.raises(InputError, match="rjieba is installed and cannot be used .*Install it again.*'none'"):
+        segmenter("rjieba")
 
 
 def test_without_rjieba_there_is_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

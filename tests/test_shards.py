@@ -98,6 +98,12 @@ def test_word_starts_are_the_segmenters(folder: Path) -> None:
         run = []
 
 
+def test_a_text_file_is_to_be_prepared_first(tmp_path: Path) -> None:
+    (tmp_path / "en.txt").write_text("the cat\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"en\.txt is a file.*qkv prepare en\.txt --tokenizer"):
+        Shards.open(tmp_path / "en.txt")
+
+
 def test_what_the_manifest_knows(folder: Path) -> None:
     shards = Shards.open(folder)
     tokenizer = shards.tokenizer()

@@ -1,5 +1,8 @@
 """Encoders without attention: rows do not touch each other, and every kind can stand below a head."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
@@ -62,6 +65,15 @@ def test_of_a_recurrent_row_each_direction_has_read_all() -> None:
     for half in (slice(0, 5), slice(5, 10)):
         assert not torch.equal(first[half], last[half])
         assert not torch.equal(first[half], other[half])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_names_the_sizes_that_change_it(kind: str) -> None:
+    def shapes(**changes: Any) -> list[torch.Size]:
+        return [one.shape for one in reader(replace(config(kind), **changes)).parameters()]
+
+    for name, value in (("inner_width", 7), ("kernels", (1, 3))):
+        assert (shapes(**{name: value}) != shapes()) == (name in KINDS[kind].sizes), name
 
 
 def test_what_cannot_be() -> None:

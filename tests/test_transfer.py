@@ -52,14 +52,29 @@ def test_no_decay_moves_all_layers_alike() -> None:
 
 
 def test_from_nothing_only_word_vectors_can_stay() -> None:
-    assert transfer_from_nothing("full", 2, False) == Transfer("full", 2, True)
+    assert transfer_from_nothing("full", 2, None) == Transfer("full", 2, True)
     # a table of vectors is the features written down
-    assert transfer_from_nothing("freeze", 2, True) == Transfer("freeze", 2, False)
-    assert transfer_from_nothing("features", 2, True) == Transfer("features", 2, False)
-    assert transfer_from_nothing("features", 0, True).cached
+    assert transfer_from_nothing("freeze", 2, "words") == Transfer("freeze", 2, False)
+    assert transfer_from_nothing("features", 2, "words") == Transfer("features", 2, False)
+    assert transfer_from_nothing("features", 0, "words").cached
     for name, message in (("freeze", "--embeddings"), ("top:1", "all have to move"), ("ful", "Did you mean 'full'")):
         with pytest.raises(InputError, match=message):
-            transfer_from_nothing(name, 2, False)
+            transfer_from_nothing(name, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("layers", "below", "message"),
+    [
+        (2, None, "begins from nothing all have to move. Possible here: full.$"),
+        (2, "elmo", "layers above elmo are new, and all have to move. Possible here: full .*, freeze and features"),
+        (0, "elmo", r"elmo has no layers above it. Possible here: full \(elmo learns too\), freeze and features"),
+    ],
+)
+def test_who_asks_for_top_layers_that_are_not_there_is_told_what_is(
+    layers: int, below: str | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        transfer_from_nothing("top:1", layers, below)
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("lstm", 2), ("cnn", 2), ("lookup", 0)])
@@ -75,13 +90,13 @@ def test_a_reader_is_held_whole_or_in_its_vectors(kind: str, layers: int) -> Non
 
     assert moving(transfer_named("freeze", layers)) == (set(), False)
     blocks = {"blocks"} if layers else set()
-    assert moving(transfer_from_nothing("freeze", layers, True)) == (blocks, bool(layers))
-    assert moving(transfer_from_nothing("full", layers, True)) == ({"embedding"} | blocks, True)
+    assert moving(transfer_from_nothing("freeze", layers, "words")) == (blocks, bool(layers))
+    assert moving(transfer_from_nothing("full", layers, "words")) == ({"embedding"} | blocks, True)
 
 
 def test_a_mix_is_learned_whatever_stays() -> None:
     """What comes out of it cannot be written down beforehand, so that features are as freeze there."""
     assert not transfer_named("features", 2, mixes=True).cached and transfer_named("features", 2).cached
-    assert not transfer_from_nothing("features", 0, True, mixes=True).cached
-    assert transfer_from_nothing("features", 0, True).cached
+    assert not transfer_from_nothing("features", 0, "elmo", mixes=True).cached
+    assert transfer_from_nothing("features", 0, "words").cached
     assert layer_scale(0.5, 1)("network.encoder.mix.weights") == 1.0

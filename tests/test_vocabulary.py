@@ -20,6 +20,7 @@ from qkv.errors import InputError
 from qkv.segmenter import segmenter
 from qkv.vocabulary import (
     Kind,
+    check_kind,
     choose_alphabet,
     choose_characters,
     count_characters,
@@ -45,6 +46,19 @@ TEXTS = [
 def test_the_examples_in_the_docstrings() -> None:
     result = doctest.testmod(vocabulary)
     assert result.failed == 0 and result.attempted == 8
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece", "character"])
+def test_the_name_of_a_segmenter_is_checked_first(kind: str) -> None:
+    with pytest.raises(InputError, match="no segmenter 'jieba', only rjieba, none. Did you mean 'rjieba'?"):
+        check_kind(kind, "jieba")
+    check_kind(kind, "none")
+    for name in ("rjieba", "rjieba 0.1"):
+        if kind == "word":
+            check_kind(kind, name)
+        else:
+            with pytest.raises(InputError, match=f"segmenter {name} finds Chinese words"):
+                check_kind(kind, name)
 
 
 def test_joins_worked_by_hand() -> None:

@@ -35,7 +35,7 @@ def test_the_learning_rate_falls_in_a_straight_line() -> None:
         ("sampling.negatives=0", "negatives must be at least 1"),
         ("model.width=0", "width must be at least 1"),
         ("model.architecture=sg", "Unknown architecture 'sg'"),
-        ("job=bert", "job must be word2vec"),
+        ("model_type=bert", "settings of model_type 'word2vec', not of 'bert'"),
         ("words=hole", "Did you mean 'whole'"),
         ("min_count=0", "min_count must be at least 1"),
         ("vocabulary_size=5", "vocabulary_size must be at least 10"),
@@ -45,6 +45,19 @@ def test_what_cannot_be(assignment: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         configured("x", None, {}, [assignment])
     assert assignment in str(caught.value)
+
+
+def test_only_settings_that_are_in_force_are_kept() -> None:
+    tokens = configured("x", None, {}, []).with_words()
+    assert (tokens.min_count, tokens.vocabulary_size) == (1, None) and "vocabulary_size" not in to_toml(tokens)
+    whole = configured("x", None, {}, ["words=whole", "min_count=2"]).with_words()
+    assert (whole.min_count, whole.vocabulary_size) == (2, 200_000)
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (3, 1), (12, 3), (1000, 200), (1_000_000, 2048)])
+def test_a_short_run_is_looked_at_several_times_too(steps: int, every: int) -> None:
+    assert configured("x", None, {}, []).with_steps(steps).train.evaluate_every == every
+    assert configured("x", None, {}, ["train.evaluate_every=7"]).with_steps(steps).train.evaluate_every == 7
 
 
 def test_one_word_on_how_long() -> None:

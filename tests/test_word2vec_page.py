@@ -74,6 +74,7 @@ def test_without_held_out_text_and_not_at_the_end(tmp_path: Path) -> None:
     page = word2vec_page(tmp_path, replace(FACTS, map=(), map_shares=()))
     text = html(page)
     assert page.figures[0].value == f"{(3.0 + 3.1 + 3.2 + 3.3 + 3.4) / 5:.3f}"
+    assert "没有留出文本，这里给出的是训练损失。" in text
     assert "No text was held out" in text and "chunk 100 of 400" in text and "most frequent words" not in text
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from qkv.run import word2vec as job
 from qkv.run.folder import read_lines
 from qkv.run.from_shards import model_of
 from qkv.run.word2vec_config import Word2VecConfiguration, configured
+from qkv.run.word_vectors import load_vectors
 from qkv.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from tests.small_run import Recorder, contents
@@ -158,6 +160,30 @@ def test_whole_words_out_of_pieces(tmp_path: Path) -> None:
     assert contents(whole / "model") == before
 
 
+def test_rare_words_and_unseen_ones_get_no_vector(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("the cat sees the dog\nthe dog sees the cat\n\n" * 9 + "the emu\n\n")
+    tokenizer = Tokenizer.train(["the cat sees the dog emu yak"] * 2, kind="word", vocabulary_size=50)
+    prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", hold_out=0, segmenter="none", workers=1)
+    for number, (changes, words) in enumerate(
+        (
+            ((), {"the", "cat", "dog", "sees", "emu"}),
+            (("min_count=2",), {"the", "cat", "dog", "sees"}),
+            (("vocabulary_size=10", "min_count=20"), {"the"}),
+        )
+    ):
+        run = tmp_path / f"run{number}"
+        made_of = made(tmp_path / "shards", "train.kernel=torch", "train.epochs=1", *changes)
+        job.start(replace(made_of, train=replace(made_of.train, evaluate_every=None)), run, Silent())
+        vectors = load_vectors(run)
+        assert set(vectors.words) == words
+        folder = read_folder(run / "model")
+        assert len(folder.tensors["embedding"]) == folder.tokenizer.size and folder.record["words"] == len(words)
+        assert f"{len(words)} words" in (run / "report.html").read_text(encoding="utf-8")
+        assert len([line for line in read_lines(run / "log.jsonl") if "evaluation" in line]) > 0
+        with pytest.raises(InputError, match="never seen in training"):
+            vectors.row("yak")
+
+
 def by_hand(text: str) -> list[str]:
     return [part for part in re.split("(北京)", text) for part in ([part] if part == "北京" else part)]
 
@@ -202,7 +228,8 @@ def test_what_cannot_be_trained(shards: Path, tmp_path: Path, monkeypatch: pytes
     assert "window is 9, and the longest sentence of" in refused("sampling.window=9")
     assert "set it to 3 at most" in refused("sampling.window=9")
     assert "there is no folder" in refused(data=tmp_path / "none")
-    assert "not a number any more" in refused("train.kernel=torch", "train.lr=1e30")
+    assert "not a number any more at step 4 (train.lr is 1e+30)" in refused("train.kernel=torch", "train.lr=1e30")
+    assert "occurs 99999 times: give more text, or a lower min_count" in refused("min_count=99999")
     monkeypatch.setattr("qkv.run.word2vec_learners.find_spec", lambda name: None)
     assert "pip install 'qkv[fast]'" in refused("train.kernel=numba")
 

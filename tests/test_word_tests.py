@@ -59,6 +59,8 @@ def test_known_sets_are_found_in_folders(tmp_path: Path) -> None:
     assert [test.name for test in find_tests([tmp_path])] == ["CA8 semantic", "WordSim-240"]
     assert [test.name for test in find_tests([tmp_path / "wordsim_zh", own])] == ["WordSim-240", "own"]
     assert find_tests([tmp_path / "wordsim_zh" / "240.txt"])[0].name == "WordSim-240"
+    write(tmp_path / "anywhere" / "questions-words.txt", ": one\na b c d\n")
+    assert [test.name for test in find_tests([tmp_path / "anywhere"])] == ["Google"]
     with pytest.raises(InputError, match="holds none of the known test sets"):
         (tmp_path / "empty").mkdir()
         find_tests([tmp_path / "empty"])

@@ -9,7 +9,9 @@ import torch
 from qkv.errors import InputError
 from qkv.interop.folder import read_folder, save_folder
 from qkv.interop.vectors import write_vectors
-from qkv.run.word_vectors import BLOCK, QUESTIONS, WordVectors, load_vectors, near_spellings
+from qkv.run.word_vectors import BLOCK, QUESTIONS, WordVectors, load_vectors, near_spellings, tokenizer_of_words
+from qkv.wordpiece import SPECIAL
+from tests.below_readers import make_nnlm
 from tests.folders import make_folder
 from tests.word_vectors import SMALL, make_vectors_folder, random_vectors, small
 
@@ -92,6 +94,7 @@ def test_near_spellings_prefer_frequent_words() -> None:
     assert near_spellings("cet", ["dog", "cut", "cat", "cot"]) == ["cut", "cat", "cot"]
     assert near_spellings("Colour", ["color", "colours", "colour"], 2) == ["colour", "colours"]
     assert near_spellings("", ["a"]) == []
+    assert near_spellings("New York", ["new", "york", "New_York"]) == ["New_York"]
 
 
 def test_bad_questions() -> None:
@@ -115,10 +118,36 @@ def test_every_source_gives_the_same_answers(tmp_path: Path, name: str) -> None:
     else:
         write_vectors(source, list(SMALL), torch.tensor(list(SMALL.values())))
     vectors = load_vectors(source)
-    assert vectors.words == list(SMALL), "special tokens are not words"
-    assert torch.equal(vectors.vectors, small().vectors) and vectors.notes == ()
+    words = [word for word in SMALL if word != "unseen" or "v." in name]  # a file of others is kept as it is
+    assert vectors.words == words, "special tokens are not words, nor is what training never met"
+    assert torch.equal(vectors.vectors, small().vectors[: len(words)]) and vectors.notes == ()
     assert vectors.neighbours("King", 2) == small().neighbours("king", 2)
     assert load_vectors(source, most=2).words == ["king", "queen"]
+
+
+def test_words_that_training_never_met(tmp_path: Path) -> None:
+    words: dict[str, tuple[float, ...]] = {"unseen": (0.0,) * 4} | SMALL | {"odysseus": (0.0,) * 4}
+    vectors = load_vectors(make_vectors_folder(tmp_path / "folder", **words))
+    assert vectors.words == list(SMALL)[:-1] and vectors.find("unseen") is None
+    assert torch.equal(vectors["cat"], small()["cat"])
+    for word in ("unseen", "Odysseus"):
+        with pytest.raises(InputError, match=f"'{word}' has no vector in .*: it was never seen in training"):
+            vectors.neighbours(word)
+    vectors.save(tmp_path / "v.vec")
+    assert load_vectors(tmp_path / "v.vec").words == vectors.words
+    with pytest.raises(InputError, match="has no words with a vector"):
+        load_vectors(make_vectors_folder(tmp_path / "none", unseen=(0.0,) * 4))
+    with pytest.raises(InputError, match="The vector of 'unseen' in small.txt is all zeros"):
+        small().analogy("man", "king", "unseen")
+
+
+def test_the_table_of_a_bengio_model(tmp_path: Path) -> None:
+    folder = make_nnlm(tmp_path / "nnlm")
+    vectors = load_vectors(folder)
+    read = read_folder(folder, "nnlm")
+    assert vectors.words == [word for word in read.tokenizer.vocabulary if word not in SPECIAL]
+    row = read.tokenizer.vocabulary[vectors.words[3]]
+    assert torch.equal(vectors.vectors[3], read.tensors["embedding.weight"][row])
 
 
 def test_a_folder_spells_as_its_tokenizer_does(tmp_path: Path) -> None:
@@ -144,6 +173,7 @@ def test_chinese_words_are_found_in_a_text_by_the_tokenizer_of_their_folder(tmp_
     assert tokenizer.encode("国王在北京", special=False).tokens == ["国王", "在", "北京"]
     WordVectors(["king", "国", "王"], torch.randn(3, 4)).save(tmp_path / "characters")
     assert read_folder(tmp_path / "characters").tokenizer.segmenter is None
+    assert tokenizer_of_words(["国王", "北京", "在", "New York"]).vocabulary == tokenizer.vocabulary
 
 
 def test_whatever_is_not_word_vectors(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
+COMMAND_LINE = "command line"
+"""Where the values of flags come from."""
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
@@ -156,6 +158,8 @@ def _replaced(config: Config, changes: dict[str, Any], where: str) -> Config:
     try:
         return dataclasses.replace(config, **changes)
     except InputError as error:  # a config's own check: say where the value came from
+        if where == COMMAND_LINE:  # whoever typed it knows
+            raise
         raise InputError(f"{where}: {error}") from None
 
 

@@ -72,9 +72,15 @@ def segmenter(choice: str | Cut) -> Segmenter | None:
         )
     from importlib import metadata  # slow to import, and seldom needed
 
-    import rjieba
+    try:
+        import rjieba
 
-    return Segmenter(f"rjieba {metadata.version('rjieba')}", rjieba.cut, line_by_line=True)
+        return Segmenter(f"rjieba {metadata.version('rjieba')}", rjieba.cut, line_by_line=True)
+    except ImportError as error:  # a compiled library that does not fit this machine or this Python
+        raise InputError(
+            f"rjieba is installed and cannot be used ({error}). Install it again: pip install --force-reinstall "
+            "rjieba. With the segmenter 'none' each 汉字 counts as a word."
+        ) from error
 
 
 def is_installed(name: str) -> bool:

@@ -67,7 +67,7 @@ class Encoded:
 
 
 class Tokenizer:
-    """Safe to use from several threads; nothing changes after construction. Never cuts a text and never pads one."""
+    """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
 
     def __init__(
         self,
@@ -272,6 +272,9 @@ class Tokenizer:
         for number in ids:
             self.token(number)
         text: str = self.backend.decode([int(number) for number in ids], skip_special_tokens=skip_special)
+        return self._tidied(text)
+
+    def _tidied(self, text: str) -> str:
         return text if self.kind == "character" else _needless.sub("", text)
 
     def token(self, id: int) -> str:

@@ -47,9 +47,14 @@ def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def check_target(folder: Path) -> None:
-    """Refuse a folder that `replace_files` would refuse, before the work starts."""
+def check_target(folder: Path, overwrite: bool = True) -> None:
+    """Refuse a folder that `replace_files` would refuse, before the work starts; and any that is not to be replaced."""
     check_folder(folder, _reason_to_keep)
+    there = Path(os.path.expanduser(folder))
+    if not overwrite and there.is_dir() and any(there.iterdir()):
+        raise InputError(
+            f"{folder} holds a tokenizer already. Give another folder, or have this one overwritten (--overwrite)."
+        )
 
 
 def replace_files(folder: Path, files: Mapping[str, str]) -> None:

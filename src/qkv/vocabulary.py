@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from tokenizers import normalizers, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.segmenter import Segmenter
+from qkv.segmenter import Segmenter, is_known
 from qkv.segmenter import segmenter as segmenter_of
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, WHITE
 
@@ -125,6 +125,8 @@ def half_character(half: str) -> InputError:
 def check_kind(kind: str, segmenter: str | None = None) -> None:
     if kind not in KINDS:
         raise InputError(f"There is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
+    if segmenter is not None and not is_known(segmenter):
+        segmenter_of(segmenter)  # which says what names there are, before anything is said of what it is for
     if kind != "word" and segmenter not in (None, "none"):
         raise InputError(
             f"The segmenter {segmenter} finds Chinese words, which are tokens in a tokenizer of the kind word alone; "

@@ -7,11 +7,11 @@ import typer
 
 
 def is_vectors(source: str) -> bool:
-    """Whether a name stands for word vectors: a file, or the folder or run of a word2vec model."""
+    """Whether a name stands for word vectors: a file, or the folder or run of a word2vec model or an nnlm."""
     from qkv.interop.folder import model_type_of
 
     path = Path(os.path.expanduser(source))
-    return path.is_file() or "word2vec" in (model_type_of(path), model_type_of(path / "model"))
+    return path.is_file() or not {"word2vec", "nnlm"}.isdisjoint((model_type_of(path), model_type_of(path / "model")))
 
 
 def convert_vectors(source: str, target: Path, as_json: bool) -> None:

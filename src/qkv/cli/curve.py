@@ -33,6 +33,7 @@ from qkv.cli.training import (
     TrainOption,
     TransferOption,
     VectorsOption,
+    check_spelling,
     checked_task,
     refuse_beside_resume,
     tell,
@@ -123,6 +124,7 @@ def curve(
             finished = go_on(resume, progress)
     else:
         task, out = checked_task("curve", task, train, out, kind)
+        check_spelling(model)
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws

@@ -44,8 +44,8 @@ def evaluate_vectors(
     Sets of which less than 1 % is covered are only named; --json has them all.
 
     \b
-    qkv evaluate-vectors --model FOLDER --data ../shared/data
-    qkv evaluate-vectors --model vectors.bin --data questions-words.txt --data pairs.tsv --json
+    qkv evaluate-vectors --model FOLDER --data questions-words.txt
+    qkv evaluate-vectors --model vectors.bin --data folder-of-sets --data pairs.tsv --json
 
     --json prints one document: model, n_words, width, method, most, analogies (with sections), similarities.
     """
@@ -53,7 +53,11 @@ def evaluate_vectors(
         raise InputError(f"--most is {most}; it must be at least 1.")
     places = data or ([USUAL] if USUAL.is_dir() else [])
     if not places:
-        raise InputError("Say where the test sets are: --data FOLDER or --data FILE, or set QKV_DATA.")
+        raise InputError(
+            "Say where the test sets are: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
+            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) serve; docs/word2vec.md says where "
+            "the published ones can be had."
+        )
     from qkv.cli.terminal import print_json, progress
     from qkv.data.word_tests import Analogies, find_tests
     from qkv.run.vector_scores import as_document, score_analogies, score_pairs

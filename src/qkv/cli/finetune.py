@@ -33,6 +33,7 @@ from qkv.cli.training import (
     TrainOption,
     TransferOption,
     VectorsOption,
+    check_spelling,
     checked_task,
     refuse_beside_resume,
     tell,
@@ -96,8 +97,9 @@ def finetune(
 
     \b
     --model scratch:KIND begins from nothing, with an encoder that has no attention; --set reader.layers=2 … for sizes:
-    lookup, textcnn, cnn, rnn, lstm, gru. With --embeddings it begins from word vectors, and freeze holds these still;
-    or it reads the vectors of ELMo, which is held still unless --transfer full, or those of a recurrent language model.
+    lookup, textcnn, cnn, rnn, lstm, gru, peephole, coupled.
+    With --embeddings it begins from word vectors, and freeze holds these still; or it reads the vectors of ELMo, which
+    is held still unless --transfer full, or those of a recurrent language model.
     --model with word vectors, ELMo or a language model is --model scratch:lookup on them.
 
     \b
@@ -145,6 +147,7 @@ def finetune(
             finished = go_on(resume, progress)
     else:
         task, out = checked_task("finetune", task, train, out, kind)
+        check_spelling(model)
         if crf:
             if task != "tag":
                 raise InputError(f"--crf is for tag, not for {task}.")

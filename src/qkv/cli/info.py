@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from qkv.cli.info_data import describe_data, lines_of_data, vocabulary_line
 from qkv.cli.options import JsonOption
 from qkv.errors import reading
 from qkv.interop.zoo import DEFAULT_MODEL
@@ -22,6 +23,8 @@ def info(
 ) -> None:
     """Say what a model folder holds: architecture, size, vocabulary, labels, licence. Weights are not read.
 
+    Of a tokenizer and of a prepared corpus it says how large they are, and what takes them.
+
     \b
     qkv info
     qkv info FOLDER
@@ -36,6 +39,12 @@ def info(
     from qkv.run.load import model_folder
 
     folder = model_folder(locate(model))
+    if (data := describe_data(folder)) is not None:
+        if as_json:
+            print_json(data)
+        else:
+            table(["", ""], [list(line) for line in lines_of_data(data)])
+        return
     ours = model_type_of(folder) in KINDS  # a model that transformers has no class for
     facts = (describe_folder(folder) if ours else describe(folder)) | terms(folder)
     if as_json:
@@ -65,8 +74,7 @@ def terms(folder: Path) -> dict[str, str | None]:
 
 
 def _lines_of_ours(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    vocabulary = facts["vocabulary"]
-    case = "lower case" if vocabulary["lowercase"] else "case kept"
+    vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
     return [
         ("folder", facts["path"]),
         ("model", f"{facts['model_type']}: {facts['about']}"),
@@ -76,7 +84,7 @@ def _lines_of_ours(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
         ("parameters", f"{facts['parameters']:,}, {facts['dtype']}"),
-        ("vocabulary", f"{vocabulary['size']:,} tokens by {vocabulary['kind']}, {case}"),
+        ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
         ("licence", facts["licence"] or ""),
     ]
 
@@ -93,12 +101,12 @@ def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     parameters, vocabulary = facts["parameters"], facts["vocabulary"]
+    rows = vocabulary["rows"]
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
     stated, found = facts["stated_architecture"], facts["architecture"]
     heads = ", ".join(f"{name} {number:,}" for name, number in parameters["heads"].items())
     labels = facts["labels"]
     shown = ", ".join(labels[:12]) + (f", … ({len(labels)} in all)" if len(labels) > 12 else "")
-    case = "lower case" if vocabulary["lowercase"] else "case kept"
-    spare = f", table of {vocabulary['rows']:,} rows" if vocabulary["rows"] != vocabulary["size"] else ""
     pooling = facts["pooling"] and facts["pooling"] + (", scaled to length 1" if facts["normalize"] else "")
     return [
         ("folder", facts["path"]),
@@ -115,7 +123,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("  encoder", f"{parameters['encoder']:,}"),
         ("  pooler", f"{parameters['pooler']:,}" if parameters["pooler"] else ""),
         ("  heads", heads),
-        ("vocabulary", f"{vocabulary['size']:,} tokens, {vocabulary['kind']}, {case}{spare}"),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
         ("labels", shown),
         ("pooling", pooling or ""),
         ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),

@@ -40,7 +40,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "check": (check, "Say what is in a corpus or a labelled file, and what is wrong with it."),
     "prepare": (prepare, "Turn a corpus into shards to train on."),
     "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
-    "pretrain": (pretrain, "Pretrain BERT on shards; resume a run that was stopped."),
+    "pretrain": (pretrain, "Pretrain BERT, word2vec, ELMo or a language model on shards; resume a run."),
     "finetune": (finetune, "Fine-tune on a labelled file: classes, entities, answers, choices."),
     "evaluate": (evaluate, "Score a fine-tuned model on a labelled file."),
     "predict": (predict, "Say what a fine-tuned model says about texts."),
@@ -48,31 +48,27 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "similar": (similar, "The nearest words of a word, by its vector."),
     "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
     "evaluate-vectors": (evaluate_vectors, "Score word vectors: analogies, and likeness as people rate it."),
-    "info": (info, "Say what a model folder holds."),
-    "convert": (convert, "Rewrite any BERT folder as transformers writes one today."),
+    "info": (info, "Say what a folder holds: a model, a tokenizer, shards."),
+    "convert": (convert, "Rewrite a BERT folder as transformers does today; word vectors to other forms."),
 }
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
 
-Start here (a Chinese and English model comes with qkv; no network):
+Start here (no network, no model needed):
 
 \b
     qkv demo
 
-Then, with that model:
+Name a model for all commands, or for one with --model, and ask it:
 
 \b
+    export QKV_MODEL=FOLDER
     qkv fill "The capital of France is [MASK]."
     qkv fill "巴黎是[MASK]国的首都。"
     qkv attention "It was too tired" --token it --out it.svg
     qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
-
-Or with another one, for one command or for all:
-
-\b
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
-    export QKV_MODEL=FOLDER
 
 Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
 

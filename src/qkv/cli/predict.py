@@ -84,7 +84,8 @@ def predict(
                     printed.show(example, result)
     left_out = [fault for fault in source.faults if fault.action == "dropped"]
     for fault in left_out[:20]:
-        say(f"left out: {fault.place}: {fault.message}")
+        place = fault.place if fault.place.file else f"text {fault.place.line}"  # typed, where lines are texts
+        say(f"left out: {place}: {fault.message}")
     if len(left_out) > 20:
         say(f"… and {len(left_out) - 20:,} more were left out")
 

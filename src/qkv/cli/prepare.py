@@ -15,7 +15,12 @@ def prepare(
     tokenizer: Annotated[str, typer.Option("--tokenizer", "-t", metavar="FOLDER", help="A tokenizer or model folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the shards go.")],
     segmenter: Annotated[
-        str | None, typer.Option("--segmenter", metavar="NAME", help="Chinese words: rjieba or none.")
+        str | None,
+        typer.Option(
+            "--segmenter",
+            metavar="NAME",
+            help="Chinese words: rjieba or none; else the tokenizer's own, else rjieba if installed.",
+        ),
     ] = None,
     hold_out: Annotated[
         float, typer.Option("--hold-out", metavar="SHARE", help="Share of documents kept for evaluation.")

@@ -5,16 +5,17 @@ from typing import Annotated
 import typer
 
 from qkv.cli.options import JsonOption
-from qkv.cli.pretrain_models import MODELS, begin, go_on, tell
+from qkv.cli.pretrain_models import begin, go_on, tell
 from qkv.cli.training import RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice
 from qkv.errors import InputError, did_you_mean
+from qkv.run.pretrain_recipe import MODELS
 
 
 def pretrain(
     model: Annotated[str | None, typer.Argument(metavar="MODEL", help="bert, word2vec, elmo, nnlm or rnnlm.")] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
     out: RunOption = None,
-    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="tiny, mini, small, …: see below.")] = None,
+    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="One of the model's sizes, above.")] = None,
     recipe: RecipeOption = None,
     init: Annotated[
         str | None,
@@ -31,8 +32,14 @@ def pretrain(
     """Pretrain a model on shards; the result is a folder in the manner of Hugging Face.
 
     bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, nnlm and rnnlm the
-    next word from those before it, elmo the next word and the one before. --init is for bert; --size is tiny to large
-    for bert, mini, small or paper for elmo, and also for nnlm and rnnlm.
+    next word from those before it, elmo the next word and the one before. --init is for bert, --size for all but
+    word2vec:
+
+    \b
+    bert   tiny, mini, small, medium, base, large
+    elmo   mini, small, paper
+    nnlm   small, medium, paper
+    rnnlm  small, medium, large
 
     \b
     qkv pretrain bert --size mini --data shards --out run
@@ -59,12 +66,15 @@ def pretrain(
         given |= {"--minutes": minutes, "--device": device, "--set": settings}
         if clash := [name for name, value in given.items() if value is not None]:
             raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
-        model = model_of(resume)
+        trained = model_of(resume)
+        if model not in (None, trained):
+            raise InputError(f"{resume} is a run of {trained}, not of {model}: qkv pretrain --resume {resume}")
+        model = trained
         finished = go_on(model, resume)
     else:
         if model not in MODELS:
             named = f"'{model}' cannot be pretrained.{did_you_mean(model, MODELS)} " if model else ""
-            raise InputError(f"{named}Say what to train: qkv pretrain bert --data SHARDS --out RUN.")
+            raise InputError(f"{named}Say what to train: qkv pretrain {'|'.join(MODELS)} --data SHARDS --out RUN.")
         if data is None or out is None:
             raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
         flags = {"model.size": size, "train.minutes": minutes, "init": init, "device": device}

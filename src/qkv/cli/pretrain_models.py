@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Run = Callable[[Path, Progress], Finished]
 
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm")
-
 
 def begin(
     model: str,
@@ -63,18 +61,19 @@ def _settled(model: str, data: str, recipe: Path | None, flags: dict[str, Any], 
 
 
 def go_on(model: str, run: Path) -> "Finished":
-    """A run of this model, from where it was left."""
+    """A run of this model (`model_of` says of which it is), from where it was left."""
     from qkv.run import elmo, language_model, pretrain, word2vec
     from qkv.train.progress import for_stderr
 
-    others: dict[str, Run] = {
+    runs: dict[str, Run] = {
+        "bert": pretrain.resume,
         "word2vec": word2vec.resume,
         "elmo": elmo.resume,
         "nnlm": language_model.resume,
         "rnnlm": language_model.resume,
     }
     with for_stderr() as progress:
-        return others.get(model, pretrain.resume)(run, progress)
+        return runs[model](run, progress)
 
 
 def tell(model: str, finished: "Finished", as_json: bool = False) -> None:

@@ -41,6 +41,7 @@ def train(
         typer.Option("--segmenter", metavar="NAME", help="Of the kind word: Chinese words as tokens, cut by rjieba."),
     ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capital letters and accents.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier tokenizer.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a vocabulary from files of any size and write it as a tokenizer folder.
@@ -63,7 +64,7 @@ def train(
     from qkv.vocabulary import check_kind
 
     check_kind(kind, segmenter)
-    check_target(out)
+    check_target(out, overwrite)
     began, read = time.perf_counter(), 0
     with progress("read", None) as advance:
 

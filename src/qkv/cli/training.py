@@ -75,6 +75,18 @@ def checked_task(
     return task, out
 
 
+def check_spelling(model: str) -> None:
+    """Refuse a slip in scratch:KIND, which would be looked for as a folder.
+
+    >>> check_spelling("scrach:lstm")
+    Traceback (most recent call last):
+    qkv.errors.InputError: There is no model 'scrach:lstm'. Did you mean 'scratch:lstm'?
+    """
+    before, colon, kind = model.partition(":")
+    if colon and before != "scratch" and did_you_mean(before, ["scratch"]) and not Path(model).exists():
+        raise InputError(f"There is no model '{model}'. Did you mean 'scratch:{kind}'?")
+
+
 def tell(verb: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str) -> None:
     """What a run came to, or how to go on with it; `left` says what is in its folder, after the folder's name."""
     from qkv.cli.terminal import print_json, say

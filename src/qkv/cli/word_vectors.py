@@ -16,7 +16,7 @@ VectorsOption = Annotated[
         "-m",
         envvar="QKV_VECTORS",
         metavar="VECTORS",
-        help="Word vectors: a word2vec folder or run, or a file .txt .vec .bin, also packed.",
+        help="Word vectors: a folder or run of word2vec or nnlm, or a file .txt .vec .bin, also packed.",
     ),
 ]
 MethodOption = Annotated[

@@ -11,10 +11,13 @@ What this file does NOT do: cut texts. Where words begin and end, the tokenizer 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from threading import Lock
+from typing import Any, Self
 
 from qkv.errors import InputError
 from qkv.tokenizer import Encoded, Tokenizer
+from qkv.vocabulary import Kind
 from qkv.wordpiece import UNKNOWN
 
 MOST = 1 << 20
@@ -26,6 +29,12 @@ class OpenTokenizer(Tokenizer):
 
     With `most`, the words that were not met for the longest time are forgotten when there are more; their ids are not
     given again. Without, all ids stay good.
+
+    >>> tokenizer = OpenTokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"], "word")
+    >>> tokenizer.encode_ids(["the zebra"])
+    [[5, 7]]
+    >>> tokenizer.decode([5, 7])
+    'the zebra'
     """
 
     def __init__(self, base: Tokenizer, most: int | None = None) -> None:
@@ -35,6 +44,25 @@ class OpenTokenizer(Tokenizer):
         self._ids: dict[str, int] = {}  # by spelling, the one met last at the end
         self._spellings: dict[int, str] = {}
         self._next = base.size
+
+    # All ways to get a tokenizer go through these two.
+
+    @classmethod
+    def _read(cls, file: Path) -> Self:
+        return cls(Tokenizer._read(file))
+
+    @classmethod
+    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> Self:
+        return cls(Tokenizer._of(tokens, kind, lowercase, segmenter))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has a lock of its own, and knows the words that were met so far."""
+        with self._lock:
+            state = {name: value for name, value in vars(self).items() if name != "_lock"}
+            return state | {"_ids": dict(self._ids), "_spellings": dict(self._spellings)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
 
     def encode_batch(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, special: bool = True
@@ -55,7 +83,13 @@ class OpenTokenizer(Tokenizer):
         return found
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        return self.base.decode([self.unk_id if number >= self.size else number for number in ids], skip_special)
+        if all(number < self.size for number in ids):
+            return self.base.decode(ids, skip_special)
+        added = self.backend.get_added_tokens_decoder()
+        skipped = {number for number, token in added.items() if token.special} if skip_special else set()
+        tokens = [self.token(number) for number in ids if number not in skipped]
+        decoder = self.backend.decoder
+        return self._tidied(" ".join(tokens) if decoder is None else decoder.decode(tokens))
 
     def token(self, id: int) -> str:
         if id < self.size:

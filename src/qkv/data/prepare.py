@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,7 @@ def prepare(
     workers = _workers(workers, job, files)
     made_from = _made_from(files, tokenizer, Settings(name, hold_out, shard_tokens, block_bytes, field))
     folder = Path(out)
+    made = [one for one in (folder, *folder.parents) if not one.exists()]  # by us, if there is something to prepare
     begun = _begun(folder, made_from, files, overwrite)
     if MANIFEST in begun:
         return begun[MANIFEST]
@@ -111,6 +112,9 @@ def prepare(
     writer.write()
     if not writer.documents:
         _remove(folder)
+        with suppress(OSError):  # somebody else has put something there
+            for one in made:
+                one.rmdir()
         raise InputError(f"there is no text in {', '.join(str(source.path) for source in files)}: nothing to prepare.")
     manifest = manifest_of(made_from, writer, tokenizer)
     write_text(folder / MANIFEST, to_json(manifest))

@@ -167,6 +167,11 @@ class Shards:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file, where a prepared corpus belongs. Run qkv prepare first: qkv prepare {folder.name} "
+            "--tokenizer FOLDER --out SHARDS; then give SHARDS."
+        )
     if not folder.is_dir():
         siblings = (one.name for one in folder.parent.iterdir()) if folder.parent.is_dir() else ()
         raise InputError(f"there is no folder {folder}.{did_you_mean(folder.name, siblings)}")

@@ -61,15 +61,14 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pai
     for place in places:
         path = Path(os.path.expanduser(place))
         if path.is_dir():
-            # the folder of everything, or one of those in it
+            # the folder of everything, or one that they lie in themselves
             under = {path / file: name for file, name in KNOWN.items()}
-            inside = {
-                path / Path(file).name: name for file, name in KNOWN.items() if Path(file).parent.name == path.name
-            }
+            inside = {path / Path(file).name: name for file, name in KNOWN.items()}
             files = {file: name for file, name in {**under, **inside}.items() if file.is_file()}
             if not files:
                 raise InputError(
-                    f"{path} holds none of the known test sets, such as {next(iter(KNOWN))}. Give the files themselves."
+                    f"{path} holds none of the known test sets, such as {Path(next(iter(KNOWN))).name}. Give the files "
+                    "themselves."
                 )
             found += [read_test(file, name) for file, name in files.items()]
         else:

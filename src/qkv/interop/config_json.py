@@ -33,6 +33,8 @@ FIELDS: dict[str, str] = {
     "tie_word_embeddings": "tied",
     "pad_token_id": "pad_id",
 }
+OWN = ("word2vec", "nnlm", "rnnlm", "elmo", "reader")
+"""Models that transformers has no class for: folder.py has their folders, and readers.py those of readers."""
 COUNTS = frozenset({"vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "segments"})
 MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
 SHARES = frozenset({"dropout", "attention_dropout", "head_dropout"})
@@ -147,7 +149,16 @@ def check_model_type(fields: Mapping[str, Any], file: Path) -> None:
     if kind == "bert" or (kind is None and (is_bert or (not stated and "type_vocab_size" in fields))):
         return
     what = f"model_type '{kind}'" if kind else "no model_type"
-    raise InputError(f"{file} says {what}; qkv loads folders of model_type 'bert' ({', '.join(ARCHITECTURES)}).")
+    berts = f"model_type 'bert' ({', '.join(ARCHITECTURES)})"
+    if kind in OWN:
+        raise InputError(
+            f"{file} says {what}, a model that qkv alone has, where a BERT belongs: {berts}. What it is and holds: "
+            f"qkv info {file.parent}"
+        )
+    raise InputError(
+        f"{file} says {what}; qkv loads folders of {berts}, and those it writes of {', '.join(OWN)}. Convert the "
+        "model to one of them, or give another folder."
+    )
 
 
 def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:

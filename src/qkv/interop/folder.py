@@ -104,7 +104,7 @@ def save_folder(
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
         OURS: to_json({"format": FORMAT, "qkv": _version(), "record": dict(record or {})}),
-        CARD: card or _card(target.resolve().name, model_type, config, stored),
+        CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
     }
     with replaced_folder(target, _reason_to_keep) as fresh:
         for name, text in files.items():
@@ -173,6 +173,7 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
             "size": found.tokenizer.size,
             "kind": found.tokenizer.kind,
             "lowercase": found.tokenizer.lowercase,
+            "segmenter": found.tokenizer.segmenter,
         },
         "record": found.record,
     }
@@ -198,7 +199,9 @@ def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> Input
     )
 
 
-def _card(name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+def _card(
+    name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], segmenter: str | None
+) -> str:
     kind = KINDS[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
     lines = ["---", "library_name: qkv", "tags:", "- qkv", f"- {model_type}", "---", MARK, "", f"# {name}", ""]
@@ -207,6 +210,8 @@ def _card(name: str, model_type: str, config: Mapping[str, Any], tensors: Mappin
     plain = {key: value for key, value in config.items() if isinstance(value, str | int | float | bool)}
     if plain:
         lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in plain.items()), ""]
+    if segmenter is not None:
+        lines += [f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。", ""]
     if kind.command:
         lines += ["## Use / 用法", "", "```bash", kind.command, "```", ""]
     return "\n".join(lines)

@@ -276,6 +276,7 @@ def _described(folder: Path, plan: Plan) -> dict[str, Any]:
             "rows": config.vocabulary_size,
             "kind": plan.tokenizer.kind,
             "lowercase": plan.tokenizer.lowercase,
+            "segmenter": plan.tokenizer.segmenter,
         },
         "labels": list(plan.labels),
         "pooling": plan.sentence.pooling,

@@ -64,10 +64,10 @@ class ReaderFolder:
 Opened = hf.Folder | ReaderFolder
 
 
-def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Opened:
-    """Any folder that a task can be put on, or has been: a BERT's, or a reader's."""
+def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, most: int | None = MOST) -> Opened:
+    """Any folder that a task can be put on, or has been: a BERT's, or a reader's. `most` as for `OpenTokenizer`."""
     folder = Path(os.path.expanduser(path))
-    return load_reader(folder, dtype=dtype) if _is_reader(folder) else hf.load(folder, dtype=dtype)
+    return load_reader(folder, dtype=dtype, most=most) if _is_reader(folder) else hf.load(folder, dtype=dtype)
 
 
 def shape_of(path: str | Path) -> BertConfig | ReaderConfig:
@@ -96,7 +96,7 @@ def save_reader(
     return save_folder(path, MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
 
 
-def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32) -> ReaderFolder:
+def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32, most: int | None = MOST) -> ReaderFolder:
     """Load a folder that `save_reader` wrote. The weights are a private mapping of the file, as a BERT's are."""
     folder = Path(os.path.expanduser(path))
     found = read_folder(folder, MODEL_TYPE)
@@ -109,7 +109,7 @@ def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Read
     if unknown := set(heads) - set(HEADS):
         raise InputError(f"{place}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
     outputs = [len(found.tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in found.tensors]
-    tokenizer = spelling(config, found.tokenizer, MOST)
+    tokenizer = spelling(config, found.tokenizer, most)
     with torch.device("meta"):
         model = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
     wanted = {name: parameter.shape for name, parameter in model.named_parameters()}
@@ -137,8 +137,8 @@ def _is_reader(folder: Path) -> bool:
         model_type = model_type_of(folder)
     if model_type in KINDS and model_type != MODEL_TYPE:
         raise InputError(
-            f"{folder} holds a model of type {model_type}, which was not made for a task. Make one of it: qkv finetune "
-            f"TASK --model {folder} --train FILE --out RUN."
+            f"{folder} holds a model of type {model_type}, which was not made for a task, and neither fills blanks nor "
+            f"has attention. Make one of it: qkv finetune TASK --model {folder} --train FILE --out RUN."
         )
     return model_type == MODEL_TYPE
 

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
@@ -158,7 +159,8 @@ def _header(file: Path, stream: BinaryIO) -> Header:
         if words and width:
             return Header(words, width, len(line))
         raise InputError(f"{file}, line 1 says {words} words of {width} numbers: there is nothing in the file.")
-    if len(fields) > 2 and _numbers(fields[1:]) is not None:
+    is_odd_header = len(fields) == 3 and all(field.isdigit() for field in fields)  # not a word and a vector of two
+    if len(fields) > 2 and not is_odd_header and _numbers(fields[1:]) is not None:
         stream.seek(0)
         return Header(None, len(fields) - 1, 0)
     shown = line[:40].decode("utf-8", "replace").rstrip()
@@ -189,6 +191,14 @@ def _numbers(fields: Sequence[bytes]) -> Floats | None:
             return np.array(fields, np.float32)
     except ValueError:
         return None
+
+
+def _looks_like_number(field: bytes) -> bool:
+    """
+    >>> [_looks_like_number(field) for field in (b"0.09", b"-1e-3", b"95", b".", b"nan", b"4x")]
+    [True, True, True, False, False, False]
+    """
+    return any(byte in b"0123456789" for byte in field) and _numbers([field]) is not None
 
 
 class _Rows:
@@ -280,22 +290,25 @@ def _read_text(stream: BinaryIO, header: Header, rows: _Rows) -> None:
         if not fields and header.words is None:
             continue
         row = _numbers(fields[-width:]) if len(fields) > width else None
-        if row is None:
+        # some published words have spaces in them; a number between word and vector says that the width is another
+        if row is None or (len(fields) > width + 1 and _looks_like_number(fields[-width - 1])):
             raise _wrong_line(rows, number, fields, width, header.words is None)
-        rows.add(b" ".join(fields[:-width]), row, number)  # some published words have spaces in them
+        rows.add(b" ".join(fields[:-width]), row, number)
     if header.words is not None and not rows.is_full:
         raise rows.cut_short(f"at line {number:,}")
 
 
 def _wrong_line(rows: _Rows, number: int, fields: Sequence[bytes], width: int, is_bare: bool) -> InputError:
-    if len(fields) <= width:
-        held = f"{max(len(fields) - 1, 0)} numbers"
-        source = "line 1 has" if is_bare else "line 1 says"
-        return InputError(
-            f"{rows.at(number)} has a word and {held}, where {source} {width}. The line is cut short, or line 1 wrong."
-        )
-    wrong = next(field for field in fields[-width:] if _numbers([field]) is None)
-    return InputError(f"{rows.at(number)}: {wrong[:40].decode('utf-8', 'replace')!r} is not a number.")
+    wrong = next((field for field in fields[-width:] if _numbers([field]) is None), None)
+    if len(fields) > width and wrong is not None:
+        return InputError(f"{rows.at(number)}: {wrong[:40].decode('utf-8', 'replace')!r} is not a number.")
+    # from the end, as far as it is a vector; the first field is the word, whatever it looks like
+    held = sum(1 for _ in takewhile(lambda field: _numbers([field]) is not None, reversed(fields[1:])))
+    source = "line 1 has" if is_bare else "line 1 says"
+    fault = "is cut short" if held < width else "is too long"
+    return InputError(
+        f"{rows.at(number)} has a word and {held} numbers, where {source} {width}. The line {fault}, or line 1 wrong."
+    )
 
 
 def _read_binary(stream: BinaryIO, header: Header, rows: _Rows) -> None:

@@ -60,7 +60,7 @@ class ReaderConfig:
                 f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}."
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
-            raise InputError(f"windows have a middle: {', '.join(map(str, self.kernels))} must all be odd.")
+            raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
         if self.features is not None and self.embedding_width != width_of(self.features):
             raise InputError(
                 f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
@@ -194,6 +194,7 @@ class Kind:
     build: Callable[[ReaderConfig, bool, Words | None], Reader]
     width: Callable[[ReaderConfig], int]
     layers: Callable[[int], int]  # how many it has when so many are asked for
+    sizes: tuple[str, ...] = ()  # of its config, beside the layers, those that not every kind uses
 
 
 def _as_asked(layers: int) -> int:
@@ -202,9 +203,11 @@ def _as_asked(layers: int) -> int:
 
 KINDS: dict[str, Kind] = {
     "lookup": Kind(Lookup, lambda config: config.embedding_width, lambda layers: 0),
-    "textcnn": Kind(TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1),
-    "cnn": Kind(CNN, lambda config: config.inner_width, _as_asked),
-    **{name: Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked) for name in CELLS},
+    "textcnn": Kind(
+        TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
+    ),
+    "cnn": Kind(CNN, lambda config: config.inner_width, _as_asked, ("inner_width", "kernels")),
+    **{name: Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked, ("inner_width",)) for name in CELLS},
 }
 
 

@@ -31,7 +31,7 @@ from qkv.nn.characters import Groups, by_length
 from qkv.nn.fast import word_loss
 from qkv.nn.recurrent_stack import States
 from qkv.objectives.epochs import Epochs
-from qkv.objectives.running_text import Corpus, Integers, Shuffled, SpecialIds, StreamBatches, TextConfig
+from qkv.objectives.running_text import Integers, Shuffled, StreamBatches
 from qkv.objectives.sampled_softmax import Unigram, sampled_loss
 from qkv.train.loop import Term
 
@@ -78,20 +78,9 @@ class Mirrored(Shuffled):
 class TwoWayBatches(StreamBatches):
     """Step → what both directions read at that step, at the next one of which each row's stream goes on."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        special: SpecialIds,
-        config: TextConfig,
-        *,
-        rows: int,
-        accumulate: int = 1,
-        seed: int = 0,
-        shuffle: bool = True,
-        sizes: Integers | None = None,
-    ) -> None:
-        """`sizes` (V,) are how many bytes each token has, its marks included."""
-        super().__init__(corpus, special, config, rows=rows, accumulate=accumulate, seed=seed, shuffle=shuffle)
+    def __init__(self, *text: Any, sizes: Integers | None = None, **how: Any) -> None:
+        """`sizes` (V,) are how many bytes each token has, its marks included; the rest is as for StreamBatches."""
+        super().__init__(*text, **how)
         self.sizes = sizes
 
     @cached_property

@@ -94,6 +94,7 @@ class MixFacts:
 
     shares: tuple[float, ...]  # from the spelling up; they add up to 1
     gamma: float  # what their sum is multiplied by
+    began: tuple[float, ...] = ()  # the shares before the first step; none: all alike
 
 
 @dataclass(frozen=True)

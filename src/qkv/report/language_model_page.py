@@ -1,7 +1,6 @@
 """The report of a language model's training, from what it wrote down: log.jsonl, timing.jsonl and config.toml."""
 
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,17 +61,8 @@ def _facts(log: RunLog, facts: LanguageModelFacts) -> Iterator[Words]:
 
 
 def _notices(log: RunLog) -> Iterator[Words]:
-    yield from log.faults
-    if not log.steps:
-        yield Phrase("No step was logged yet, so there is nothing to draw.", "还没有记录任何一步，所以没有可画的东西。")
-        return
-    planned = log.setting("train", "steps")
-    if isinstance(planned, int) and 0 < log.last_step < planned:
-        yield Phrase(
-            f"The run stands at step {log.last_step:,} of {planned:,}: it is not finished and can be resumed.",
-            f"训练停在第 {log.last_step:,} 步，共 {planned:,} 步：尚未完成，可以续训。",
-        )
-    if not log.evaluations:
+    yield from log.notices()
+    if log.steps and not log.evaluations:
         yield Phrase(
             "There was no evaluation: the figures are those of training.", "没有做过评估：下面是训练中的数字。"
         )
@@ -82,12 +72,7 @@ def _level(log: RunLog, key: str) -> float | None:
     """The last evaluation's, or the mean over the end of the training."""
     if log.evaluations:
         return number(log.evaluations[-1][1].get(key))
-    return _training_level(log, key)
-
-
-def _training_level(log: RunLog, key: str) -> float | None:
-    known = [value for _, value in log.logged(key) if math.isfinite(value)]
-    return statistics.fmean(known[-max(5, len(known) // 20) :]) if known else None
+    return log.training_level(key)
 
 
 def _figures(log: RunLog, facts: LanguageModelFacts) -> Iterator[Figure]:
@@ -150,7 +135,7 @@ def _sections(log: RunLog, facts: LanguageModelFacts) -> Iterator[Section]:
 def _remarks(log: RunLog) -> Iterator[Remark]:
     evaluated = log.evaluated("next_loss")
     found = (
-        remarks.training_and_evaluation(_training_level(log, "next_loss"), evaluated[-1][1] if evaluated else None),
+        remarks.training_and_evaluation(log.training_level("next_loss"), evaluated[-1][1] if evaluated else None),
         remarks.trend(log.logged("next_loss")),
         remarks.best_evaluation(evaluated),
         remarks.gradient_spikes(log.logged("gradient_norm")),
@@ -189,9 +174,8 @@ def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int])
 
 
 def _speed(log: RunLog, facts: LanguageModelFacts) -> Iterator[tuple[Words, ...]]:
-    rates = [value for _, value in log.timed("tokens_per_second") if math.isfinite(value)]
-    if rates:
-        yield Phrase("Tokens per second (median)", "每秒词元数（中位数）"), f"{statistics.median(rates):,.0f}"
+    if rate := log.median_rate():
+        yield Phrase("Tokens per second (median)", "每秒词元数（中位数）"), f"{rate:,.0f}"
     trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
     if trained and facts.tokens:
         yield Phrase("Times through the corpus (about)", "遍历语料的次数（约）"), f"{trained / facts.tokens:.2g}"

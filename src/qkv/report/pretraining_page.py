@@ -6,7 +6,6 @@ a page that says so.
 """
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,19 +78,7 @@ def _language(name: str) -> Phrase:
 
 
 def _notices(log: RunLog) -> Iterator[Words]:
-    yield from log.faults
-    if not log.steps:
-        yield Phrase(
-            "No step was logged: the run ended before its first logged step, so there is nothing to draw yet.",
-            "没有记录任何一步：训练在第一次记录之前就结束了，所以还没有可画的东西。",
-        )
-        return
-    planned = log.setting("train", "steps")
-    if isinstance(planned, int) and 0 < log.last_step < planned:
-        yield Phrase(
-            f"The run stands at step {log.last_step:,} of {planned:,}: it is not finished and can be resumed.",
-            f"训练停在第 {log.last_step:,} 步，共 {planned:,} 步：尚未完成，可以续训。",
-        )
+    yield from log.notices()
     lost = [step for step, loss in log.logged("masked_loss") if math.isnan(loss)]
     if lost:
         yield Phrase(
@@ -99,7 +86,7 @@ def _notices(log: RunLog) -> Iterator[Words]:
             f"{lost[0]:,.0f}.",
             f"有 {len(lost):,} 个记录点的损失不是数，最早在第 {lost[0]:,.0f} 步。",
         )
-    if not log.evaluations:
+    if log.steps and not log.evaluations:
         yield Phrase(
             "There was no evaluation: the figures are those of training.", "没有做过评估：下面是训练中的数字。"
         )
@@ -109,16 +96,10 @@ def _last(points: tuple[Point, ...]) -> float | None:
     return next((value for _, value in reversed(points) if math.isfinite(value)), None)
 
 
-def _training_level(log: RunLog, key: str) -> float | None:
-    """The mean over the last twentieth of the log, five lines at least: single ones are noisy."""
-    known = [value for _, value in log.logged(key) if math.isfinite(value)]
-    return statistics.fmean(known[-max(5, len(known) // 20) :]) if known else None
-
-
 def _figures(log: RunLog, facts: PretrainingFacts) -> Iterator[Figure]:
     evaluation = log.evaluations[-1][1] if log.evaluations else {}
     evaluated = "masked_loss" in evaluation
-    loss = number(evaluation.get("masked_loss")) if evaluated else _training_level(log, "masked_loss")
+    loss = number(evaluation.get("masked_loss")) if evaluated else log.training_level("masked_loss")
     source = Phrase("held-out text", "留出文本") if evaluated else Phrase("training", "训练")
     even = math.log(facts.vocabulary_size)
     if loss is not None and math.isfinite(loss):
@@ -134,7 +115,7 @@ def _figures(log: RunLog, facts: PretrainingFacts) -> Iterator[Figure]:
             ),
             Gauge(0, 1.06 * max(even, loss), loss, marks=marks),
         )
-    accuracy = number(evaluation.get("masked_accuracy")) if evaluated else _training_level(log, "masked_accuracy")
+    accuracy = number(evaluation.get("masked_accuracy")) if evaluated else log.training_level("masked_accuracy")
     if accuracy is not None and math.isfinite(accuracy):
         n = evaluation.get("masked_count") if evaluated else None
         yield _rate(
@@ -202,7 +183,7 @@ def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
 
 def _remarks(log: RunLog, facts: PretrainingFacts) -> Iterator[Remark]:
     evaluated = log.evaluated("masked_loss")
-    training, evaluation = _training_level(log, "masked_loss"), _last(evaluated)
+    training, evaluation = log.training_level("masked_loss"), _last(evaluated)
     last = log.evaluations[-1][1] if log.evaluations else {}
     right, pairs = last.get("next_sentence_correct"), last.get("next_sentence_count")
     known = isinstance(right, int) and isinstance(pairs, int) and 0 <= right <= pairs
@@ -225,10 +206,8 @@ def _remarks(log: RunLog, facts: PretrainingFacts) -> Iterator[Remark]:
 
 
 def _speed(log: RunLog, facts: PretrainingFacts) -> Iterator[tuple[Words, ...]]:
-    rates = [value for _, value in log.timed("tokens_per_second") if math.isfinite(value)]
-    if rates:
-        median = statistics.median(rates)
-        yield Phrase("Real tokens per second (median)", "每秒真实词元数（中位数）"), f"{median:,.0f}"
+    if rate := log.median_rate():
+        yield Phrase("Real tokens per second (median)", "每秒真实词元数（中位数）"), f"{rate:,.0f}"
     shares = (
         ("share_of_peak", Phrase("Share of this machine's measured peak", "占本机实测峰值的比例")),
         ("waited_for_batches", Phrase("Time spent waiting for batches", "等待批次的时间")),

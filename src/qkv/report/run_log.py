@@ -6,8 +6,9 @@ missing or damaged is told in `faults` and left out. A value that is no number (
 
 import json
 import math
+import statistics
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from qkv.report.bilingual import Phrase
 
 Point = tuple[float, float]
+STEP = Phrase("step", "步")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,31 @@ class RunLog:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
+    def training_level(self, key: str) -> float | None:
+        """The mean over the last twentieth of the log, five lines at least: single ones are noisy."""
+        known = _finite(self.logged(key))
+        return statistics.fmean(known[-max(5, len(known) // 20) :]) if known else None
+
+    def median_rate(self) -> float | None:
+        """Of tokens a second."""
+        known = _finite(self.timed("tokens_per_second"))
+        return statistics.median(known) if known else None
+
+    def notices(self, unit: Phrase = STEP) -> Iterator[Phrase]:
+        """What a page says before anything else: what is damaged, that nothing was logged, that the run stopped."""
+        yield from self.faults
+        if not self.steps:
+            yield Phrase(
+                "No step was logged yet, so there is nothing to draw.", "还没有记录任何一步，所以没有可画的东西。"
+            )
+            return
+        last, planned = self.last_step, self.setting("train", "steps")
+        if isinstance(planned, int) and 0 < last < planned:
+            yield Phrase(
+                f"The run stands at {unit.en} {last:,} of {planned:,}: it is not finished and can be resumed.",
+                f"训练停在第 {last:,} {unit.zh}，共 {planned:,} {unit.zh}：尚未完成，可以续训。",
+            )
+
 
 def read_run(run: Path) -> RunLog:
     faults: list[Phrase] = []
@@ -81,6 +108,10 @@ def number(value: object) -> float:
         return float(value) if math.isfinite(value) else math.nan
     except OverflowError:  # a whole number that no float holds
         return math.nan
+
+
+def _finite(points: Iterable[Point]) -> list[float]:
+    return [value for _, value in points if math.isfinite(value)]
 
 
 def _text(file: Path, faults: list[Phrase]) -> str:

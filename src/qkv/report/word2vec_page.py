@@ -4,7 +4,6 @@ What the files cannot tell (the corpus, the machine, where words lie) comes as `
 """
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,29 +74,14 @@ def _facts(log: RunLog, facts: VectorFacts) -> Iterator[Words]:
 
 
 def _notices(log: RunLog) -> Iterator[Words]:
-    yield from log.faults
-    if not log.steps:
-        yield Phrase("No step was logged yet, so there is no curve to draw.", "还没有记录任何一步，所以没有曲线可画。")
-        return
-    planned = log.setting("train", "steps")
-    if isinstance(planned, int) and 0 < log.last_step < planned:
-        yield Phrase(
-            f"The run stands at chunk {log.last_step:,} of {planned:,}: it is not finished and can be resumed.",
-            f"训练停在第 {log.last_step:,} 块，共 {planned:,} 块：尚未完成，可以续训。",
-        )
-    if not log.evaluated("loss"):
-        yield Phrase("No text was held out: the loss is that of training.", "没有留出文本：损失是训练中的。")
-
-
-def _training_level(log: RunLog) -> float | None:
-    """The mean over the last twentieth of the log, five lines at least."""
-    known = [value for _, value in log.logged("loss") if math.isfinite(value)]
-    return statistics.fmean(known[-max(5, len(known) // 20) :]) if known else None
+    yield from log.notices(Phrase("chunk", "块"))
+    if log.steps and not log.evaluated("loss"):
+        yield Phrase("No text was held out: the loss is that of training.", "没有留出文本，这里给出的是训练损失。")
 
 
 def _figures(log: RunLog, facts: VectorFacts) -> Iterator[Figure]:
     evaluated = [value for _, value in log.evaluated("loss") if math.isfinite(value)]
-    loss = evaluated[-1] if evaluated else _training_level(log)
+    loss = evaluated[-1] if evaluated else log.training_level("loss")
     source = EVALUATION if evaluated else TRAINING
     if loss is not None:
         blind = _blind(facts)
@@ -112,7 +96,7 @@ def _figures(log: RunLog, facts: VectorFacts) -> Iterator[Figure]:
                 0, 1.06 * max(blind, loss), loss, marks=((blind, Phrase(f"blind {blind:.2f}", f"瞎猜 {blind:.2f}")),)
             ),
         )
-    if rate := _words_per_second(log):
+    if rate := log.median_rate():
         yield Figure(
             Phrase("Words per second", "每秒词数"),
             count(rate),
@@ -129,11 +113,6 @@ def _figures(log: RunLog, facts: VectorFacts) -> Iterator[Figure]:
 def _blind(facts: VectorFacts) -> float:
     """The loss where every score is 0: a coin for the word and for each negative."""
     return (facts.negatives + 1) * math.log(2)
-
-
-def _words_per_second(log: RunLog) -> float | None:
-    rates = [value for _, value in log.timed("tokens_per_second") if math.isfinite(value)]
-    return statistics.median(rates) if rates else None
 
 
 def _sections(log: RunLog, facts: VectorFacts) -> Iterator[Section]:
@@ -181,7 +160,7 @@ def _map_note(facts: VectorFacts) -> Phrase:
 
 
 def _remarks(log: RunLog) -> Iterator[Remark]:
-    evaluated, training = log.evaluated("loss"), _training_level(log)
+    evaluated, training = log.evaluated("loss"), log.training_level("loss")
     last = evaluated[-1][1] if evaluated else None
     # nothing is dropped out here, and text that happens to be easier says nothing of the vectors
     easier = last is not None and training is not None and last < training - remarks.GAP
@@ -252,7 +231,7 @@ def _by_word(neighbours: Any) -> dict[str, tuple[tuple[str, float], ...]]:
 
 
 def _speed(log: RunLog, facts: VectorFacts) -> Iterator[tuple[Words, ...]]:
-    if rate := _words_per_second(log):
+    if rate := log.median_rate():
         yield Phrase("Words per second (median)", "每秒词数（中位数）"), f"{rate:,.0f}"
     kernel, threads = log.setting("train", "kernel"), log.setting("train", "threads")
     if isinstance(kernel, str) and isinstance(threads, int):

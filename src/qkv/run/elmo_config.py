@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import merge, override
 from qkv.errors import InputError
 from qkv.models.elmo import ElmoConfig
 from qkv.objectives.running_text import TextConfig
+from qkv.run.pretrain_recipe import read_recipe
 from qkv.train.loop import TrainConfig
 
 MODEL_TYPE = "elmo"
@@ -71,9 +72,7 @@ def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignm
     """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
     if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
         raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = ElmoTraining()
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
+    config = merge(ElmoTraining(), read_recipe(recipe, MODEL_TYPE), str(recipe))
     changes: dict[str, Any] = {"data": data}
     for key, value in flags.items():
         table, _, name = key.rpartition(".")

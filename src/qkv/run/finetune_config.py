@@ -138,15 +138,23 @@ class FinetuneConfig:
         return getattr(self, self.task)
 
 
-def starting_point(transfer: Transfer, width: int | None, device: str) -> dict[str, Any]:
+LONE, SMALL = 1e-3, 3e-4
+"""Learning rates: of a head without its encoder, and of a small BERT."""
+
+
+def starting_point(
+    transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
+) -> dict[str, Any]:
     """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
 
-    `width` is that of a BERT; None is for a reader, which takes the steps of a head, whatever its size.
+    `width` is that of a BERT. Without one it is a reader, which takes the steps of a head, whatever its size; where it
+    stands on a language model that moves with it, those of a small BERT.
     """
-    if width is None or not transfer.moves_encoder:
-        lr = 1e-3
-    else:
-        lr = next(rate for limit, rate in ((256, 3e-4), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
+    lr = LONE
+    if width is not None and transfer.moves_encoder:
+        lr = next(rate for limit, rate in ((256, SMALL), (512, 1e-4), (768, 5e-5), (1 << 30, 2e-5)) if width <= limit)
+    elif on_language_model and transfer.moving_embedding:
+        lr = SMALL
     train: dict[str, Any] = {"lr": lr, "warmup": 0.1, "betas": [0.9, 0.999], "epsilon": 1e-8, "patience": 8, "keep": 1}
     train["precision"] = "bf16" if device.startswith("cuda") else "fp32"
     return {"train": train}

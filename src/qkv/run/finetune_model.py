@@ -4,8 +4,8 @@ A reader needs a tokenizer, which comes with what is put below it (`embeddings`,
 folder (`tokenizer`). Word vectors are where its table begins. Tokens that have none are drawn, as widely as the vectors
 spread, and alike in every seed, as the vectors are. A language model takes the place of the table.
 
-A folder of word vectors or of a language model that is given as the model is the shortest way to write a reader of kind
-lookup on it: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
+Word vectors, a folder or a file, or the folder of a language model, given as the model, are the shortest way to write a
+reader of kind lookup on them: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
 
 All sources are hashed when a run begins, like a pretrained folder: a resumed run goes on from the same or not at all.
 """
@@ -18,21 +18,27 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from qkv.data.open_vocabulary import OpenTokenizer
 from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.interop.folder import model_type_of
+from qkv.interop.folder import CONFIG, model_type_of
 from qkv.interop.hub import locate
 from qkv.interop.readers import Opened, ReaderFolder, open_model, spelling
 from qkv.models.bert import BertConfig
 from qkv.models.contextual import ElmoVectors, StateVectors, width_of
 from qkv.models.elmo import ElmoConfig
 from qkv.models.text_readers import KINDS, ReaderConfig, ReaderWithHeads, Table
-from qkv.run import reader_sources
 from qkv.run.finetune_config import FinetuneConfig, ReaderSettings
 from qkv.run.folder import check_folder_sha256, folder_sha256
 from qkv.run.load import model_folder
-from qkv.run.reader_sources import BELOW, Source, open_source, source_place, source_type
+from qkv.run.reader_sources import (
+    BELOW,
+    Source,
+    open_source,
+    shown_name,
+    source_place,
+    source_type,
+    tokenizer_in,
+)
 from qkv.run.word_vectors import WordVectors
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.tokenizer import Tokenizer
@@ -45,9 +51,12 @@ def is_scratch(model: str) -> bool:
 
 
 def placed(model: str) -> str:
-    """The name that was typed as a run writes it down: a folder of this machine, or scratch:KIND as it is."""
+    """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
     if not is_scratch(model):
-        return str(model_folder(locate(model)))
+        place = source_place(model)
+        if place.is_file() and (place.parent / CONFIG).is_file():
+            locate(model)  # part of a model: it says that the folder is wanted
+        return str(place)
     kind = model.removeprefix(SCRATCH)
     if kind not in KINDS:
         raise InputError(f"There is no reader '{kind}'.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
@@ -55,11 +64,12 @@ def placed(model: str) -> str:
 
 
 def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
-    """A folder that is no encoder, but can lie below one, with the reader that is put on it."""
+    """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
+    place = Path(placed(config.model))
     with reading(config.model):
-        model_type = model_type_of(placed(config.model))
+        model_type = "word2vec" if place.is_file() else model_type_of(place)
     if model_type not in BELOW:
         return config
     if config.embeddings is not None:
@@ -73,7 +83,8 @@ def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
 def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
     """What is to move of so many layers, and of what lies below them."""
     if is_scratch(config.model):
-        return transfer_from_nothing(config.transfer, layers, config.embeddings is not None, mixes)
+        below = None if config.embeddings is None else shown_name(config.embeddings)
+        return transfer_from_nothing(config.transfer, layers, below, mixes)
     return transfer_named(config.transfer, layers, mixes)
 
 
@@ -120,12 +131,27 @@ def check_sources(config: FinetuneConfig) -> None:
         raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
 
 
+def check_sizes(config: FinetuneConfig) -> None:
+    """Of a run that is new: whoever changes a size expects another model."""
+    if not is_scratch(config.model):
+        return
+    kind, usual = placed(config.model).removeprefix(SCRATCH), ReaderSettings()
+    sizes = {size for one in KINDS.values() for size in one.sizes} - set(KINDS[kind].sizes)
+    if idle := [size for size in sorted(sizes) if getattr(config.reader, size) != getattr(usual, size)]:
+        on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
+        raise InputError(
+            f"The settings {', '.join(f'reader.{size}' for size in idle)} do nothing for {config.model}{on}: leave "
+            "them out."
+        )
+
+
 def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
     """The model of a new run, and the config with its sources pinned."""
     config = spelled_out(config)
     check_sources(config)
+    check_sizes(config)
     if not is_scratch(config.model):
-        folder = _opened(model_folder(locate(config.model)))
+        folder = open_model(model_folder(locate(config.model)), most=None)  # a run keeps the tokens of all its texts
         path = folder.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), folder
     reader = new_reader(config, tell)  # first: it says what is wrong with the sources
@@ -142,7 +168,7 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return _opened(folder)
+        return open_model(folder, most=None)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(
@@ -211,10 +237,13 @@ def _shown(config: FinetuneConfig, source: Source | None) -> str:
 def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
     """The one that a run is going to have, as it lies on the disk."""
     config = spelled_out(config)
-    if is_scratch(config.model):
-        check_sources(config)
-        return reader_sources.tokenizer_of(config.embeddings, config.tokenizer)
-    return Tokenizer.load(model_folder(locate(config.model)))
+    if not is_scratch(config.model):
+        return tokenizer_in(config.model)
+    check_sources(config)
+    if config.embeddings is not None:
+        return open_source(config.embeddings, config.tokenizer).tokenizer
+    assert config.tokenizer is not None  # as was checked
+    return tokenizer_in(config.tokenizer)
 
 
 def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
@@ -230,13 +259,6 @@ def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
     table = torch.randn(tokenizer.size, vectors.width, generator=draw) * known.std(correction=0)
     table[list(found)] = known
     return table, len(found)
-
-
-def _opened(path: Path) -> Opened:
-    folder = open_model(path)
-    if isinstance(folder.tokenizer, OpenTokenizer):
-        folder.tokenizer.most = None  # a run keeps the tokens of its texts from the first step to the last
-    return folder
 
 
 def _sources_sha256(config: FinetuneConfig) -> str:

@@ -12,6 +12,7 @@ from qkv.models.bert import BertConfig
 from qkv.models.text_readers import ReaderConfig
 from qkv.run.finetune_config import FinetuneConfig, configured, starting_point
 from qkv.run.finetune_model import (
+    check_sizes,
     check_sources,
     is_scratch,
     layers_of,
@@ -22,9 +23,7 @@ from qkv.run.finetune_model import (
     usual_transfer,
 )
 from qkv.run.reader_sources import source_type
-from qkv.tasks.transfer import Transfer
 
-SMALL = 256
 SETTLED = {
     "steps": "epochs",
     "minutes": "epochs",
@@ -55,6 +54,7 @@ def configured_for(
 
     first = asked({})
     check_sources(first)
+    check_sizes(first)
     shape = None if is_scratch(first.model) else shape_of(first.model)
     usual: dict[str, Any] = {"transfer": usual_transfer(first, shape)}
     config = asked(usual)
@@ -62,18 +62,15 @@ def configured_for(
         moves = transfer_of(config, layers_of(config), mixes_layers(config))
     else:
         moves = transfer_of(config, shape.layers, isinstance(shape, ReaderConfig) and shape.mixed_layers > 0)
-    return asked(usual | starting_point(moves, _width(config, shape, moves), config.device))
-
-
-def _width(config: FinetuneConfig, shape: BertConfig | ReaderConfig | None, moves: Transfer) -> int | None:
-    """That of a BERT; a language model that moves below a reader takes the steps of a small one."""
     if isinstance(shape, BertConfig):
-        return shape.width
-    if shape is None:
-        has_model = config.embeddings is not None and source_type(config.embeddings) in SIZES
-    else:
-        has_model = shape.features is not None
-    return SMALL if has_model and moves.moving_embedding else None
+        return asked(usual | starting_point(moves, config.device, shape.width))
+    return asked(usual | starting_point(moves, config.device, on_language_model=_on_language_model(config, shape)))
+
+
+def _on_language_model(config: FinetuneConfig, shape: ReaderConfig | None) -> bool:
+    if shape is not None:
+        return shape.features is not None
+    return config.embeddings is not None and source_type(config.embeddings) in SIZES
 
 
 def _refuse_settled(recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> None:

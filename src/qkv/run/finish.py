@@ -12,7 +12,7 @@ from typing import Any
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
 from qkv.interop import hf
-from qkv.interop.readers import ReaderFolder, save_reader
+from qkv.interop.readers import Opened, ReaderFolder, save_reader
 from qkv.models.bert import BertWithHeads
 from qkv.models.text_readers import Reader, ReaderWithHeads
 from qkv.report.bilingual import Phrase, phrase
@@ -24,6 +24,7 @@ from qkv.run.finetune_data import Part, label_counts
 from qkv.run.finetune_job import DevEvaluation, Prepared, seed_folder
 from qkv.run.finetune_model import is_scratch
 from qkv.run.judging import Judged, judged
+from qkv.run.reader_sources import shown_name
 from qkv.run.solver import extra_record
 from qkv.tasks.model import TaskModel
 from qkv.tasks.regression import Regression
@@ -76,7 +77,7 @@ def finish(
     facts = FinetuneFacts(
         task=config.task,
         kind=getattr(task, "kind", ""),
-        model=prepared.folder.path.resolve().name,
+        model=shown_name(prepared.folder.path),
         transfer=config.transfer,
         main=dev.scored.main,
         train=_data_facts(data.train, prepared, _labels(data.train, task)),
@@ -93,7 +94,7 @@ def finish(
         by_length=dev.by_length,
         numbers=dev.numbers,
         notes=prepared.notes,
-        mix=_mix(model),
+        mix=_mix(model, prepared.folder),
         new_layers=is_scratch(config.model),
     )
     result = _result(facts, best, baseline(prepared))
@@ -129,11 +130,16 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
     hf.save(target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried)
 
 
-def _mix(model: TaskModel) -> MixFacts | None:
-    encoder = model.network.encoder
+def _mix(model: TaskModel, folder: Opened) -> MixFacts | None:
+    encoder, before = model.network.encoder, folder.model.encoder
     if not isinstance(encoder, Reader) or encoder.mix is None:
         return None
-    return MixFacts(tuple(encoder.mix.shares().tolist()), encoder.mix.gamma.item())
+    shares = tuple(encoder.mix.shares().tolist())
+    began = (1 / len(shares),) * len(shares)
+    # of a reader that was new nothing was drawn, and of one that was trained its mix was too
+    if isinstance(before, Reader) and before.mix is not None and not before.mix.weights.is_meta:
+        began = tuple(before.mix.shares().tolist())
+    return MixFacts(shares, encoder.mix.gamma.item(), began)
 
 
 def _public(config: FinetuneConfig) -> dict[str, Any]:
@@ -141,7 +147,7 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
     found = asdict(config)
     for name in ("model", "embeddings", "tokenizer"):
         if found[name] is not None:
-            found[name] = Path(found[name]).name
+            found[name] = shown_name(found[name])
     for name in ("train", "dev", "test"):
         if found["data"][name] is not None:
             found["data"][name] = Path(found["data"][name]).name

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.atomic import write_text
+from qkv.config import read_toml
 from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError
 
@@ -18,11 +19,16 @@ OURS = (
     *("report.html", "result.json", "model"),
 )
 """What runs write whole or not at all: their drafts may be left by a process that was killed."""
+OTHER_RUNS = (("task", "a fine-tuning run", "finetune"), ("finetune", "a learning curve", "curve"))
+"""By a setting that they alone have: runs that did not begin from shards, and what goes on with them."""
 
 
 def begin(out: Path, verb: str) -> None:
     """Refuse a folder that cannot become a new run, before anything is read for it."""
     if (out / CONFIG).exists():
+        kind, its_verb = _kind_of(out / CONFIG)
+        if its_verb not in (None, verb):
+            raise InputError(f"{out} is {kind}: qkv {its_verb} --resume {out}, or give another --out.")
         raise InputError(
             f"{out} holds a run already. Go on with it: qkv {verb} --resume {out}. Or give another folder."
         )
@@ -39,6 +45,16 @@ def config_of(run: Path) -> Path:
     if not (run / CONFIG).is_file():
         raise InputError(f"{run} is not a run: it has no {CONFIG}. A run is the folder that was given to --out.")
     return run / CONFIG
+
+
+def _kind_of(config: Path) -> tuple[str, str | None]:
+    """What the run with these settings is, in words, and the verb that goes on with it, where they say so."""
+    settings = read_toml(config)
+    for key, kind, verb in OTHER_RUNS:
+        if key in settings:
+            return kind, verb
+    model = settings.get("model_type", "bert" if "masking" in settings else None)
+    return f"a run of {model}", None if model is None else "pretrain"
 
 
 def remove_drafts(run: Path) -> None:

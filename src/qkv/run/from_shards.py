@@ -13,7 +13,8 @@ from qkv.data.shard_file import sha256_of
 from qkv.data.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.report.run_page import RunPage, write_report
-from qkv.run.folder import begin, config_of, read_lines, remove_drafts
+from qkv.run.folder import OTHER_RUNS, begin, config_of, read_lines, remove_drafts
+from qkv.run.pretrain_recipe import MODELS, unknown_model
 from qkv.run.sessions import Sessions
 from qkv.train.loop import Outcome, Trainable, Trainer
 from qkv.train.progress import Progress
@@ -91,9 +92,19 @@ class Training(Generic[C, B]):
 
 
 def model_of(run: Path) -> str:
-    """Which model the run in this folder trains; the settings of a BERT do not say it."""
-    settings = read_toml(config_of(run))
-    return str(settings.get("model_type", settings.get("job", "bert")))
+    """Which model the run in this folder trains: one of those that `qkv pretrain` goes on with."""
+    file = config_of(run)
+    settings = read_toml(file)
+    for key, kind, verb in OTHER_RUNS:
+        if key in settings:
+            raise InputError(f"{run} is {kind}: qkv {verb} --resume {run}.")
+    # the runs of a BERT did not say it once, and are known by what they mask
+    model = settings.get("model_type", "bert" if "masking" in settings else None)
+    if model is None:
+        raise InputError(f"{file} does not say which model is trained. Known as model_type: {', '.join(MODELS)}.")
+    if model not in MODELS:
+        raise InputError(f"{file}: {unknown_model(model)} Did a newer qkv begin the run?")
+    return str(model)
 
 
 def recognised(data: str) -> tuple[str, str | None]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import merge, override
 from qkv.errors import InputError, did_you_mean
 from qkv.models.nnlm import NNLMConfig
 from qkv.models.rnnlm import RNNLMConfig
 from qkv.objectives.running_text import TextConfig
+from qkv.run.pretrain_recipe import read_recipe
 from qkv.train.loop import TrainConfig
 
 MODELS = ("nnlm", "rnnlm")
@@ -93,10 +94,8 @@ def configured(
     """
     if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
         raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = LanguageModelConfig(model_type=model_type)
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
-    changes: dict[str, Any] = {"data": data, "model_type": model_type}
+    config = merge(LanguageModelConfig(model_type=model_type), read_recipe(recipe, model_type), str(recipe))
+    changes: dict[str, Any] = {"data": data}
     for key, value in flags.items():
         table, _, name = (f"{model_type}.size" if key == "size" else key).rpartition(".")
         (changes.setdefault(table, {}) if table else changes)[name] = value

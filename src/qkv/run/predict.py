@@ -98,8 +98,10 @@ class Model:
 
     @property
     def name(self) -> str:
-        """What to call the model in a message or under a picture: its folder's name, or owner/name from the hub."""
+        """What to call it in a message or under a picture: its folder's or its run's name, or owner/name of the hub."""
         path = self._folder.path.resolve()
+        if path.name == "model" and (path.parent / "config.toml").is_file():
+            return path.parent.name
         if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
             return cached["name"].replace("--", "/")
         return path.name
@@ -236,7 +238,7 @@ class Model:
         Layers and heads are counted from 0. Only the layers asked for take the explicit path.
         """
         if not isinstance(self.config, BertConfig):
-            raise InputError(f"{self.name} is a {self.architecture}, which has no attention.")
+            raise InputError(f"{self.name} is a {self.architecture}, which has no attention: only a BERT shows some.")
         chosen_layers = _chosen("layer", layers, self.config.layers)
         chosen_heads = _chosen("head", heads, self.config.heads)
         encoded = self._in_one_window(text, pair, "Attention")
@@ -338,14 +340,13 @@ class Model:
 
     def _require(self, head: str) -> None:
         if head not in self._network.heads:
-            can = [
-                "embed texts",
-                "show attention",
-                *(ABILITIES[name] for name in ABILITIES if name in self._network.heads),
-            ]
+            can = ["embed texts", *(["show attention"] if isinstance(self.config, BertConfig) else [])]
+            can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
+            named = " and ".join([", ".join(can[:-1]), can[-1]] if len(can) > 1 else can)
+            what = self.architecture + (" folder" if isinstance(self.config, BertConfig) else "")
             raise InputError(
-                f"{self.name} is a {self.architecture} folder and has no weights to {ABILITIES[head]}. "
-                f"It can {', '.join(can[:-1])} and {can[-1]}. To {ABILITIES[head]}, load {NEEDS[head]}."
+                f"{self.name} is a {what} and has no weights to {ABILITIES[head]}. "
+                f"It can {named}. To {ABILITIES[head]}, load {NEEDS[head]}."
             )
 
     def _running_text(self, token: int) -> str:

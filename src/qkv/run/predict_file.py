@@ -66,7 +66,7 @@ def inputs_of(
 ) -> Inputs:
     """What the command line was given: one file, standard input (a text a line), or texts.
 
-    Of a file and of standard input a text without tokens is left out and listed; one that was typed is refused.
+    A text without tokens is left out and listed; it is refused where no other was typed beside it.
     """
     if len(given) == 1 and given[0] != STDIN and _is_file(given[0]):
         if question or pair or choices:
@@ -81,12 +81,14 @@ def inputs_of(
     if STDIN in given:
         raise InputError("Give - for standard input alone, without other texts.")
     texts = ((Place("", number), text) for number, text in enumerate(given, 1))
-    return Inputs(_examples(task, texts, question, pair, tuple(choices)))
+    typed = list(_examples(task, texts, question, pair, tuple(choices)))
+    is_some = any(empty_part(example, tokenizer) is None for example in typed)
+    return Inputs(typed, tokenizer if is_some else None)
 
 
 def _check_is_text(name: str) -> None:
     """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there."""
-    if name == STDIN:
+    if name in (STDIN, ""):  # to a Path, the empty text is the current folder
         return
     if _is_file(name):
         raise InputError(f"{name} is a file, and stands among other texts. Give one file at a time.")

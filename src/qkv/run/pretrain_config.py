@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import merge, override
 from qkv.errors import InputError
 from qkv.models.bert import BertConfig
 from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import PairConfig
+from qkv.run.pretrain_recipe import read_recipe
 from qkv.train.loop import TrainConfig
 
+MODEL_TYPE = "bert"
 SHAPE = ("layers", "width", "heads", "inner_width")
 
 
@@ -48,6 +50,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class PretrainConfig:
+    model_type: str = MODEL_TYPE
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     init: str | None = None  # a folder to go on from; None: random weights
@@ -60,6 +63,8 @@ class PretrainConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        if self.model_type != MODEL_TYPE:
+            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
         for name in ("rows", "evaluation_rows"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -71,9 +76,7 @@ def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignm
         raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
     if "init" in flags and "model.size" in flags:
         raise InputError(f"{flags['init']} has its own shape: leave out --size.")
-    config = PretrainConfig()
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
+    config = merge(PretrainConfig(), read_recipe(recipe, MODEL_TYPE), str(recipe))
     changes: dict[str, Any] = {"data": data}
     for key, value in flags.items():
         table, _, name = key.rpartition(".")

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.errors import InputError, reading
+from qkv.interop import zoo
 from qkv.interop.features import SIZES, Features, read_features
-from qkv.interop.folder import WEIGHTS, model_type_of, read_folder
+from qkv.interop.folder import model_type_of
 from qkv.interop.hub import locate
-from qkv.interop.vectors import is_writable
 from qkv.models.elmo import ElmoConfig
 from qkv.run.load import model_folder
-from qkv.run.word_vectors import WordVectors, load_vectors
+from qkv.run.word_vectors import WordVectors, load_vectors, tokenizer_of_words
 from qkv.tokenizer import Tokenizer
-from qkv.wordpiece import SPECIAL
 
 BELOW = ("word2vec", "nnlm", *SIZES)
 """The model_types that a reader can be put on."""
-TABLE = "embedding.weight"  # of an nnlm
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,22 @@ class Source:
 
     @property
     def name(self) -> str:
-        """To be shown: its own, or that of the run that it is the model of."""
-        path = self.place.resolve()
-        return path.parent.name if path.name == "model" else path.name
+        return shown_name(self.place)
+
+
+def shown_name(place: str | Path) -> str:
+    """To be shown or handed on: a folder's or file's own name, or that of the run that it is the model of.
+
+    >>> shown_name("here/elmo"), shown_name("here/run/model"), shown_name("scratch:lstm")
+    ('elmo', 'run', 'scratch:lstm')
+    """
+    path = Path(place).resolve()
+    return path.parent.name if path.name == "model" else path.name
 
 
 def source_place(name: str) -> Path:
     path = Path(os.path.expanduser(name))
-    return path if path.is_file() else model_folder(locate(name))
+    return path if path.is_file() and name not in zoo.MODELS else model_folder(locate(name))
 
 
 def source_type(name: str) -> str:
@@ -59,7 +65,7 @@ def source_type(name: str) -> str:
 def open_source(name: str, tokenizer: str | None) -> Source:
     """`tokenizer` is a folder with another one than comes along."""
     model_type = source_type(name)
-    given = None if tokenizer is None else Tokenizer.load(model_folder(locate(tokenizer)))
+    given = None if tokenizer is None else tokenizer_in(tokenizer)
     if model_type in SIZES:
         return _language_model(source_place(name), model_type, given, tokenizer)
     if model_type in ("bert", "reader"):
@@ -67,17 +73,15 @@ def open_source(name: str, tokenizer: str | None) -> Source:
             f"{name} holds a model of type {model_type}, which reads texts by itself: give it with --model, and leave "
             f"--embeddings out. --embeddings takes {', '.join(BELOW)}, or a file of word vectors."
         )
-    vectors = _table(source_place(name)) if model_type == "nnlm" else load_vectors(name)
-    return Source(source_place(name), vectors, given or _of_vectors(source_place(name), vectors))
+    vectors, place = load_vectors(name), source_place(name)
+    # a file of vectors has words and no tokenizer
+    own = given or (Tokenizer.load(place) if place.is_dir() else tokenizer_of_words(vectors.words))
+    return Source(place, vectors, own)
 
 
-def tokenizer_of(embeddings: str | None, tokenizer: str | None) -> Tokenizer:
-    """The one that a reader is going to have."""
-    if tokenizer is not None:
-        return Tokenizer.load(model_folder(locate(tokenizer)))
-    assert embeddings is not None
-    place = source_place(embeddings)
-    return Tokenizer.load(place) if place.is_dir() else _of_vectors(place, load_vectors(embeddings))
+def tokenizer_in(name: str) -> Tokenizer:
+    """That of a folder, or of a run's model."""
+    return Tokenizer.load(model_folder(locate(name)))
 
 
 def _language_model(place: Path, model_type: str, given: Tokenizer | None, tokenizer: str | None) -> Source:
@@ -99,19 +103,3 @@ def _language_model(place: Path, model_type: str, given: Tokenizer | None, token
                 f"{tokenizer} ({what} {other}) are others: leave --tokenizer out, or give one that is alike."
             )
     return Source(place, features, given)
-
-
-def _table(place: Path) -> WordVectors:
-    folder = read_folder(place, "nnlm")
-    vocabulary = folder.tokenizer.vocabulary
-    table = folder.tensors.get(TABLE)
-    if table is None or table.dim() != 2 or len(table) < folder.tokenizer.size:
-        raise InputError(f"{place / WEIGHTS} has no table {TABLE} of {folder.tokenizer.size:,} tokens.")
-    return WordVectors(list(vocabulary), table[list(vocabulary.values())], str(place), fold=str)
-
-
-def _of_vectors(place: Path, vectors: WordVectors) -> Tokenizer:
-    if place.is_dir():
-        return Tokenizer.load(place)
-    words = [word for word in vectors.words if is_writable(word) and word not in SPECIAL]
-    return Tokenizer.from_vocabulary([*SPECIAL, *words], "word")

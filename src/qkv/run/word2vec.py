@@ -47,7 +47,7 @@ from qkv.run.folder import begin, config_of, remove_drafts
 from qkv.run.from_shards import Finished, ended, opened, recognised
 from qkv.run.load import device_named
 from qkv.run.sessions import Sessions
-from qkv.run.word2vec_config import Word2VecConfiguration
+from qkv.run.word2vec_config import MODEL_TYPE, Word2VecConfiguration
 from qkv.run.word2vec_evaluation import VectorEvaluation
 from qkv.run.word2vec_learners import kernel_named, learner_of
 from qkv.tokenizer import Tokenizer
@@ -57,7 +57,6 @@ from qkv.train.log import Log
 from qkv.train.loop import Outcome, environment, step_seed
 from qkv.train.progress import Progress, Silent
 
-MODEL_TYPE = "word2vec"
 MAPPED = 400  # words on the map of the report, at most
 
 
@@ -94,11 +93,16 @@ class Run:
         self.device = device_named(config.device)
         torch.set_num_threads(config.train.threads or 1)
         corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
-        words = None
-        self.tokenizer, self.counts = corpus.tokenizer(), word_counts(corpus)
+        words, config = None, config.with_words()
+        assert config.min_count is not None
         if config.words == "whole":
+            assert config.vocabulary_size is not None
             words = WholeWords(corpus, config.min_count, config.vocabulary_size)
             self.tokenizer, self.counts = words.tokenizer, words.counts
+        else:
+            self.tokenizer = corpus.tokenizer()
+            size = config.vocabulary_size or self.tokenizer.size
+            self.counts = learned(word_counts(corpus), config.min_count, size - len(self.tokenizer.special_ids))
         self.chunks = SentenceChunks(corpus, config.train.chunk, words)
         _check(self.counts, self.chunks, config)
         torch.manual_seed(config.train.seed)  # the initial vectors
@@ -110,9 +114,8 @@ class Run:
         if self.evaluate.windows is None:
             tell("No text is held out, so no loss is evaluated. For that, prepare the corpus with --hold-out.")
         self.config = config
-        if config.train.steps is None:
-            # once, and frozen into the config: a resumed run must not measure again
-            self.config = replace(config, train=replace(config.train, steps=self._steps()))
+        # once, and frozen into the config: a resumed run must not measure again
+        self.config = config.with_steps(config.train.steps or self._steps())
         self.step = 0
         self.sums = {"loss": 0.0, "count": 0.0, "tokens": 0.0}
         self.order = lru_cache(2)(self._order)
@@ -168,6 +171,8 @@ class Run:
         started, steps, train = self.step, self.steps, self.config.train
         if started >= steps:
             return Outcome(started, started, finished=True)
+        evaluate_every = train.evaluate_every
+        assert evaluate_every is not None
         log = Log(self.out, self.step)
         self.progress.start(self.step, steps)
         try:
@@ -175,7 +180,7 @@ class Run:
                 spent = 0.0
                 while self.step < steps:
                     began = time.perf_counter()
-                    rhythms = (train.log_every, train.evaluate_every, train.save_every)
+                    rhythms = (train.log_every, evaluate_every, train.save_every)
                     stop = min(steps, *(self.step // every * every + every for every in rhythms))
                     for loss, count, tokens in each(self.advance, range(self.step, stop)):
                         for name, value in zip(self.sums, (loss, count, tokens), strict=True):
@@ -187,7 +192,7 @@ class Run:
                     if self.step % train.log_every == 0 or last:
                         self._write(log, spent)
                         spent = 0.0
-                    if self.step % train.evaluate_every == 0 or last:
+                    if self.step % evaluate_every == 0 or last:
                         result = self.evaluate(self.model)
                         log.write("log.jsonl", {"step": self.step, "evaluation": result})
                         if "loss" in result:
@@ -219,9 +224,8 @@ class Run:
         kept = checkpoint.steps(self.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
-            f"The loss is not a number any more at step {self.step} (learning rate "
-            f"{self.config.lr_at(self.step):.3g}). {where} Set a lower train.lr in {self.out / 'config.toml'} and "
-            "resume, or begin anew with it (--set train.lr=…)."
+            f"The loss is not a number any more at step {self.step} (train.lr is {self.config.lr:g}). {where} "
+            f"Set a lower train.lr in {self.out / 'config.toml'} and resume, or begin anew with it (--set train.lr=…)."
         )
 
     def save(self) -> None:
@@ -261,7 +265,9 @@ class Run:
         began = time.perf_counter()
         outcome = self.train()
         if outcome.finished:
-            record = {"job": MODEL_TYPE, "steps": self.steps, "config": dataclasses.asdict(self.config)}
+            # the rows of all other tokens stay zero: special ones, and what training never met
+            words = {"words": int(np.count_nonzero(self.counts))}
+            record = {"job": MODEL_TYPE, "steps": self.steps, **words, "config": dataclasses.asdict(self.config)}
             shape = dataclasses.asdict(self.model.config) | dataclasses.asdict(self.config.sampling)
             segmenter = Shards.open(self.config.data).manifest["settings"]["segmenter"]
             cut = self.config.words == "whole" or self.tokenizer.segmenter is not None
@@ -322,7 +328,22 @@ def word_counts(corpus: Shards) -> NDArray[np.int64]:
     return counts
 
 
+def learned(counts: NDArray[np.int64], min_count: int, most: int) -> NDArray[np.int64]:
+    """The counts of the words that get a vector, 0 for the others: the rarer ones, and all but the `most` frequent.
+
+    >>> learned(np.array([0, 9, 2, 5, 5]), 3, 2).tolist()
+    [0, 9, 0, 5, 0]
+    """
+    frequent = np.zeros(len(counts), np.bool_)
+    frequent[np.argsort(-counts, kind="stable")[:most]] = True
+    return np.where(frequent & (counts >= min_count), counts, 0)
+
+
 def _check(counts: NDArray[np.int64], chunks: SentenceChunks, config: Word2VecConfiguration) -> None:
+    if not counts.any() and config.min_count != 1:
+        raise InputError(
+            f"No word of {config.data} occurs {config.min_count} times: give more text, or a lower min_count."
+        )
     if not counts.any():
         raise InputError(
             f"{config.data} has no words to learn: all of its tokens are unknown. Train another tokenizer."

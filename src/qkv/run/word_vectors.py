@@ -12,7 +12,7 @@ Shapes: V words, D width, Q questions, N words of a block, U distinct words of t
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
 from pathlib import Path
@@ -36,6 +36,8 @@ from qkv.wordpiece import SPECIAL
 Floats = NDArray[np.float32]
 
 MODEL_TYPE, TABLE = "word2vec", "embedding"
+TABLES = {MODEL_TYPE: TABLE, "nnlm": "embedding.weight"}
+"""The matrix with a row a word, in a folder of each model_type that has one."""
 BLOCK, QUESTIONS = 2048, 32
 """Words and questions that are scored at once: few enough for a processor's cache, where the time goes into moving
 numbers about. numpy does it, since the threads of torch wait for each other in pieces as small as these."""
@@ -70,8 +72,12 @@ class WordVectors:
         source: str = "The vectors",
         notes: Sequence[str] = (),
         fold: Callable[[str], str] = str.lower,
+        unseen: Iterable[str] = (),
     ) -> None:
-        """`fold` is how a word is looked up that is not there as it is typed: "King" where all words are lower case."""
+        """`fold` is how a word is looked up that is not there as it is typed: "King" where all words are lower case.
+
+        `unseen` are words that the source knows and training never met: they have no vector, and are not among `words`.
+        """
         if len(words) != len(vectors):
             raise ValueError(f"{len(words)} words and {len(vectors)} vectors: each word needs its vector.")
         self.words = list(words)
@@ -80,8 +86,9 @@ class WordVectors:
         self.notes = tuple(notes)
         self.rows = {word: row for row, word in enumerate(self.words)}
         self._fold = fold
+        self._unseen = frozenset(unseen)
         lengths = torch.cat([part.norm(dim=1) for part in self.vectors.split(BLOCK)]) if words else torch.zeros(0)
-        # a vector of zeros, of a word that training never met, is like nothing
+        # a vector of zeros is like nothing
         self._scale = torch.where(lengths > 0, 1 / lengths.clamp_min(1e-30), 0.0)
 
     def __len__(self) -> int:
@@ -98,6 +105,10 @@ class WordVectors:
 
     def row(self, word: str) -> int:
         row = self.find(word)
+        if row is None and not self._unseen.isdisjoint((word, self._fold(word))):
+            raise InputError(
+                f"{word!r} has no vector in {self.source}: it was never seen in training, or too seldom (min_count)."
+            )
         if row is None:
             near = near_spellings(word, self.words)
             hint = f" Near it: {', '.join(near)}." if near else ""
@@ -114,14 +125,14 @@ class WordVectors:
 
     def neighbours(self, word: str, k: int = 10) -> list[Neighbour]:
         """The k words most like a word, the most alike first."""
-        row = self.row(word)
+        row = self._directed(word)
         scores = self.vectors @ self._unit(torch.tensor([row]))[0] * self._scale  # V
         return self._best(scores, [row], k)
 
     def analogy(self, a: str, b: str, c: str, k: int = 5, method: str = "add") -> list[Neighbour]:
         """a is to b as c is to …: the k best words. man, king, woman: queen."""
         combine = check_method(method)
-        rows = [self.row(word) for word in (a, b, c)]
+        rows = [self._directed(word) for word in (a, b, c)]
         scores = self.vectors @ self._unit(torch.tensor(rows)).T * self._scale[:, None]  # V, 3
         return self._best(torch.from_numpy(combine(*scores.T.numpy())), rows, k)
 
@@ -171,19 +182,26 @@ class WordVectors:
         like a special token.
         """
         target = Path(path)
-        is_kept = is_writable if target.suffix else (lambda word: is_writable(word) and word not in SPECIAL)
+        is_kept = is_writable if target.suffix else _is_token
         left_out = [word for word in self.words if not is_kept(word)]
         words = [word for word in self.words if is_kept(word)] if left_out else self.words
         vectors = self.vectors[[self.rows[word] for word in words]] if left_out else self.vectors
         if target.suffix:
             write_vectors(target, words, vectors)
             return left_out
-        segmenter = "rjieba" if are_chinese_words(words) else None
-        tokenizer = Tokenizer.from_vocabulary([*SPECIAL, *words], "word", segmenter=segmenter)
+        tokenizer = tokenizer_of_words(words)
         table = torch.cat([torch.zeros(len(SPECIAL), self.width), vectors])
         config = {"vocabulary_size": len(table), "width": self.width}
-        save_folder(target, MODEL_TYPE, config, {TABLE: table}, tokenizer, {"converted_from": Path(self.source).name})
+        record = {"converted_from": Path(self.source).name, "words": len(words)}
+        save_folder(target, MODEL_TYPE, config, {TABLE: table}, tokenizer, record)
         return left_out
+
+    def _directed(self, word: str) -> int:
+        """The row of a word that has neighbours: not one of zeros, as files of others may hold."""
+        row = self.row(word)
+        if not self._scale[row]:
+            raise InputError(f"The vector of {word!r} in {self.source} is all zeros: no word is like it.")
+        return row
 
     def _unit(self, rows: Tensor) -> Tensor:
         return self.vectors[rows] * self._scale[rows, None]
@@ -194,6 +212,20 @@ class WordVectors:
         scores[list(but)] = -torch.inf
         value, row = scores.topk(min(k, len(self) - len(set(but))))
         return [Neighbour(self.words[row], value) for value, row in zip(value.tolist(), row.tolist(), strict=True)]
+
+
+def tokenizer_of_words(words: Sequence[str]) -> Tokenizer:
+    """One that finds these words in a text, Chinese ones of several 汉字 too; what cannot be a token is left out.
+
+    >>> tokenizer_of_words(["king", "New York", "[PAD]"]).vocabulary["king"]
+    5
+    """
+    kept = [word for word in words if _is_token(word)]
+    return Tokenizer.from_vocabulary([*SPECIAL, *kept], "word", segmenter="rjieba" if are_chinese_words(kept) else None)
+
+
+def _is_token(word: str) -> bool:
+    return is_writable(word) and word not in SPECIAL
 
 
 def check_method(name: str) -> Callable[[Floats, Floats, Floats], Floats]:
@@ -209,8 +241,15 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
     ['queen', 'quean']
     >>> near_spellings("计算器", ["电", "计算机", "计时器", "器"])
     ['计算机', '计时器']
+    >>> near_spellings("New York", ["the", "new", "network", "york"])
+    ['new', 'york']
     """
     wanted = word.lower()
+    if len(parts := wanted.split()) > 1:
+        # few vocabularies have words with spaces: written together, or else the parts of it
+        for spellings in ({"_".join(parts), "-".join(parts), "".join(parts)}, set(parts)):
+            if found := [other for other in words if other.lower() in spellings]:
+                return found[:n]
     letters, least = set(wanted), 0.6 if len(wanted) > 2 else 0.5
     spread = max(1, len(wanted) // 3)
     # comparing is slow beside looking, and there may be a million words
@@ -232,6 +271,9 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
 def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
     """Word vectors from our own folder, a run's, the hub's (hf:owner/name), or a file of the C tool's or GloVe's form.
 
+    Of a folder, the words are those with a vector; a row of zeros is what training leaves to a word it never met. The
+    table of a Bengio model (nnlm) serves too.
+
     `most` takes no more than the first so many words, which are the most frequent.
     """
     text = os.fspath(name)
@@ -251,26 +293,29 @@ def _from_folder(path: Path, most: int | None) -> WordVectors:
             f"{path} holds a BERT, whose vectors depend on the sentence (qkv embed). Give word vectors: the folder of "
             "a word2vec model, or a file .txt, .vec or .bin."
         )
-    folder = read_folder(path, MODEL_TYPE)
-    if set(folder.tensors) != {TABLE} or (table := folder.tensors[TABLE]).dim() != 2:
+    model_type = "nnlm" if model_type_of(path) == "nnlm" else MODEL_TYPE
+    folder, name = read_folder(path, model_type), TABLES[model_type]
+    is_alone = model_type != MODEL_TYPE or set(folder.tensors) == {name}
+    if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
-        raise InputError(
-            f"{path / 'model.safetensors'} holds {shapes}, where one matrix {TABLE} belongs, a row a word."
-        )
+        raise InputError(f"{path / 'model.safetensors'} holds {shapes}, where one matrix {name} belongs, a row a word.")
     tokenizer = folder.tokenizer
     if tokenizer.size > len(table):
         raise InputError(
             f"{path}: the tokenizer has {tokenizer.size:,} words, but the matrix {len(table):,} rows. The tokenizer "
             "belongs to another model."
         )
-    kept = {word: row for word, row in tokenizer.vocabulary.items() if row not in tokenizer.special_ids}
+    is_seen = torch.cat([part.any(dim=1) for part in table.split(BLOCK)]).tolist()
+    named = {word: row for word, row in tokenizer.vocabulary.items() if row not in tokenizer.special_ids}
+    kept = {word: row for word, row in named.items() if is_seen[row]}
     rows = torch.tensor(list(kept.values())[:most], dtype=torch.long)
     if not len(rows):
-        raise InputError(f"{path} has no words beside the special tokens.")
+        raise InputError(f"{path} has no words with a vector beside the special tokens.")
     first, last = int(rows[0]), int(rows[-1])
     # without gaps, as in every vocabulary of ours, a view is enough
     vectors = table[first : last + 1] if last - first + 1 == len(rows) else table[rows]
-    return WordVectors(list(kept)[:most], vectors, str(path), fold=_speller(tokenizer))
+    unseen = [word for word in named if word not in kept]
+    return WordVectors(list(kept)[:most], vectors, str(path), fold=_speller(tokenizer), unseen=unseen)
 
 
 def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:

@@ -59,20 +59,29 @@ def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
     raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, WAYS)} Known: {', '.join(WAYS)}.")
 
 
-def transfer_from_nothing(name: str, layers: int, has_vectors: bool, mixes: bool = False) -> Transfer:
-    """Of an encoder that was not trained, but for the vectors below it where it has some."""
+def transfer_from_nothing(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
+    """Of an encoder that was not trained, but for what lies `below` it, by its name, where it has that."""
     if name == "full":
         return Transfer(name, layers, True)
     if name not in ("freeze", "features"):
         if name.partition(":")[0] == "top":
-            raise InputError(f"transfer '{name}': the layers of a model that begins from nothing all have to move.")
+            raise InputError(_no_top(name, layers, below))
         return transfer_named(name, layers)
-    if not has_vectors:
+    if below is None:
         raise InputError(
             f"transfer '{name}' holds word vectors still, and a model that begins from nothing has none. Give some "
             "with --embeddings, or leave --transfer out."
         )
     return Transfer(name, layers, False, cached=name == "features" and layers == 0 and not mixes)
+
+
+def _no_top(name: str, layers: int, below: str | None) -> str:
+    if below is None:
+        return (
+            f"transfer '{name}': the layers of a model that begins from nothing all have to move. Possible here: full."
+        )
+    above = f"the layers above {below} are new, and all have to move" if layers else f"{below} has no layers above it"
+    return f"transfer '{name}': {above}. Possible here: full ({below} learns too), freeze and features ({below} stays)."
 
 
 def hold(model: TaskModel, transfer: Transfer) -> None:
