@@ -59,7 +59,13 @@ def test_what_the_folder_says() -> None:
     assert folder.notes == ()
     told = describe(FOLDER)
     assert told["parameters"]["total"] == 22_713_216
-    assert told["vocabulary"] == {"size": 30_522, "rows": 30_522, "kind": "wordpiece", "lowercase": True, "segmenter": None}
+    assert told["vocabulary"] == {
+        "size": 30_522,
+        "rows": 30_522,
+        "kind": "wordpiece",
+        "lowercase": True,
+        "segmenter": None,
+    }
 
 
 def test_it_survives_a_save(tmp_path: Path) -> None:
