@@ -6,6 +6,7 @@ Each takes input vectors and not tokens: the gradient that reaches them is what 
 Shapes: R rows, T tokens of a row, D width, S symbols to choose from.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -26,12 +27,12 @@ CONVOLUTIONS = ((2, 3), (8, 3), (4, 17))
 """Layers and kernel."""
 
 
-class Body(nn.Module):
+class Body(nn.Module, ABC):
     width: int
 
+    @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """(R, T, D) → (R, D), what comes out at the last token"""
-        raise NotImplementedError
 
 
 class Recurrent(Body):

@@ -86,8 +86,9 @@ class PlainScript:
         work, cuda = self.work, self.work.device.startswith("cuda")
         model = network(self.peer, work.model, seed).to(work.device)
         order = torch.Generator().manual_seed(seed)
+        inputs: Any = self.train.inputs  # a list will do
         loader: DataLoader[Any] = DataLoader(
-            self.train.inputs,  # type: ignore[arg-type]  # a list will do
+            inputs,
             BATCH,
             shuffle=True,
             generator=order,

@@ -113,7 +113,8 @@ def train_theirs(job: Job) -> Job:
         disable_tqdm=True,
         use_cpu=True,
     )
-    inputs: Any = rows.inputs  # a list will do
+    inputs: Any = rows.inputs  # lists will do
+    asked: Any = held_out.inputs
     trainer = Trainer(
         model=model,
         args=arguments,
@@ -122,7 +123,7 @@ def train_theirs(job: Job) -> Job:
         processing_class=peer.tokenizer,
     )
     trained = trainer.train()
-    logits = trainer.predict(held_out.inputs).predictions  # type: ignore[arg-type]
+    logits = trainer.predict(asked).predictions
     trainer.save_model(str(out / "model"))
     whole, most = time.perf_counter() - begin, peak()
     figure = next(iter(score(SETS[name].task, dev, peer.answers(dev, held_out, list(logits))).values()))

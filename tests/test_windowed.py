@@ -1,5 +1,7 @@
 """Rows of texts and pairs: every token somewhere, counted once, in windows that fit."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,9 +12,9 @@ from qkv.data.windowed import Windowed, merged, room_beside
 CLS, SEP = 101, 102
 
 
-def windowed(first: list[list[int]], second: list[list[int]] | None = None, **options: object) -> Windowed:
-    settings = {"max_length": 16, "overlap": 3} | options
-    return Windowed(first, second, cls_id=CLS, sep_id=SEP, **settings)  # type: ignore[arg-type]
+def windowed(first: list[list[int]], second: list[list[int]] | None = None, **options: Any) -> Windowed:
+    settings: dict[str, Any] = {"max_length": 16, "overlap": 3} | options
+    return Windowed(first, second, cls_id=CLS, sep_id=SEP, **settings)
 
 
 def test_texts_and_pairs_that_fit() -> None:
