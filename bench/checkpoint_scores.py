@@ -4,7 +4,8 @@
     PYTHONPATH=src python3 bench/checkpoint_scores.py --models qkv-mini=FOLDER minilm=FOLDER --random --deadline 500
     python bench/checkpoint_scores.py --models FOLDER --limit 32 --epochs 1 --seeds 0    # a look, on a CPU
     python bench/checkpoint_scores.py --table scores.jsonl                               # of earlier runs
-    python bench/checkpoint_scores.py --models FOLDER --held-out --lr 1e-4 3e-4 1e-3     # to choose a rate by
+    python bench/checkpoint_scores.py --models FOLDER --held-out --lr 1e-4 3e-4 1e-3 --out rates.jsonl
+    python bench/checkpoint_scores.py --models FOLDER --rates rates.jsonl                # with the best of those
 
 A run learns as `qkv finetune` does, by the settings of checkpoint_tasks.py: the verb's own reading, rows and loop. The
 scores are those of the last step: nothing is evaluated on the way, no stopping early and no choice among weights, since
@@ -210,18 +211,37 @@ def random_folder(like: Path, seed: int, out: Path) -> Path:
     return hf.save(out / f"{RANDOM}-{seed}", BertWithHeads(folder.config, pooler=True), folder.tokenizer)
 
 
+def best_rates(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Of each set the rate that did best on examples held out of train, on average over the seeds.
+
+    >>> best_rates({"task": "mrpc", "lr": lr, "scores": {"held out": {"accuracy": score}}}
+    ...            for lr, score in ((1e-4, .7), (3e-4, .9), (1e-4, .8)))
+    {'mrpc': 0.0003}
+    """
+    found: dict[str, dict[float, list[float]]] = {}
+    for line in lines:
+        if HELD_OUT in line.get("scores", {}):
+            score = line["scores"][HELD_OUT][TASKS[line["task"]].figures[0]]
+            found.setdefault(line["task"], {}).setdefault(line["lr"], []).append(score)
+    return {task: max(rates, key=lambda lr: statistics.fmean(rates[lr])) for task, rates in found.items()}
+
+
 def planned(options: argparse.Namespace, models: dict[str, Path], random: dict[int, Path], work: Path) -> list[Run]:
     """In the order in which they are started."""
+    chosen = best_rates(json.loads(line) for file in options.rates for line in file.read_text("utf-8").splitlines())
     readers = {folder: hash_of(Tokenizer.load(folder))[:16] for folder in (*models.values(), *random.values())}
     runs = []
     for seed in options.seeds:
         for name in sorted(options.tasks, key=lambda name: -TASKS[name].seconds):
             task = TASKS[name]
-            for model, folder in [*models.items(), *([(RANDOM, random[seed])] if random else [])]:
+            for model, folder in [
+                *({} if options.only_random else models).items(),
+                *([(RANDOM, random[seed])] if random else []),
+            ]:
                 width = read_config(folder / "config.json").config.width
                 epochs = options.epochs or task.epochs
                 ready = str(work / f"{name}-{readers[folder]}")
-                rates = options.lr or [task.lr if width <= NARROW else task.lr_wider]
+                rates = options.lr or [chosen.get(name) or (task.lr if width <= NARROW else task.lr_wider)]
                 for lr in rates:
                     shown = model if len(rates) == 1 else f"{model} {lr:g}"
                     runs.append(Run(name, shown, str(folder.resolve()), seed, lr, epochs, options.device, ready))
@@ -329,6 +349,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=[], metavar="[NAME=]FOLDER", help="pretrained folders")
     parser.add_argument("--random", action="store_true", help="also fresh weights in the shape of the first model")
+    parser.add_argument("--only-random", action="store_true", help="those alone")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--data", type=Path, default=ROOT / ".device-data" / "tasks", help="what --prepare wrote")
@@ -337,6 +358,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds after which no run should end")
     parser.add_argument("--lr", nargs="+", type=float, help="each of these, instead of each set's own")
     parser.add_argument("--held-out", action="store_true", help="score a tenth of train, to choose a rate by")
+    parser.add_argument(
+        "--rates", nargs="+", type=Path, default=[], metavar="FILE", help="of these held-out runs, the best lr"
+    )
     parser.add_argument("--epochs", type=float, help="instead of each set's own")
     parser.add_argument("--limit", type=int, help="examples of each file, for a look")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -373,7 +397,11 @@ def main() -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="qkv-checkpoint-scores-") as name:
         work, first = Path(name), next(iter(models.values()))
-        random = {seed: random_folder(first, seed, work) for seed in options.seeds} if options.random else {}
+        random = (
+            {seed: random_folder(first, seed, work) for seed in options.seeds}
+            if options.random or options.only_random
+            else {}
+        )
         runs = planned(options, models, random, work)
         whole = sum(TASKS[run.task].seconds for run in runs)
         print(f"{len(runs)} runs, {workers} at a time; about {whole / workers:.0f} s on an H200", flush=True)
