@@ -23,11 +23,10 @@ import json
 import multiprocessing
 import os
 import pickle
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
@@ -36,10 +35,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 import torch
+from checkpoint_table import HELD_OUT, RANDOM, best_rates, show
 from checkpoint_tasks import TASKS, pack
 from end_with_parent import end_with_parent
-from rich.console import Console
-from rich.table import Table
 
 from qkv.data.shards import hash_of
 from qkv.errors import InputError
@@ -63,11 +61,6 @@ from qkv.train.progress import Silent
 
 ROOT = Path(__file__).parents[1]
 NARROW = 256
-RANDOM = "random"
-HELD_OUT = "held out"
-"""The part that --held-out takes from the training examples."""
-ALWAYS = "always one"
-"""The column of what always answering the most frequent training label reaches."""
 
 
 @dataclass(frozen=True)
@@ -211,21 +204,6 @@ def random_folder(like: Path, seed: int, out: Path) -> Path:
     return hf.save(out / f"{RANDOM}-{seed}", BertWithHeads(folder.config, pooler=True), folder.tokenizer)
 
 
-def best_rates(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Of each set the rate that did best on examples held out of train, on average over the seeds.
-
-    >>> best_rates({"task": "mrpc", "lr": lr, "scores": {"held out": {"accuracy": score}}}
-    ...            for lr, score in ((1e-4, .7), (3e-4, .9), (1e-4, .8)))
-    {'mrpc': 0.0003}
-    """
-    found: dict[str, dict[float, list[float]]] = {}
-    for line in lines:
-        if HELD_OUT in line.get("scores", {}):
-            score = line["scores"][HELD_OUT][TASKS[line["task"]].figures[0]]
-            found.setdefault(line["task"], {}).setdefault(line["lr"], []).append(score)
-    return {task: max(rates, key=lambda lr: statistics.fmean(rates[lr])) for task, rates in found.items()}
-
-
 def planned(options: argparse.Namespace, models: dict[str, Path], random: dict[int, Path], work: Path) -> list[Run]:
     """In the order in which they are started."""
     chosen = best_rates(json.loads(line) for file in options.rates for line in file.read_text("utf-8").splitlines())
@@ -293,56 +271,6 @@ def _told(found: dict[str, Any]) -> str:
         for figure in TASKS[found["task"]].figures
     ]
     return f"{', '.join(figures)}; {found['steps']:,} steps in {found['seconds']} of {found['whole_seconds']} s"
-
-
-def show(lines: Iterable[dict[str, Any]]) -> None:
-    """A row for each figure of each part, a column for each model."""
-    runs = [line for line in lines if "error" not in line]
-    models = sorted(dict.fromkeys(run["model"] for run in runs), key=lambda model: model == RANDOM)
-    table = Table(title="in %, mean ± deviation over the seeds (how many)")
-    for heading in ("set", "part", "examples", "figure", *models, ALWAYS, "epochs, lr", "seconds"):
-        table.add_column(heading, justify="left" if heading in ("set", "part", "figure") else "right")
-    for name, task in TASKS.items():
-        for part in (*task.scored, HELD_OUT):
-            for figure in task.figures:
-                own = {model: [run for run in runs if _of(run, name, part, model)] for model in models}
-                of_task = [run for group in own.values() for run in group]
-                if not of_task:
-                    continue
-                always = (of_task[0]["always"] or {}).get(part) if figure == task.figures[0] else None
-                settings = dict.fromkeys(f"{run['epochs']:g}, {run['lr']:g}" for run in of_task)
-                seconds = [
-                    f"{statistics.fmean(run['seconds'] for run in group):.0f}" for group in own.values() if group
-                ]
-                table.add_row(
-                    name,
-                    part,
-                    f"{of_task[0]['examples'][part]:,}",
-                    figure,
-                    *(_cell([run["scores"][part][figure] for run in group]) for group in own.values()),
-                    "" if always is None else f"{100 * always:.1f}",
-                    "; ".join(settings),
-                    " ".join(seconds),
-                )
-    Console(width=60 + 26 * (len(models) + 2)).print(table)
-    for line in lines:
-        if "error" in line:
-            print(f"failed: {line['task']} {line['model']} {line['seed']}: {line['error']}")
-
-
-def _of(run: dict[str, Any], task: str, part: str, model: str) -> bool:
-    return run["task"] == task and run["model"] == model and part in run["scores"]
-
-
-def _cell(values: Sequence[float]) -> str:
-    """
-    >>> _cell([0.81, 0.83]), _cell([0.5]), _cell([])
-    ('82.00 ± 1.41 (2)', '50.00 (1)', '')
-    """
-    if not values:
-        return ""
-    spread = f" ± {100 * statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{100 * statistics.fmean(values):.2f}{spread} ({len(values)})"
 
 
 def parsed() -> argparse.Namespace:
