@@ -13,9 +13,10 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.batch import Batch
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn import fast
-from qkv.nn.block import PostNormBlock
+from qkv.nn.block import FeedForward, PostNormBlock
 from qkv.nn.fused import Packed, packed
 from qkv.nn.kernels import Dropout, add_norm_forward
+from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.objectives.pretraining import Pretraining
 
 ON_GPU = torch.cuda.is_available()
@@ -309,6 +310,26 @@ def test_a_model_learns_the_same(
             assert (found - expected[name]).norm() <= 0.05 * expected[name].norm() + 1e-4, name
         elif not halved:
             same(found, expected[name], 1e-3 if ON_GPU else 1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_a_block_with_another_bend(monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    """The Transformer's and Marian's: the kernels around the feed-forward layer serve them too."""
+    torch.manual_seed(0)
+    attention, feed_forward = MultiHeadSelfAttention(32, 2), FeedForward(32, 48, activation)
+    block = PostNormBlock(attention, feed_forward, 32).to(DEVICE)
+    lengths, x = (3, 5), torch.randn(8, 32, device=DEVICE, requires_grad=True)
+    attend = Packed(torch.tensor([0, 3, 8], dtype=torch.int32, device=DEVICE), 5, lengths)
+
+    def step() -> tuple[Tensor, ...]:
+        out, _ = block(x, attend)
+        return out, *torch.autograd.grad(out.square().sum(), [x, *block.parameters()])
+
+    monkeypatch.setattr(fast, "fits", lambda x: False)
+    expected = step()
+    monkeypatch.setattr(fast, "fits", lambda x: True)
+    for found, wanted in zip(step(), expected, strict=True):
+        same(found, wanted, 1e-3 if ON_GPU else 1e-5)
 
 
 def test_what_is_not_plain_stays_with_the_readable_way() -> None:

@@ -69,11 +69,11 @@ class PostNormBlock(nn.Module):
         return x, weights
 
     def _is_usual(self) -> bool:
-        """GELU, plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
+        """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
         feed_forward, attention = self.feed_forward, self.attention
         layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down)
         plain = all(type(layer) is nn.Linear for layer in layers)  # and not something that stands in for one
-        return plain and feed_forward.activation is functional.gelu and feed_forward._compiled_call_impl is None
+        return plain and feed_forward._compiled_call_impl is None
 
     def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The same on the kernels of fast.py."""
@@ -88,7 +88,10 @@ class PostNormBlock(nn.Module):
         out, down = attention.out, feed_forward.down
         x = fast.add_norm(functional.linear(answer, out.weight), out.bias, x, self.attention_norm, dropped)
         inner, x = fast.widen(x, feed_forward.up)
-        inner = fast.bias_gelu(inner, feed_forward.up.bias)
+        if feed_forward.activation is functional.gelu:
+            inner = fast.bias_gelu(inner, feed_forward.up.bias)
+        else:
+            inner = feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
         x = fast.add_norm(functional.linear(inner, down.weight), down.bias, x, self.feed_forward_norm, dropped)
         return x, weights
 
