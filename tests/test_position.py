@@ -7,7 +7,13 @@ import torch
 
 from qkv.batch import Batch
 from qkv.nn.fused import explicit, packed
-from qkv.nn.position import LearnedPositions, RotaryPositions, SinusoidalPositions, sinusoidal_table
+from qkv.nn.position import (
+    HalvedSinusoidalPositions,
+    LearnedPositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    sinusoidal_table,
+)
 
 
 def test_sine_and_cosine_are_interleaved() -> None:
@@ -30,6 +36,12 @@ def test_module_equals_table_and_has_no_last_position() -> None:
     assert torch.allclose(module(torch.arange(50)), sinusoidal_table(50, 16))
     assert module(torch.tensor([[100_000]])).shape == (1, 1, 16)
     assert module.state_dict() == {}
+
+
+def test_halved_positions_are_the_same_waves_in_another_order() -> None:
+    waves, halved = sinusoidal_table(50, 16), HalvedSinusoidalPositions(16)(torch.arange(50))
+    assert torch.allclose(halved, torch.cat([waves[:, 0::2], waves[:, 1::2]], dim=1), atol=1e-5)
+    assert HalvedSinusoidalPositions(16)(torch.tensor([3]), torch.bfloat16).dtype == torch.bfloat16
 
 
 def test_learned_positions_are_learned() -> None:

@@ -40,6 +40,25 @@ class SinusoidalPositions(nn.Module):
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
 
 
+class HalvedSinusoidalPositions(nn.Module):
+    """The same waves in another order, as Marian has them: all sines, then all cosines.
+
+    Their angles are worked out in double precision, where the device has it, because Marian's tables are: at position
+    1,000 float32 angles would be off by more than the rest of the network together.
+    """
+
+    def __init__(self, width: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        assert width % 2 == 0, f"sine and cosine come in pairs: the width {width} must be even"
+        self.width, self.base = width, base
+
+    def forward(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(…,) → (…, D) of `dtype`"""
+        known = torch.float32 if positions.device.type == "mps" else torch.float64
+        angles = _angles(positions, self.width, self.base, known)  # (…, D/2)
+        return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+
+
 class LearnedPositions(nn.Embedding):
     """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3)."""
 
@@ -78,7 +97,7 @@ class RotaryPositions(nn.Module):
         return turned
 
 
-def _angles(positions: Tensor, width: int, base: float) -> Tensor:
+def _angles(positions: Tensor, width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """(…,) → (…, D/2): position × frequency; the frequencies begin with 1 and go down to nearly 1 / base."""
-    pairs = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
+    pairs = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
     return positions[..., None] * base ** (-pairs / width)

@@ -1,0 +1,332 @@
+"""The Transformer (Vaswani et al. 2017): an encoder reads the source at once, a decoder writes the target.
+
+Post-norm with ReLU on embeddings × √D + sinusoidal positions, as in the paper; pre-norm, other activations and the
+positions of Marian are settings, since published weights need them. The table of the target's words both reads and
+scores them, and with one vocabulary for both languages the source is read with it too (§3.4).
+
+Training computes all positions at once from packed rows, and the mask keeps each from those after it. Decoding keeps
+keys and values (nn/cache.py) and computes one new token a row (nn/decoder_step.py). Tests hold the two equal. On a CPU
+decoding may be in 8 bits (nn/int8.py), which is faster and nearly the same; training never is.
+
+What this file does NOT do: loss and label smoothing (objectives/translation.py), the search for a good translation
+(generate/).
+
+Shapes: N, M tokens of all source and target rows, R sources, Q rows (hypotheses of all sources), S tokens of the
+longest source, D width, H heads, K head width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.batch import Packing, pad
+from qkv.errors import InputError, did_you_mean
+from qkv.models.decoding import Stepped
+from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from qkv.nn.by_columns import by_columns, is_of_use
+from qkv.nn.cache import SourceMemory, TokenCache
+from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, keys_and_values
+from qkv.nn.decoder_step import Function, PostNormStep, PreNormStep, decoder_step, direct
+from qkv.nn.fused import Packed, packed
+from qkv.nn.int8 import bytes_of, int8, unavailable
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.position import HalvedSinusoidalPositions, SinusoidalPositions
+from qkv.nn.twin import Twins
+from qkv.nn.word_scores import WordScores
+
+POSITIONS = {"sinusoidal": SinusoidalPositions, "halved": HalvedSinusoidalPositions}
+PRECISIONS = ("fp32", "int8")
+BLOCKS = {"post": (PostNormBlock, PostNormDecoderBlock), "pre": (PreNormBlock, PreNormDecoderBlock)}
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    vocabulary_size: int  # of the target
+    source_vocabulary_size: int | None = None  # None: one vocabulary, and one table, for both
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    width: int = 512
+    heads: int = 8
+    inner_width: int = 2_048
+    max_length: int = 512  # of a text in tokens; the waves go on for ever, but what was learned does not
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: str = "relu"
+    norm: str = "post"  # or "pre"
+    norm_epsilon: float = 1e-5
+    positions: str = "sinusoidal"  # or "halved", as Marian has them
+    scaled: bool = True  # embeddings × √D
+    alignment_layer: int | None = None  # whose look at the source `step` gives; None: the last but one
+
+    def __post_init__(self) -> None:
+        for name, known in (("activation", ACTIVATIONS), ("norm", BLOCKS), ("positions", POSITIONS)):
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        for name in (
+            "vocabulary_size",
+            "source_vocabulary_size",
+            "encoder_layers",
+            "decoder_layers",
+            "width",
+            "heads",
+            "inner_width",
+            "max_length",
+        ):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+        if self.width % self.heads:
+            raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
+        if self.width % 2:
+            raise InputError(f"width {self.width} is odd, and positions are pairs of sine and cosine.")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= (value := getattr(self, name)) < 1:
+                raise InputError(f"{name} is a share from 0 to less than 1, not {value}.")
+        if self.alignment_layer is not None and not 0 <= self.alignment_layer < self.decoder_layers:
+            raise InputError(
+                f"alignment_layer counts the decoder's layers, 0 to {self.decoder_layers - 1}; "
+                f"{self.alignment_layer} is none of them."
+            )
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        if name not in PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"encoder_layers": 2, "decoder_layers": 2, "width": 128, "heads": 4, "inner_width": 512},
+    "small": {"encoder_layers": 3, "decoder_layers": 3, "width": 256, "heads": 4, "inner_width": 1_024},
+    "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "inner_width": 2_048},
+    "big": {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "width": 1_024,
+        "heads": 16,
+        "inner_width": 4_096,
+        "dropout": 0.3,
+    },
+}
+
+
+class TransformerState:
+    """What the rows remember. A state is gone on from once: its cache is written in place."""
+
+    def __init__(self, past: TokenCache, source: SourceMemory, layers: "Layers") -> None:
+        self.past, self.source, self.layers = past, source, layers
+        self._is_used = False
+
+    def select(self, rows: Tensor) -> "TransformerState":
+        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        self.use()
+        chosen = rows.tolist()
+        self.past.select(chosen)
+        return TransformerState(self.past, self.source.select(chosen), self.layers)
+
+    def use(self) -> None:
+        assert not self._is_used, "this state was gone on from already; go on from the one that it gave"
+        self._is_used = True
+
+
+class Layers(NamedTuple):
+    """What decoding computes with."""
+
+    encoder: Sequence[nn.Module]
+    decoder: Sequence[PostNormStep | PreNormStep]
+    words: Function  # (…, D) → (…, V)
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary_size, config.width)
+        self.source_embedding = (
+            None if config.source_vocabulary_size is None else nn.Embedding(config.source_vocabulary_size, config.width)
+        )
+        self.positions = POSITIONS[config.positions](config.width)
+        self.scale = config.width**0.5 if config.scaled else 1.0
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(_encoder_block(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(_decoder_block(config) for _ in range(config.decoder_layers))
+        # pre-norm blocks leave their sums unnormalised
+        last = (lambda: nn.LayerNorm(config.width, config.norm_epsilon)) if config.norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = last(), last()
+        self.words = WordScores(config.vocabulary_size, config.width, tied=True)
+        self.alignment_layer = (
+            max(config.decoder_layers - 2, 0) if config.alignment_layer is None else config.alignment_layer
+        )
+        self.precision = "fp32"  # of decoding
+        self._by_columns, self._int8 = Twins(by_columns), Twins(int8)
+        self._wave_table: Tensor | None = None
+        self.apply(_initialise)
+
+    def train(self, mode: bool = True) -> Self:
+        for twins in (self._by_columns, self._int8):
+            twins.forget()  # whatever is done to the weights in between
+        return super().train(mode)
+
+    def forward(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
+        """(N,) and (M,) → (M, D), the vector after each target token, from which `scores` predicts the next."""
+        encoded = self.encode(source, source_packing)  # (N, D)
+        rows = partial(
+            packed, offsets=target_packing.offsets, longest=target_packing.longest, lengths=target_packing.lengths
+        )
+        attend = partial(rows, causal=True)
+        attend_to_source = partial(
+            rows,
+            key_offsets=source_packing.offsets,
+            key_longest=source_packing.longest,
+            key_lengths=source_packing.lengths,
+        )
+        x = self._embed(target, self._places(target_packing), self.embedding)  # (M, D)
+        for block in self.decoder:
+            x, _ = block(x, keys_and_values(block, encoded), attend, attend_to_source)
+        return self.decoder_norm(x)
+
+    def encode(self, source: Tensor, packing: Packing, blocks: Sequence[nn.Module] | None = None) -> Tensor:
+        """(N,) → (N, D)"""
+        table = self.embedding if self.source_embedding is None else self.source_embedding
+        x = self._embed(source, self._places(packing), table)
+        attend = Packed(*packing, part=True)  # batches of pairs differ in their number of rows
+        for block in self.encoder if blocks is None else blocks:
+            x, _ = block(x, attend)
+        return self.encoder_norm(x)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(…, D) → logits (…, V)"""
+        return self.words(hidden, self.embedding.weight)
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        return hidden, *self.words.parts(self.embedding.weight)
+
+    @torch.no_grad()
+    def start(
+        self, source: Tensor, source_packing: Packing, *, hypotheses: int = 1, longest: int = 512
+    ) -> TransformerState:
+        """Read the sources (N,). Row r · hypotheses + j is hypothesis j of source r, with nothing written yet."""
+        assert not self.training, "dropout would blur what is decoded: call eval() first"
+        layers = self._layers()
+        encoded = pad(self.encode(source, source_packing, layers.encoder), source_packing)  # (R, S, D)
+        lengths = source_packing.lengths
+        mask = None
+        if min(lengths) < source_packing.longest:
+            mask = pad(torch.ones_like(source, dtype=torch.bool), source_packing, False)  # (R, S)
+        memory = [step.remembered(encoded) for step in layers.decoder]  # (R, S, H, K) each
+        sides = [(key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()) for key, value in memory]
+        row_sources = [number for number in range(len(lengths)) for _ in range(hypotheses)]
+        past = TokenCache(len(self.decoder), len(row_sources), longest, like=memory[0][0])
+        return TransformerState(past, SourceMemory(sides, mask, row_sources), layers)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
+        """(Q,), the token that was written last in every row → scores of the next, and where this one looked."""
+        state.use()
+        past, source = state.past, state.source
+        place = self._waves(past.length, tokens.device)  # (D,)
+        x = functional.embedding(tokens, self.embedding.weight)  # (Q, D)
+        x = x * self.scale + place.to(x.dtype)
+        looks: list[Tensor | None] = []
+        for block, memory, attend in zip(state.layers.decoder, source.layers, past.next_token(), strict=True):
+            x, weights = block(x, memory, attend, source.attend)
+            looks.append(weights)  # (Q, H, S)
+        past.advance()
+        logits = state.layers.words(self.decoder_norm(x))
+        look = looks[self.alignment_layer]
+        return Stepped(logits, TransformerState(past, source, state.layers), None if look is None else look.mean(1))
+
+    def set_precision(self, precision: str) -> Self:
+        """Of decoding: "fp32" is exact; "int8" is faster on a CPU, and nearly the same. Training does not change."""
+        check_precision(precision)
+        self.precision = precision
+        return self
+
+    def int8_bytes(self) -> int:
+        """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was decoded with them."""
+        return 0 if self._int8.held is None else bytes_of(self._int8.held)
+
+    def _layers(self) -> Layers:
+        words = nn.Linear(self.config.width, self.config.vocabulary_size, device="meta")
+        words.weight, words.bias = self.embedding.weight, self.words.bias
+        if self.precision == "int8":
+            for weight in self.parameters():
+                if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():
+                    raise InputError(
+                        f"int8 is made from fp32 weights on a CPU; these are {weight.dtype} on {weight.device}. "
+                        "Use --device cpu, or fp32."
+                    )
+            twin = list(self._int8.of(nn.ModuleList([*self.encoder, *self.decoder, words])))
+            n = len(self.encoder)
+            return Layers(twin[:n], [decoder_step(block) for block in twin[n:-1]], direct(twin[-1]))
+        modules = nn.ModuleList([*self.decoder, words])
+        if is_of_use(modules):
+            modules = self._by_columns.of(modules)
+        *blocks, last = modules
+        return Layers(list(self.encoder), [decoder_step(block) for block in blocks], direct(last))
+
+    def _waves(self, place: int, device: torch.device) -> Tensor:
+        """(D,): the position of one token. A table of them is kept, and doubled when it is too short."""
+        if self._wave_table is None or len(self._wave_table) <= place or self._wave_table.device != device:
+            length = 64
+            while length <= place:
+                length *= 2
+            with torch.inference_mode(False):  # it stays, and may come to be used or copied in other ways
+                self._wave_table = self.positions(torch.arange(length, device=device))  # (length, D)
+        return self._wave_table[place]
+
+    def _embed(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> Tensor:
+        """(N,) and what stands for their positions (N, D) → (N, D)"""
+        x = table(ids)
+        return self.dropout(x * self.scale + places.to(x.dtype))
+
+    def _places(self, packing: Packing) -> Tensor:
+        """(N, D): the waves of all positions, counted from 0 in every row."""
+        waves = self.positions(torch.arange(packing.longest, device=packing.offsets.device))  # (S, D)
+        starts, total = packing.offsets[:-1], sum(packing.lengths)
+        starts = torch.repeat_interleave(starts, packing.offsets.diff(), output_size=total)
+        return waves.index_select(0, torch.arange(total, device=starts.device) - starts)
+
+
+def check_precision(precision: str) -> None:
+    """Whether there is such a thing, and here."""
+    if precision not in PRECISIONS:
+        hint = did_you_mean(precision, PRECISIONS)
+        raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
+    if precision == "int8" and (reason := unavailable()) is not None:
+        raise InputError(f"int8 cannot be had: {reason}. Use fp32.")
+
+
+def _encoder_block(config: TransformerConfig) -> nn.Module:
+    return BLOCKS[config.norm][0](
+        MultiHeadSelfAttention(config.width, config.heads, dropout=config.attention_dropout),
+        FeedForward(config.width, config.inner_width, config.activation),
+        config.width,
+        config.dropout,
+        config.norm_epsilon,
+    )
+
+
+def _decoder_block(config: TransformerConfig) -> nn.Module:
+    return BLOCKS[config.norm][1](
+        MultiHeadSelfAttention(config.width, config.heads, dropout=config.attention_dropout),
+        MultiHeadCrossAttention(config.width, config.heads, dropout=config.attention_dropout),
+        FeedForward(config.width, config.inner_width, config.activation),
+        config.width,
+        config.dropout,
+        config.norm_epsilon,
+    )
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.xavier_uniform_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        # × √D they are as strong as the positions, and as they are they score faintly
+        nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

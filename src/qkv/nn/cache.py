@@ -1,0 +1,171 @@
+"""What a decoder remembers from one step to the next, as two ways to attend that a layer can be handed.
+
+`TokenCache` holds the keys and values of the tokens that were written: a step computes those of one new token and reads
+the others, where the whole text would have to be computed again. `SourceMemory` holds the keys and values of the
+sources, once each, however many hypotheses ask them: the questions of one source's hypotheses are put side by side.
+
+Both are of rows that change their places, because a search goes on with some hypotheses and drops others. The cache is
+written in place and only rows that changed are copied; the memory is not copied at all until half of its sources are
+done with.
+
+What this file does NOT do: gradients. Training computes all positions at once (fused.py).
+
+Shapes: L layers, Q rows (hypotheses of all sources), R sources, W hypotheses of a source, T tokens that there is room
+for, S tokens of the longest source, H heads, K head width.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from qkv.nn.fused import Attend
+
+FIRST_ROOM = 64
+"""Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
+
+
+class TokenCache:
+    """The past of every row, all of them equally long."""
+
+    def __init__(self, layers: int, rows: int, longest: int, like: Tensor) -> None:
+        """`like` (…, H, K): a key or value, for its size, type and place."""
+        self.rows, self.longest = rows, longest
+        self.length = 0
+        room = min(FIRST_ROOM, longest)
+        self.keys = like.new_empty(layers, rows, room, *like.shape[-2:])  # (L, Q or more, T, H, K)
+        self.values = torch.empty_like(self.keys)
+
+    def next_token(self) -> list[Attend]:
+        """One way to attend a layer: the new token of each row, (Q, H, K), is written down and asks all tokens of its
+        row, itself included. When every layer has done so, `advance`."""
+        assert self.length < self.longest, f"the cache was made for {self.longest} tokens, and all are written"
+        if self.length == self.keys.size(2):
+            self.keys, self.values = self._doubled(self.keys), self._doubled(self.values)
+        keys, values = self.keys[:, : self.rows], self.values[:, : self.rows]
+        # all views of all layers at once: for a single row, so many small calls would cost as much as the products
+        new = (side[:, :, self.length].unbind() for side in (keys, values))  # (Q, H, K) each
+        past = (side[:, :, : self.length + 1].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
+        return [partial(_attend, *views) for views in zip(*new, *past, strict=True)]
+
+    def advance(self) -> None:
+        self.length += 1
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row rows[i] was."""
+        changed = [place for place, row in enumerate(rows) if place != row]
+        fits = len(rows) <= self.keys.size(1)
+        self.rows = len(rows)
+        if not fits:
+            index = torch.tensor(rows, device=self.keys.device)
+            self.keys, self.values = self.keys.index_select(1, index), self.values.index_select(1, index)
+        elif changed and self.length:
+            to = torch.tensor(changed, device=self.keys.device)
+            come = torch.tensor([rows[place] for place in changed], device=self.keys.device)
+            for side in (self.keys, self.values):
+                written = side[:, :, : self.length]
+                written.index_copy_(1, to, written.index_select(1, come))
+
+    def _doubled(self, full: Tensor) -> Tensor:
+        room = min(2 * self.length, self.longest)
+        wider = full.new_empty(full.size(0), self.rows, room, *full.shape[3:])
+        wider[:, :, : self.length] = full[:, : self.rows]
+        return wider
+
+
+def _attend(
+    new_key: Tensor,
+    new_value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    assert dropout == 0, "a cache is for decoding, not for training"
+    new_key.copy_(key)
+    new_value.copy_(value)
+    return functional.scaled_dot_product_attention(query[:, :, None], keys, values, scale=scale)[:, :, 0], None
+
+
+class SourceMemory:
+    """Keys and values of every source, and which source each row asks."""
+
+    def __init__(
+        self,
+        layers: Sequence[tuple[Tensor, Tensor]],
+        mask: Tensor | None,
+        row_sources: Sequence[int],
+    ) -> None:
+        """Per layer keys (R, H, K, S), which is how a product with few questions wants them, and values (R, H, S, K);
+        `mask` (R, S) is True where a token is real, None where all are."""
+        self.layers, self.mask = tuple(layers), mask
+        self.row_sources = list(row_sources)
+        keys = self.layers[0][0]
+        self.sources = keys.size(0)
+        counts = [0] * self.sources
+        places = []
+        for source in self.row_sources:
+            places.append((source, counts[source]))
+            counts[source] += 1
+        self.width = max(counts, default=0)  # W
+        flat = [source * self.width + number for source, number in places]
+        is_full = flat == list(range(self.sources * self.width))
+        # (Q,) where the rows lie in a rectangle (R, W); None: it is full and they lie there in order
+        self.places = None if is_full else torch.tensor(flat, device=keys.device)
+        self._hidden = None  # (R · H, 1, S), to be added to scores
+        if mask is not None:
+            hides = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
+            hides.masked_fill_(~mask, torch.finfo(keys.dtype).min)
+            self._hidden = hides.repeat_interleave(keys.size(1), dim=0)[:, None, :]
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Queries (Q, H, K), keys and values of a layer → answers (Q, H, K) and weights (Q, H, S), zeros beyond a
+        source's end. The equation itself: for a few questions no fused kernel is faster."""
+        assert dropout == 0, "a memory is for decoding, not for training"
+        scale = query.size(-1) ** -0.5 if scale is None else scale
+        scores = torch.bmm(self._side_by_side(query * scale), key.flatten(0, 1))  # (R · H, W, S)
+        if self._hidden is not None:
+            scores += self._hidden
+        weights = scores.softmax(dim=-1)
+        heads = query.size(1)
+        return self._in_rows(torch.bmm(weights, value.flatten(0, 1)), heads), self._in_rows(weights, heads)
+
+    def select(self, rows: Sequence[int]) -> Self:
+        """Row i becomes what row rows[i] was. Sources that nobody asks any more make room when they are the half."""
+        row_sources = [self.row_sources[row] for row in rows]
+        if row_sources == self.row_sources:
+            return self
+        asked = sorted(set(row_sources))
+        if 2 * len(asked) > self.sources or not asked:
+            return type(self)(self.layers, self.mask, row_sources)
+        index = torch.tensor(asked, device=self.layers[0][0].device)
+        layers = [(key.index_select(0, index), value.index_select(0, index)) for key, value in self.layers]
+        mask = None if self.mask is None else self.mask.index_select(0, index)
+        number = {source: new for new, source in enumerate(asked)}
+        return type(self)(layers, mask, [number[source] for source in row_sources])
+
+    def _side_by_side(self, query: Tensor) -> Tensor:
+        """(Q, H, K) → (R · H, W, K), zeros where a source has fewer rows than another."""
+        if self.places is not None:
+            rectangle = query.new_zeros(self.sources * self.width, *query.shape[1:])
+            query = rectangle.index_copy_(0, self.places, query)
+        if self.width == 1:
+            return query.reshape(-1, 1, query.size(2))
+        return query.unflatten(0, (self.sources, self.width)).transpose(1, 2).flatten(0, 1)
+
+    def _in_rows(self, values: Tensor, heads: int) -> Tensor:
+        """(R · H, W, …) → (Q, H, …)"""
+        if self.width == 1:
+            rows = values.view(self.sources, heads, values.size(-1))
+        else:
+            rows = values.view(self.sources, heads, *values.shape[1:]).transpose(1, 2).flatten(0, 1)
+        return rows if self.places is None else rows.index_select(0, self.places)

@@ -1,0 +1,134 @@
+"""One layer of a Transformer's decoder: attention to what was written, attention to the source, then feed-forward.
+
+The orders of norm and residual are those of block.py. Who may be seen is what the caller's two `Attend`s say: in
+training all target positions at once, each seeing the ones before it (fused.py); in decoding one new token a row, with
+the keys and values of the others remembered (cache.py). The layer is the same for both.
+
+Shapes: … (M,) of packed target rows or (Q,) new tokens, D width, H heads, K head width.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.nn import fast
+from qkv.nn.block import FeedForward
+from qkv.nn.fused import Attend
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+
+
+class PostNormDecoderBlock(nn.Module):
+    """norm(x + f(x)), three times (Vaswani et al. 2017, §3.1)."""
+
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        cross_attention: MultiHeadCrossAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.cross_attention = cross_attention
+        self.cross_attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (…, D) and the source's keys and values (`keys_and_values`) → (…, D), and the weights on the source, if
+        `attend_to_source` gives them."""
+        if torch.is_grad_enabled() and fast.fits(x) and self._is_usual():
+            return self._fused(x, memory, attend, attend_to_source)
+        answer, _ = self.attention(x, attend)
+        x = self.attention_norm(x + self.dropout(answer))
+        answer, weights = ask(self.cross_attention, x, memory, attend_to_source)
+        x = self.cross_attention_norm(x + self.dropout(answer))
+        x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return x, weights
+
+    def _is_usual(self) -> bool:
+        """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
+        asked, feed_forward = self.cross_attention, self.feed_forward
+        layers = (self.attention.qkv, self.attention.out, asked.query, asked.out, feed_forward.up, feed_forward.down)
+        return all(type(layer) is nn.Linear for layer in layers) and feed_forward._compiled_call_impl is None
+
+    def _fused(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same on the kernels of fast.py, for training on a GPU."""
+        writing, asking, feed_forward = self.attention, self.cross_attention, self.feed_forward
+        dropped = self.dropout.p if self.training else 0.0
+        dropped_of = {layer: layer.dropout if self.training else 0.0 for layer in (writing, asking)}
+        x = x.to(fast.compute_type(x))
+        query, key, value, x = fast.project(x, writing.qkv, writing.heads, writing.head_width)
+        answer, _ = attend(query, key, value, scale=writing.scale, dropout=dropped_of[writing])
+        answer = functional.linear(answer.flatten(-2), writing.out.weight)
+        x = fast.add_norm(answer, writing.out.bias, x, self.attention_norm, dropped)
+        query, x = fast.widen(x, asking.query, biased=True)
+        query = query.unflatten(-1, (asking.heads, asking.head_width))
+        answer, weights = attend_to_source(query, *memory, scale=asking.scale, dropout=dropped_of[asking])
+        answer = functional.linear(answer.flatten(-2), asking.out.weight)
+        x = fast.add_norm(answer, asking.out.bias, x, self.cross_attention_norm, dropped)
+        inner, x = fast.widen(x, feed_forward.up)
+        if feed_forward.activation is functional.gelu:
+            inner = fast.bias_gelu(inner, feed_forward.up.bias)
+        else:
+            inner = feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
+        down = feed_forward.down
+        x = fast.add_norm(functional.linear(inner, down.weight), down.bias, x, self.feed_forward_norm, dropped)
+        return x, weights
+
+
+class PreNormDecoderBlock(nn.Module):
+    """x + f(norm(x)), three times; one more norm is wanted after the last block."""
+
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        cross_attention: MultiHeadCrossAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.attention = attention
+        self.cross_attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.cross_attention = cross_attention
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        answer, _ = self.attention(self.attention_norm(x), attend)
+        x = x + self.dropout(answer)
+        answer, weights = ask(self.cross_attention, self.cross_attention_norm(x), memory, attend_to_source)
+        x = x + self.dropout(answer)
+        x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return x, weights
+
+
+def keys_and_values(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
+    """The encoder's vectors (…, D) → keys and values (…, H, K) for this block: the same for every question."""
+    layer = block.cross_attention
+    assert isinstance(layer, MultiHeadCrossAttention), f"{type(block).__name__} does not ask a source"
+    key, value = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width)).unbind(-3)
+    return key, value
+
+
+def ask(
+    layer: MultiHeadCrossAttention, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend
+) -> tuple[Tensor, Tensor | None]:
+    """The second half of `MultiHeadCrossAttention`, of keys and values that are there already."""
+    query = layer.query(x).unflatten(-1, (layer.heads, layer.head_width))  # (…, H, K)
+    answer, weights = attend(query, *memory, scale=layer.scale, dropout=layer.dropout if layer.training else 0.0)
+    return layer.out(answer.flatten(-2)), weights

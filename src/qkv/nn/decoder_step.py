@@ -1,0 +1,94 @@
+"""A decoder's layer for one new token a row, in as few calls as will do.
+
+decoder_block.py has the equations, for training and for reading. When one token is written after another, and for one
+text alone, the way through modules, hooks and dropouts that do nothing takes as long as the products. Here the same
+stands in straight lines, with every function and weight looked up beforehand. Tests hold the two equal.
+
+Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
+
+Shapes: Q rows, D width, H heads, K head width, … (R, S) sources and their tokens.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, keys_and_values
+from qkv.nn.fused import Attend
+
+Function = Callable[[Tensor], Tensor]
+
+
+class DecoderStep:
+    """What the two orders of norm and residual have in common."""
+
+    def __init__(self, block: PostNormDecoderBlock | PreNormDecoderBlock) -> None:
+        own, source, feed_forward = block.attention, block.cross_attention, block.feed_forward
+        self.shape, self.scale = (3, own.heads, own.head_width), own.scale
+        self.qkv, self.out = direct(own.qkv), direct(own.out)
+        self.source_shape, self.source_scale = (source.heads, source.head_width), source.scale
+        self.source_query, self.source_out = direct(source.query), direct(source.out)
+        self.up, self.activation, self.down = (
+            direct(feed_forward.up),
+            feed_forward.activation,
+            direct(feed_forward.down),
+        )
+        norms = (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
+        self.norm, self.source_norm, self.last_norm = map(direct, norms)
+        self.remembered = partial(keys_and_values, block)
+
+    def write(self, x: Tensor, attend: Attend) -> Tensor:
+        """(Q, D): what was written so far is asked."""
+        query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
+        return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
+
+    def ask(self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend) -> tuple[Tensor, Tensor | None]:
+        """(Q, D), and where the source was looked at."""
+        query = self.source_query(x).view(x.size(0), *self.source_shape)  # (Q, H, K)
+        answer, weights = attend(query, *memory, scale=self.source_scale)
+        return self.source_out(answer.flatten(1)), weights
+
+    def feed(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class PostNormStep(DecoderStep):
+    def __call__(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (Q, D), keys and values as `remembered` has them."""
+        x = self.norm(x + self.write(x, attend))
+        answer, weights = self.ask(x, memory, attend_to_source)
+        x = self.source_norm(x + answer)
+        return self.last_norm(x + self.feed(x)), weights
+
+
+class PreNormStep(DecoderStep):
+    def __call__(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        x = x + self.write(self.norm(x), attend)
+        answer, weights = self.ask(self.source_norm(x), memory, attend_to_source)
+        x = x + answer
+        return x + self.feed(self.last_norm(x)), weights
+
+
+def decoder_step(block: nn.Module) -> PostNormStep | PreNormStep:
+    if isinstance(block, PostNormDecoderBlock):
+        return PostNormStep(block)
+    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is no layer of a decoder"
+    return PreNormStep(block)
+
+
+def direct(module: nn.Module) -> Function:
+    """What a module computes, without the way there."""
+    if isinstance(module, nn.Linear):
+        return partial(functional.linear, weight=module.weight, bias=module.bias)
+    if isinstance(module, nn.LayerNorm):
+        shape = list(module.normalized_shape)
+        return partial(torch.layer_norm, normalized_shape=shape, weight=module.weight, bias=module.bias, eps=module.eps)
+    function: Function = module.forward
+    return function

@@ -1,0 +1,157 @@
+"""Four ways for a recurrent decoder to know of the source, from a fixed context C to one of its own at every step.
+
+    FixedDecoder        H_i = cell(y_{i-1}, H_{i-1}),        the source is in H_0 alone   Sutskever et al. 2014
+    EveryStepDecoder    H_i = cell([y_{i-1}; C], H_{i-1})                                 Cho et al. 2014
+    PreviousDecoder     H_i = cell([y_{i-1}; C_i], H_{i-1}),  C_i asked for by H_{i-1}    Bahdanau et al. 2015
+    CurrentDecoder      H_i = cell(y_{i-1}, H_{i-1}),         C_i asked for by H_i        Luong et al. 2015
+
+y_{i-1} is the vector of the token before. The first two and the last one can take all tokens of a known text through a
+layer at once. In the third a step must wait for C_i, which waits for the step before: a loop (attentive_scan.py).
+
+Of several layers, in a `PreviousDecoder` the lowest one asks, as in Wu et al. 2016 (§3), so that the others need no
+loop of their own. There C_i goes into all layers; here into the lowest one, and into the prediction. In a
+`CurrentDecoder` the uppermost one asks.
+
+Not here: Luong's input feeding, where what was predicted from goes into the next step; it would make a loop of that
+one too.
+
+Shapes: M target tokens of all rows, R rows and their sources, Q rows of a step, D width of a token, P of a layer's
+output, E of the encoder's states, S tokens of the longest source.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from qkv.nn.attentive_scan import attentive_scanned
+from qkv.nn.recurrent import Cell, State
+from qkv.nn.recurrent_fused import fastest
+from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.source_attention import Score, Source
+from qkv.nn.source_rows import SourceRows
+from qkv.nn.timeline import Timeline
+
+
+class Written(NamedTuple):
+    """After one more token of every row."""
+
+    hidden: Tensor  # (Q, P) of the last layer
+    context: Tensor | None  # (Q, E), where the prediction is to see it
+    weights: Tensor | None  # (Q, S)
+    states: States
+
+
+class Decoder(nn.Module):
+    is_fed: ClassVar[bool] = False  # whether a context goes into the lowest cell, beside the token
+    shows: ClassVar[bool] = True  # whether the prediction sees a context beside the state
+
+    def __init__(self, cells: Sequence[Cell], dropout: float = 0.0) -> None:
+        super().__init__()
+        self.stack = Stack(cells, dropout=dropout)
+
+    def keys(self, states: Tensor) -> Tensor | None:
+        """What is asked for among the encoder's states (R, S, E), where anything is: (R, S, A)."""
+        return None
+
+    @abstractmethod
+    def forward(
+        self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
+    ) -> tuple[Tensor, Tensor | None]:
+        """Tokens (M, D) of rows end to end, row r of source r → (M, P) of the last layer, and contexts (M, E)."""
+
+    @abstractmethod
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+        """(Q, D): one token of every row."""
+
+    def cells(self) -> list[Cell]:
+        return [cell for cell in self.stack.cells if isinstance(cell, Cell)]
+
+    def climb(self, x: Tensor, states: States) -> tuple[Tensor, States]:
+        """One token of every row, through all layers."""
+        after: list[State] = []
+        for cell, state in zip(self.cells(), states, strict=True):
+            after.append(cell.step(cell.from_input(x), state))
+            x = after[-1][0]
+        return x, tuple(after)
+
+
+class FixedDecoder(Decoder):
+    shows = False
+
+    def forward(
+        self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs, _ = self.stack(x, lengths, states)
+        return outputs[-1], None
+
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+        hidden, states = self.climb(x, states)
+        return Written(hidden, None, None, states)
+
+
+class EveryStepDecoder(Decoder):
+    is_fed = True
+
+    def forward(
+        self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
+    ) -> tuple[Tensor, Tensor | None]:
+        times = torch.tensor(lengths, device=x.device)
+        context = source.context.repeat_interleave(times, dim=0, output_size=x.size(0))  # (M, E)
+        outputs, _ = self.stack(torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
+        return outputs[-1], context
+
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+        context = source.context.index_select(0, rows.owner)
+        hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
+        return Written(hidden, context, None, states)
+
+
+class AttentionDecoder(Decoder):
+    def __init__(self, cells: Sequence[Cell], score: Score, dropout: float = 0.0) -> None:
+        super().__init__(cells, dropout)
+        self.score = score
+
+    def keys(self, states: Tensor) -> Tensor | None:
+        return self.score.keys(states)
+
+    def look(self, query: Tensor, source: Source, rows: SourceRows) -> tuple[Tensor, Tensor]:
+        """(Q, P) → (Q, E) and (Q, S)"""
+        context, weights = self.score.look(rows.grouped(query), source)
+        return rows.flat(context), rows.flat(weights)
+
+
+class CurrentDecoder(AttentionDecoder):
+    def forward(
+        self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
+    ) -> tuple[Tensor, Tensor | None]:
+        outputs, _ = self.stack(x, lengths, states)
+        owners = [row for row, length in enumerate(lengths) for _ in range(length)]
+        context, _ = self.look(outputs[-1], source, SourceRows.of(owners, len(lengths), x.device))
+        return outputs[-1], context
+
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+        hidden, states = self.climb(x, states)
+        context, weights = self.look(hidden, source, rows)
+        return Written(hidden, context, weights, states)
+
+
+class PreviousDecoder(AttentionDecoder):
+    is_fed = True
+
+    def forward(
+        self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
+    ) -> tuple[Tensor, Tensor | None]:
+        timeline = Timeline.of(lengths, device=x.device)
+        lowest, *above = self.cells()
+        hidden, context = attentive_scanned(lowest, self.score, x, timeline, source, states[0])
+        for cell, state in zip(above, states[1:], strict=True):
+            hidden, _ = fastest(cell, self.stack.dropout(hidden), timeline, state)
+        return hidden, context
+
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+        context, weights = self.look(states[0][0], source, rows)
+        hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
+        return Written(hidden, context, weights, states)

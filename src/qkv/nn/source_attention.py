@@ -1,0 +1,110 @@
+"""Attention of a text that is being written to the text that was read: C_i, a mixture of the source's states.
+
+    α_ij = softmax_j F(h_j, H),   C_i = Σ_j α_ij h_j
+
+h_j is the encoder's state at source token j, H a state of the decoder, and F says how well the two fit:
+
+    AdditiveScore    vᵀ tanh(W_q H + W_k h_j)    Bahdanau et al. 2015, appendix A.1.2
+    DotScore         H · h_j                     Luong et al. 2015, §3.1
+    BilinearScore    Hᵀ W h_j                    the same ("general")
+
+What F needs of the source does not change while a text is written: the keys, computed once. Several texts may be
+written from one source (hypotheses of a search): source_rows.py puts their questions side by side, so that no key is
+ever copied for them.
+
+What this file does NOT do: say which state of the decoder asks (recurrent_decoder.py).
+
+Shapes: R sources, S tokens of the longest one, E width of the encoder's states, A width of keys, P width of the
+decoder's states, K rows (texts being written) of a source.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from qkv.nn.attention import attend, dot_scores
+
+
+class Source(NamedTuple):
+    """What the encoder leaves behind."""
+
+    context: Tensor  # (R, E), C: the states at both ends
+    states: Tensor  # (R, S, E), h
+    mask: Tensor  # (R, S) bool, False beyond a row's end
+    keys: Tensor | None = None  # (R, S, A)
+
+    def take(self, sources: Tensor) -> "Source":
+        """Some of them, or in another order."""
+        return self._each(lambda part: part.index_select(0, sources))
+
+    def first(self, sources: int) -> "Source":
+        return self._each(lambda part: part[:sources])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Source":
+        keys = None if self.keys is None else change(self.keys)
+        return Source(change(self.context), change(self.states), change(self.mask), keys)
+
+
+class Score(nn.Module):
+    """F, in two parts: what is computed once a source, and what is computed once a step."""
+
+    def __init__(self, query_width: int, state_width: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def keys(self, states: Tensor) -> Tensor:
+        """(R, S, E) → (R, S, A)"""
+
+    @abstractmethod
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """(R, K, P), (R, S, A) → (R, K, S)"""
+
+    def look(self, query: Tensor, source: Source) -> tuple[Tensor, Tensor]:
+        """(R, K, P) → C_i (R, K, E) and α (R, K, S)"""
+        assert source.keys is not None
+        return attend(self(query, source.keys), source.states, source.mask[:, None])
+
+
+class AdditiveScore(Score):
+    def __init__(self, query_width: int, state_width: int) -> None:
+        super().__init__(query_width, state_width)
+        self.query = nn.Linear(query_width, query_width, bias=False)
+        self.key = nn.Linear(state_width, query_width, bias=False)
+        self.score = nn.Linear(query_width, 1, bias=False)
+
+    def keys(self, states: Tensor) -> Tensor:
+        keys: Tensor = self.key(states)
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        hidden = torch.tanh(self.query(query)[:, :, None] + keys[:, None])  # (R, K, S, A)
+        scores: Tensor = self.score(hidden)[..., 0]
+        return scores
+
+
+class DotScore(Score):
+    def __init__(self, query_width: int, state_width: int) -> None:
+        super().__init__(query_width, state_width)
+        assert query_width == state_width, f"a query of {query_width} numbers has no dot product with {state_width}"
+
+    def keys(self, states: Tensor) -> Tensor:
+        return states
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return dot_scores(query, keys)
+
+
+class BilinearScore(Score):
+    def __init__(self, query_width: int, state_width: int) -> None:
+        super().__init__(query_width, state_width)
+        self.key = nn.Linear(state_width, query_width, bias=False)
+
+    def keys(self, states: Tensor) -> Tensor:
+        keys: Tensor = self.key(states)
+        return keys
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return dot_scores(query, keys)
