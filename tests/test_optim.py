@@ -28,6 +28,8 @@ def test_where_each_one_ends() -> None:
     assert at["wsd"] == pytest.approx(1 / 20)
     assert SCHEDULES["wsd"](79, 100, 10) == 1.0
     assert SCHEDULES["cosine"](55, 100, 10) == pytest.approx(0.5)
+    assert SCHEDULES["inverse_sqrt"](39, 100, 10) == pytest.approx(0.5)  # four times as far as the warm-up
+    assert at["inverse_sqrt"] == pytest.approx(0.1**0.5)
 
 
 def test_how_long_it_goes_down() -> None:

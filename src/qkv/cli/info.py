@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli.info_data import describe_data, lines_of_data, vocabulary_line
+from qkv.cli.info_translation import lines_of_translation
 from qkv.cli.options import JsonOption
 from qkv.errors import reading
 from qkv.interop.zoo import DEFAULT_MODEL
@@ -36,6 +37,7 @@ def info(
     from qkv.interop.folder import KINDS, describe_folder, model_type_of
     from qkv.interop.hf import describe
     from qkv.interop.hub import locate
+    from qkv.interop.translation_folder import describe_translation, is_translation
     from qkv.run.load import model_folder
 
     folder = model_folder(locate(model))
@@ -44,6 +46,13 @@ def info(
             print_json(data)
         else:
             table(["", ""], [list(line) for line in lines_of_data(data)])
+        return
+    if is_translation(folder):
+        known = describe_translation(folder) | terms(folder)
+        if as_json:
+            print_json(known)
+        else:
+            table(["", ""], [list(line) for line in lines_of_translation(known) if line[1]])
         return
     ours = model_type_of(folder) in KINDS  # a model that transformers has no class for
     facts = (describe_folder(folder) if ours else describe(folder)) | terms(folder)

@@ -29,6 +29,8 @@ from qkv.cli.show import show
 from qkv.cli.similar import similar
 from qkv.cli.tokenize import tokenize
 from qkv.cli.tokenizer import tokenizer
+from qkv.cli.train import train
+from qkv.cli.translate import translate
 from qkv.errors import InputError, did_you_mean
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
@@ -45,13 +47,14 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "evaluate": (evaluate, "Score a fine-tuned model on a labelled file."),
     "predict": (predict, "Say what a fine-tuned model says about texts."),
     "curve": (curve, "How many more labels would help."),
+    "translate": (translate, "Translate texts or a file, with the words they came from."),
     "similar": (similar, "The nearest words of a word, by its vector."),
     "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
     "evaluate-vectors": (evaluate_vectors, "Score word vectors: analogies, and likeness as people rate it."),
     "info": (info, "Say what a folder holds: a model, a tokenizer, shards."),
     "convert": (convert, "Rewrite a BERT folder as transformers does today; word vectors to other forms."),
 }
-NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer}
+NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
 
@@ -76,6 +79,12 @@ Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
     qkv check messages.csv
     qkv finetune classify --train messages.csv --out run
     qkv predict run "Where is my parcel?"
+
+Train a model that translates on pairs of texts (a first one on digits, in a minute), and ask it:
+
+\b
+    qkv train translate --example reverse --out run
+    qkv translate run "1 2 3 4"
 
 Or train one on text of your own, Chinese or English:
 

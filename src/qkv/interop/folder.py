@@ -65,6 +65,8 @@ KINDS: dict[str, Kind] = {
     ),
 }
 """Every `model_type` that a folder of ours may have."""
+TRANSLATORS = ("qkv-transformer", "qkv-seq2seq", "marian")
+"""Those of models that translate (translation_folder.py, marian.py)."""
 
 
 class Folder(NamedTuple):

@@ -29,6 +29,9 @@ SETTINGS = (
     "config_sentence_transformers.json",
     "[0-9]_*/config.json",
     "qkv.json",
+    # of models that translate: OPUS-MT's pieces and vocabularies, and a tokenizer for each side
+    *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "generation_config.json"),
+    *("source/*.json", "source/vocab.txt", "target/*.json", "target/vocab.txt"),
     "README.md",
     "LICENSE*",
 )

@@ -19,7 +19,7 @@ from qkv.errors import InputError, reading
 from qkv.interop import hf
 from qkv.interop.config_json import read_config
 from qkv.interop.features import sizes_of, sizes_table
-from qkv.interop.folder import CONFIG, KINDS, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.interop.folder import CONFIG, KINDS, TRANSLATORS, WEIGHTS, model_type_of, read_folder, save_folder
 from qkv.interop.keys import listed
 from qkv.json_file import read_object
 from qkv.models.bert import BertConfig
@@ -135,6 +135,8 @@ def spelling(config: ReaderConfig, tokenizer: Tokenizer, most: int | None = None
 def _is_reader(folder: Path) -> bool:
     with reading(folder):
         model_type = model_type_of(folder)
+    if model_type in TRANSLATORS:
+        raise InputError(f"{folder} holds a model that translates, and does nothing else: qkv translate {folder} TEXT.")
     if model_type in KINDS and model_type != MODEL_TYPE:
         raise InputError(
             f"{folder} holds a model of type {model_type}, which was not made for a task, and neither fills blanks nor "

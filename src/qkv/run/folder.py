@@ -16,10 +16,14 @@ from qkv.errors import InputError
 CONFIG = "config.toml"
 OURS = (
     *(CONFIG, "log.jsonl", "timing.jsonl", "sessions.jsonl", "faults.jsonl", "predictions.jsonl", "points.jsonl"),
-    *("report.html", "result.json", "model"),
+    *("report.html", "result.json", "model", "translations.tsv", "tokenizer"),
 )
 """What runs write whole or not at all: their drafts may be left by a process that was killed."""
-OTHER_RUNS = (("task", "a fine-tuning run", "finetune"), ("finetune", "a learning curve", "curve"))
+OTHER_RUNS = (
+    ("task", "a fine-tuning run", "finetune"),
+    ("finetune", "a learning curve", "curve"),
+    ("bitext", "a translation run", "train translate"),
+)
 """By a setting that they alone have: runs that did not begin from shards, and what goes on with them."""
 
 

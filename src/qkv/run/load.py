@@ -49,7 +49,7 @@ def model_folder(path: Path) -> Path:
         settings = (path / "config.toml").read_text(encoding="utf-8", errors="replace")
         if "[finetune]" in settings:
             raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
-        verb = "finetune" if "[classify]" in settings else "pretrain"
+        verb = "finetune" if "[classify]" in settings else "train translate" if "[bitext]" in settings else "pretrain"
         raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
     return path / "model"
 

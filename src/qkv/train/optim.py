@@ -49,11 +49,18 @@ def warmup_stable_decay(step: int, steps: int, warmup: int, decay: float = 0.2) 
     return min(_warm(step, warmup), (steps - step) / max(1, int(decay * steps)))
 
 
+def inverse_sqrt(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
+    """Up, then down with the square root of the step (Vaswani et al. 2017, §5.3), as a share of the highest rate: the
+    paper's own factor is that of warm-up and width. However long it goes on, it never comes to nothing."""
+    return _warm(step, warmup) if step < warmup else math.sqrt(max(1, warmup) / max(1, step + 1))
+
+
 SCHEDULES: dict[str, Schedule] = {
     "linear": linear,
     "cosine": cosine,
     "constant": constant,
     "wsd": warmup_stable_decay,
+    "inverse_sqrt": inverse_sqrt,
 }
 
 

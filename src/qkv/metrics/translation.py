@@ -1,0 +1,173 @@
+"""Figures of translations: BLEU (Papineni et al. 2002) and chrF (Popović 2015), counted by sacrebleu (Post 2018).
+
+Both hold a translation against one that a person made, and are 0 to 100. BLEU counts the runs of one to four words that
+both have, over all sentences together, and takes off for being short. chrF counts runs of characters, and so gives
+credit for a right stem with a wrong ending. Two figures of BLEU can be compared only if both cut the texts into words
+in the same way: each comes with sacrebleu's signature, which says how, and is to be quoted with it.
+
+What this file does NOT do: count. sacrebleu does (extra `translate`), with its own settings: capitals count, Chinese is
+cut into 汉字 (`zh`), Japanese and Korean by mecab where that is installed, all else as in the WMT evaluations (`13a`).
+
+Shapes: n sentences.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from importlib import util
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from qkv.metrics.intervals import Floats, bootstrap
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+_WORDS = {  # who cuts a language into words, by its code
+    **dict.fromkeys(("zh", "cmn", "zho", "chi", "yue", "wuu", "lzh"), "zh"),
+    **dict.fromkeys(("ja", "jpn"), "ja-mecab"),
+    **dict.fromkeys(("ko", "kor"), "ko-mecab"),
+}
+_OTHERS = "13a"
+_ORDER = 4
+"""The longest runs of words that BLEU counts."""
+
+
+class ScoreError(ValueError):
+    """A score cannot be had, for a reason that the user can mend; the message says how."""
+
+
+class Score(NamedTuple):
+    """`signature` says how `value` was counted; the interval is nan where none was asked for."""
+
+    name: str  # "BLEU", "chrF2"
+    value: float  # 0 to 100
+    signature: str
+    low: float = math.nan  # 95 %: where the value would lie, had other sentences of this kind been drawn
+    high: float = math.nan
+
+    def __str__(self) -> str:
+        """As sacrebleu prints it.
+
+        >>> print(Score("BLEU", 36.5432, "nrefs:1|tok:13a", 35.1, 38.0))
+        BLEU|nrefs:1|tok:13a = 36.54 (95 %: 35.10 to 38.00)
+        """
+        interval = "" if math.isnan(self.low) else f" (95 %: {self.low:.2f} to {self.high:.2f})"
+        return f"{self.name}|{self.signature} = {self.value:.2f}{interval}"
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *, interval: bool = False) -> Score:
+    """Of all sentences together. `language` is that of the translations: "en", "zh-CN"; of no sentences it is nan.
+
+    >>> round(bleu(["汤姆追逐杰瑞"], ["汤姆追逐杰瑞"], "zh").value, 9)
+    100.0
+    """
+    counts = bleu_counts(hypotheses, references, language)
+    low, high = bootstrap(counts, bleu_of) if interval else (math.nan, math.nan)
+    return Score("BLEU", _bleu_of_all(counts.sum(0)) if len(counts) else math.nan, bleu_signature(language), low, high)
+
+
+def _bleu_of_all(sums: Floats) -> float:
+    """To the last digit what sacrebleu says."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    written, wanted, *runs = sums.astype(int).tolist()
+    return BLEU.compute_bleu(runs[:_ORDER], runs[_ORDER:], written, wanted, smooth_method="exp").score
+
+
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Floats:
+    """(n, 10): what BLEU is computed from, sentence by sentence, so that any group of them can be scored.
+
+    Words of the hypothesis, of the reference; runs of 1 to 4 words that both have; runs of the hypothesis.
+    """
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} translations of {len(references)} sentences: one of each is due.")
+    counter = _bleu(language)
+    found = np.zeros((len(hypotheses), 2 + 2 * _ORDER))
+    for row, hypothesis, reference in zip(found, hypotheses, references, strict=True):
+        score = counter.sentence_score(hypothesis, [reference])
+        row[:] = score.sys_len, score.ref_len, *score.counts, *score.totals
+    return found
+
+
+def bleu_of(sums: Floats) -> Floats:
+    """BLEU of groups of sentences, each given as the sum of its `bleu_counts`: (groups, 10) → (groups,).
+
+    The equation itself, since drawing thousands of groups asks for it; a test holds it equal to sacrebleu's. The first
+    kind of run that no translation has right counts as half of one, the second as a quarter, … ("exp" smoothing).
+    """
+    written, wanted = sums[:, 0], sums[:, 1]
+    right, all_runs = sums[:, 2 : 2 + _ORDER], sums[:, 2 + _ORDER :]
+    halves = 0.5 ** np.cumsum((right == 0) & (all_runs > 0), axis=1)
+    shares = np.where(right > 0, right, halves) / np.maximum(all_runs, 1)  # (groups, 4)
+    short = np.exp(np.minimum(0, 1 - wanted / np.maximum(written, 1)))
+    some = (right[:, 0] > 0) & (all_runs[:, -1] > 0)  # no run of four in all of the group: no BLEU
+    return np.where(some, 100 * short * np.exp(np.log(shares).mean(1)), 0.0)
+
+
+def bleu_signature(language: str) -> str:
+    """
+    >>> bleu_signature("zh-TW").partition("|version")[0]
+    'nrefs:1|case:mixed|eff:no|tok:zh|smooth:exp'
+    """
+    counter = _bleu(language, effective=False)
+    counter.corpus_score([""], [[""]])  # a signature is known once something was counted
+    return str(counter.get_signature())
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Of all sentences together, runs of one to six characters, spaces left out; the same for every language.
+
+    >>> str(chrf(["the cats sat"], ["the cat sat"])).partition("|version")[0]
+    'chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no'
+    """
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} translations of {len(references)} sentences: one of each is due.")
+    _need_sacrebleu()
+    from sacrebleu.metrics.chrf import CHRF
+
+    counter = CHRF()
+    found = counter.corpus_score(list(hypotheses) or [""], [list(references) or [""]])
+    return Score(found.name, found.score if hypotheses else math.nan, str(counter.get_signature()))
+
+
+def words_by(language: str) -> str:
+    """The name of the sacrebleu tokenizer that cuts texts of this language into words.
+
+    >>> words_by("zh"), words_by("zh_Hans"), words_by("en-GB")
+    ('zh', 'zh', '13a')
+    """
+    code = re.fullmatch(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*", language.strip().lower())
+    if code is None:
+        raise ScoreError(
+            f"'{language}' is not the code of a language: two or three letters are due, as in en, de, zh, zh-CN. "
+            "It decides how BLEU cuts translations into words."
+        )
+    return _WORDS.get(code[1], _OTHERS)
+
+
+def is_available() -> bool:
+    """Whether scores can be had on this machine."""
+    return util.find_spec("sacrebleu") is not None
+
+
+def _need_sacrebleu() -> None:
+    if not is_available():
+        raise ScoreError(
+            "BLEU and chrF are counted by sacrebleu, which is not installed: pip install 'qkv[translate]'."
+        )
+
+
+def _bleu(language: str, effective: bool = True) -> "BLEU":
+    """`effective` changes what sacrebleu makes of a single sentence, and none of its counts."""
+    words = words_by(language)
+    _need_sacrebleu()
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        return BLEU(tokenize=words, effective_order=effective)
+    except (ImportError, RuntimeError) as error:  # mecab is an extra of sacrebleu
+        raise ScoreError(
+            f"BLEU of '{language}' needs a word segmenter: pip install 'sacrebleu[{words[:2]}]'."
+        ) from error

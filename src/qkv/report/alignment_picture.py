@@ -1,0 +1,209 @@
+"""A translation as a picture for a paper: which of its words came from which word of the text.
+
+`svg(found)` returns one self-contained SVG, in the look of `attention_picture`: no script, no font file, nothing from
+the network; it follows the reader's light or dark setting. On the left the words of the translation are joined to those
+of the text, the thicker the more was taken. On the right the same weights as a heat map: a row for each word of the
+translation, a column for each word of the text, and a grey one for what went to the mark that ends the text. The links
+(`tasks/alignment.py`) stand out in both.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.errors import InputError, did_you_mean
+from qkv.report.attention_picture import FAINTEST, LONGEST, NUMBERED, shade, style
+from qkv.report.labels import printable, shorten, text_width
+from qkv.tasks.alignment import Alignment, Span, WordAttention, align
+
+HEADING = 11.5
+"""Size of the words over both texts."""
+
+TEXTS = {
+    "en": {
+        "title": "Alignment",
+        "left": "translation",
+        "right": "text",
+        "end": "end of text",
+        "note": "Every row adds up to 100 %. Lines below {faintest:.0%} are not drawn. Outlined: the links.",
+        "link": "{target} ← {source} {weight:.0%}",
+        "between": " · ",
+    },
+    "zh": {
+        "title": "对齐",
+        "left": "译文",
+        "right": "原文",
+        "end": "原文结束",
+        "note": "每一行之和为 100%。低于 {faintest:.0%} 的连线不画。有框的是对齐的词。",
+        "link": "{target} ← {source} {weight:.0%}",
+        "between": "，",
+    },
+}
+
+
+def svg(found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en") -> str:
+    """`links` are those of `align(found)` unless others are given; [] draws none."""
+    if lang not in TEXTS:
+        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
+    if not found.weights.size:
+        raise InputError("There is nothing to align: the text or its translation has no words.")
+    if (most := max(found.weights.shape)) > LONGEST:
+        raise InputError(f"A picture holds up to {LONGEST} words and there are {most}. Translate sentence by sentence.")
+    return _Picture(found, align(found) if links is None else links, TEXTS[lang]).draw(model)
+
+
+class _Picture:
+    """Measures and parts of one drawing; every part returns SVG text."""
+
+    def __init__(self, found: WordAttention, links: Sequence[Alignment], words: dict[str, str]) -> None:
+        self.found, self.links, self.words = found, links, words
+        self.row = max(13.0, min(34.0, 900 / max(found.weights.shape)))
+        self.size = min(16.0, 3.2 + 0.42 * self.row)
+        self.left = [self._label_of(found.target, span) for span in found.target_words]
+        self.right = [self._label_of(found.source, span) for span in found.source_words]
+        self.columns = list(self.right)
+        self.weights: NDArray[np.float64] = found.weights
+        if found.rest.max() >= 0.005:  # would show as 1 %
+            self.columns.append(words["end"])
+            self.weights = np.concatenate([found.weights, found.rest[:, None]], axis=1)
+        headings = (text_width(words[side], HEADING) for side in ("left", "right"))
+        self.left_width = max(next(headings), *(text_width(label, self.size) for label in self.left))
+        right_width = max(next(headings), *(text_width(label, self.size) for label in self.right))
+        # from left to right: margin, translation, lines, text, labels of the rows, heat map
+        self.pad = self.size * 0.55
+        self.x0 = 32 + self.left_width + self.pad
+        self.x1 = self.x0 + max(130.0, min(240.0, 6 * self.row))
+        self.x2 = self.x1 + self.pad + right_width + 48 + self.left_width
+        slant = max(0.72 * text_width(label, self.size) for label in self.columns) + self.size
+        self.top = 92 + max(slant, 30.0)
+        last = self.row * len(self.columns) + 0.72 * text_width(self.columns[-1], self.size)
+        self.width = self.x2 + max(last, self.row * len(self.columns)) + 40
+        self.height = self.top + self.row * max(len(self.left), len(self.right)) + 58
+
+    def _label_of(self, text: str, span: Span) -> str:
+        return shorten(printable(text[slice(*span)]), self.size, 9.0 * self.size)
+
+    def draw(self, model: str) -> str:
+        words = self.words
+        found = words["between"].join(self._said(link) for link in self.links)
+        said = text_width(found, 15)  # the size, and something for bold letters
+        width = round(max(self.width, 480, min(said + 64, 900)))
+        name = " ".join(map(printable, model.split()))
+        height = round(self.height)
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" class="qkv-attention" role="img">',
+            f"<title>{escape(words['title'] + ': ' + found)}</title>",
+            f"<style>{style()}</style>",
+            f'<rect class="paper" width="{width}" height="{height}"/>',
+            f'<text x="32" y="46"><tspan class="ink" font-size="22" font-weight="650">{escape(words["title"])}</tspan>'
+            f'<tspan dx="14" class="soft" font-size="14">{escape(name)}</tspan></text>',
+            f'<text x="32" y="70" class="hottext" font-size="14" font-weight="600">'
+            f"{escape(shorten(found, 15, width - 64))}</text>",
+            f'<g transform="translate(0 {self.top:.1f})" font-size="{self.size:.1f}">',
+            self._sentences(),
+            f'<g transform="translate({self.x2:.1f} 0)">',
+            self._heat_map(),
+            "</g>",
+            "</g>",
+            f'<text x="32" y="{height - 22}" class="faint" font-size="11.5">'
+            f"{escape(words['note'].format(faintest=FAINTEST))}</text>",
+            "</svg>",
+            "",
+        ]
+        return "\n".join(parts)
+
+    def _said(self, link: Alignment) -> str:
+        source, target = self.found.source[slice(*link.source)], self.found.target[slice(*link.target)]
+        return self.words["link"].format(source=printable(source), target=printable(target), weight=link.weight)
+
+    def _middle(self, number: int) -> float:
+        return (number + 0.5) * self.row
+
+    def _cells(self) -> list[tuple[list[int], list[int]]]:
+        """Rows and columns of each link."""
+        return [
+            (
+                [n for n, word in enumerate(self.found.target_words) if _meet(word, link.target)],
+                [n for n, word in enumerate(self.found.source_words) if _meet(word, link.source)],
+            )
+            for link in self.links
+        ]
+
+    def _sentences(self) -> str:
+        """The words of both texts, one below the other, and the lines between them; those of links lie on top."""
+        linked = {(i, j) for rows, columns in self._cells() for i in rows for j in columns}
+        quiet: list[str] = []
+        hot: list[str] = []
+        bend = (self.x1 - self.x0) * 0.45
+        for i, j in np.argwhere(self.found.weights >= FAINTEST).tolist():
+            weight, y0, y1 = float(self.found.weights[i, j]), self._middle(i), self._middle(j)
+            curve = (
+                f"M{self.x0:.1f} {y0:.1f}C{self.x0 + bend:.1f} {y0:.1f} "
+                f"{self.x1 - bend:.1f} {y1:.1f} {self.x1:.1f} {y1:.1f}"
+            )
+            thick = (0.6 + 4.4 * weight) * self.row / 34
+            path = f'<path d="{curve}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>'
+            (hot if (i, j) in linked else quiet).append(path)
+        headings = (
+            f'<text x="{self.x0 - self.pad:.1f}" y="-12" text-anchor="end" class="faint" font-size="{HEADING}">'
+            f"{escape(self.words['left'])}</text>"
+            f'<text x="{self.x1 + self.pad:.1f}" y="-12" class="faint" font-size="{HEADING}">'
+            f"{escape(self.words['right'])}</text>"
+        )
+        labels = [_label(self.x0 - self.pad, self._middle(i), label, "end") for i, label in enumerate(self.left)]
+        labels += [_label(self.x1 + self.pad, self._middle(j), label) for j, label in enumerate(self.right)]
+        return (
+            headings
+            + f'<g fill="none" class="line">{"".join(quiet)}</g><g fill="none" class="hot">{"".join(hot)}</g>'
+            + "".join(labels)
+        )
+
+    def _heat_map(self) -> str:
+        """Rows took, columns gave. Cells of one weight share a path: a small file."""
+        row, real = self.row, len(self.right)
+        wide, high = row * len(self.columns), row * len(self.left)
+        parts = [f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>']
+        side = row - 1.0 if row >= 16 else row
+        levels = np.round(self.weights.clip(0, 1) * 255).astype(int)
+        for look, columns in (("cell", slice(0, real)), ("dull", slice(real, None))):
+            part = levels[:, columns]
+            for level in np.unique(part[part > 0]):
+                cells = "".join(
+                    f"M{self._middle(j + (columns.start or 0)) - side / 2:.1f} {self._middle(i) - side / 2:.1f}"
+                    f"h{side:g}v{side:g}h-{side:g}z"
+                    for i, j in np.argwhere(part == level).tolist()
+                )
+                parts.append(f'<path class="{look}" opacity="{shade(level / 255):.3f}" d="{cells}"/>')
+        if max(self.weights.shape) <= NUMBERED:
+            for i, j in np.argwhere(self.weights >= 0.1).tolist():
+                look = "oncell" if self.weights[i, j] >= 0.4 else "ink"
+                number = f'text-anchor="middle" class="{look}" font-size="{row * 0.34:.1f}"'
+                y = self._middle(i)
+                parts.append(
+                    f'<text x="{self._middle(j):.1f}" y="{y:.1f}" dy=".35em" {number}>'
+                    f"{100 * self.weights[i, j]:.0f}</text>"
+                )
+        for rows, columns_of in self._cells():
+            if rows and columns_of:
+                parts.append(
+                    f'<rect class="hot" fill="none" stroke-width="2" x="{row * columns_of[0] - 0.5:.1f}" '
+                    f'y="{row * rows[0] - 0.5:.1f}" width="{row * (columns_of[-1] - columns_of[0] + 1):.1f}" '
+                    f'height="{row * (rows[-1] - rows[0] + 1):.1f}" rx="3"/>'
+                )
+        parts += [_label(-8, self._middle(i), label, "end") for i, label in enumerate(self.left)]
+        for j, label in enumerate(self.columns):
+            slanted = f"translate({self._middle(j) + self.size * 0.3:.1f} -8) rotate(-45)"
+            look = "ink" if j < real else "faint"
+            parts.append(f'<text transform="{slanted}" class="{look}">{escape(label)}</text>')
+        return "".join(parts)
+
+
+def _label(x: float, y: float, label: str, at: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{at}" class="ink">{escape(label)}</text>'
+
+
+def _meet(word: Span, link: Span) -> bool:
+    return word.start < link.end and link.start < word.end

@@ -1,0 +1,267 @@
+"""The pairs of a translation training: files read and held out, tokenizers learned or loaded, all of it as token ids.
+
+Training pairs are read several times and never held as text: first for what is held out and what is wrong, then for the
+vocabulary, then as ids. What is held out is small, and is kept.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from qkv.atomic import write_text
+from qkv.data.examples import Fault
+from qkv.data.languages import Letters
+from qkv.data.pair_batching import EncodedPairs, encoded
+from qkv.data.pair_files import Pair, PairFiles
+from qkv.data.pair_languages import Languages
+from qkv.data.pair_split import folded, part_of
+from qkv.data.shard_file import sha256_of
+from qkv.data.subwords import train_subwords
+from qkv.errors import InputError
+from qkv.run.translate_config import BitextChoice, TranslateConfig
+from qkv.tokenizer import Tokenizer
+
+UNKNOWN = "und"
+"""What a language is called that nobody named (ISO 639-2)."""
+LOOKED_AT = 2_000  # pairs, for their language
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PairData:
+    source: Tokenizer
+    target: Tokenizer  # the same object, where both sides share one
+    train: EncodedPairs
+    dev: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def languages(self) -> Languages:
+        return Languages.of(self.source, self.target)
+
+
+def pinned(choice: BitextChoice) -> BitextChoice:
+    """With absolute paths and a hash: what a resumed run finds from anywhere, and recognises."""
+    for name in ("train", "dev", "test"):
+        if len(getattr(choice, name)) > 2:
+            raise InputError(f"bitext.{name} are two files (source, target) or one with both sides.")
+    if not choice.train:
+        raise InputError("There are no pairs to train on: give two files, or one with both sides.")
+    for files in (choice.train, choice.dev, choice.test, *((one,) for one in choice.more)):
+        if files:
+            PairFiles.of(files)  # says what is missing or empty, before anything is read
+
+    def whole(files: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(Path(one).expanduser().resolve()) for one in files)
+
+    choice = replace(
+        choice,
+        train=whole(choice.train),
+        more=whole(choice.more),
+        dev=whole(choice.dev),
+        test=whole(choice.test),
+    )
+    return replace(choice, sha256=_hash(choice))
+
+
+def check_pinned(choice: BitextChoice) -> None:
+    if choice.sha256 is not None and _hash(choice) != choice.sha256:
+        files = ", ".join((*choice.train, *choice.more, *choice.dev, *choice.test))
+        raise InputError(
+            f"The pairs have changed since the run began: a resumed run would train on others than before. Put the "
+            f"files back as they were ({files}), or begin another run."
+        )
+
+
+def _hash(choice: BitextChoice) -> str:
+    found = (sha256_of(Path(one)) for one in (*choice.train, *choice.more, *choice.dev, *choice.test))
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
+
+
+class TrainingPairs:
+    """What is trained on: the pairs of `train` that are not held out, then all of `more`. Iterated from the beginning
+    each time."""
+
+    def __init__(self, choice: BitextChoice) -> None:
+        self.choice = choice
+        self.files = PairFiles.of(choice.train, choice.columns if len(choice.train) == 1 else ())
+        self.more = [PairFiles.of(file, choice.columns) for file in choice.more]
+        self.shares = (0.0 if choice.dev else choice.dev_share, 0.0 if choice.test else choice.test_share)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return (pair for pair, part in self.parted() if part == "train")
+
+    def parted(self) -> Iterator[tuple[Pair, str]]:
+        """Every pair, with the part it belongs to."""
+        dev, test = self.shares
+        for pair in self.files:
+            yield pair, part_of(pair.source, dev, test) if dev or test else "train"
+        for file in self.more:
+            yield from ((pair, "train") for pair in file)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Of the last time through."""
+        return [fault for file in (self.files, *self.more) for fault in file.faults]
+
+
+def read_pairs(config: TranslateConfig, out: Path, tell: Tell) -> tuple[TranslateConfig, PairData]:
+    """Everything that a training needs of its pairs, and the settings with the languages written out."""
+    choice = config.bitext
+    pairs = TrainingPairs(choice)
+    held: dict[str, list[Pair]] = {"dev": [], "test": []}
+    first: list[Pair] = []
+    count = 0
+    for pair, part in pairs.parted():
+        if part != "train":
+            held[part].append(pair)
+            continue
+        count += 1
+        if len(first) < LOOKED_AT:
+            first.append(pair)
+    faults = pairs.faults
+    for name in ("dev", "test"):
+        if files := getattr(choice, name):
+            given = PairFiles.of(files, choice.columns if len(files) == 1 else ())
+            held[name] = list(given)
+            faults += given.faults
+            if not held[name]:
+                raise InputError(f"{given.name}: there is no pair with text on both sides.")
+    if not count:
+        raise InputError(f"{pairs.files.name}: there is no pair with text on both sides to train on.")
+    if not held["dev"] and pairs.shares[0]:
+        raise InputError(
+            f"{pairs.files.name} has {count:,} pairs, of which none fell to dev (bitext.dev_share = "
+            f"{choice.dev_share:g}). Give others to measure with (--dev), or raise the share."
+        )
+    choice = _with_languages(choice, first)
+    _tell_faults(faults, tell)
+    _tell_known(pairs, held, tell)
+    source, target = _tokenizers(config, out, pairs, tell)
+    found = encoded(pairs, Languages.of(source, target), config.max_length)
+    faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
+    if found.too_long:
+        tell(
+            f"note: {len(found.too_long):,} of {count:,} pairs have more than {config.max_length - 1} tokens on a side "
+            "and are left out (faults.jsonl). max_length can be raised."
+        )
+    if not len(found.pairs):
+        raise InputError(f"{pairs.files.name}: every pair is longer than max_length = {config.max_length} tokens.")
+    data = PairData(source, target, found.pairs, tuple(held["dev"]), tuple(held["test"]), tuple(faults))
+    return replace(config, bitext=choice), data
+
+
+def write_held_out(out: Path, config: TranslateConfig, data: PairData) -> None:
+    """The pairs that were held out, where a person can look at them and another program can use them."""
+    for name, given, pairs in (("dev", config.bitext.dev, data.dev), ("test", config.bitext.test, data.test)):
+        if pairs and not given:
+            lines = (f"{_cell(pair.source)}\t{_cell(pair.target)}\n" for pair in pairs)
+            (out / "held-out").mkdir(parents=True, exist_ok=True)
+            write_text(out / "held-out" / f"{name}.tsv", "".join(lines))
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"[\t\r\n]", " ", text)
+
+
+def _left_out(
+    pairs: TrainingPairs, too_long: tuple[int, ...], nothing: tuple[int, ...], max_length: int
+) -> list[Fault]:
+    if not too_long and not nothing:
+        return []
+    long, empty = set(too_long), set(nothing)
+    found = []
+    for number, pair in enumerate(pairs):
+        if number in long:
+            message = f"more than {max_length - 1} tokens on a side"
+            found.append(Fault(pair.place, "too long", message, "dropped"))
+        elif number in empty:
+            found.append(Fault(pair.place, "empty text", "nothing is left of a side after tokenization", "dropped"))
+    return found
+
+
+def _tell_faults(faults: list[Fault], tell: Tell) -> None:
+    for fault in faults[:5]:
+        tell(f"note: {fault.place}: {fault.message}; the pair is left out")
+    if len(faults) > 5:
+        tell(f"note: … and {len(faults) - 5:,} more pairs are left out (faults.jsonl)")
+
+
+def _tell_known(pairs: TrainingPairs, held: dict[str, list[Pair]], tell: Tell) -> None:
+    """How much of what a model is measured by it was trained on."""
+    sources = {name: {folded(pair.source) for pair in found} for name, found in held.items()}
+    both = sources["dev"] | sources["test"]
+    known = {key for pair in pairs if (key := folded(pair.source)) in both} if both else set()
+    for name, texts in sources.items():
+        if texts & known:
+            tell(f"note: texts of {name} that are trained on as well: {len(texts & known):,} of {len(texts):,}")
+
+
+def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
+    """With the codes of both languages: as given, or by the names of two files (train.de.gz), or by the letters."""
+    named: tuple[str, ...] = ("", "")
+    if len(choice.train) == 2:
+        named = tuple(_ending(Path(one)) for one in choice.train)
+        if named[0] == named[1]:
+            named = ("", "")
+    source = choice.source_language or named[0] or _by_letters([pair.source for pair in pairs])
+    target = choice.target_language or named[1] or _by_letters([pair.target for pair in pairs])
+    return replace(choice, source_language=source, target_language=target)
+
+
+def _ending(path: Path) -> str:
+    """
+    >>> _ending(Path("train.de.gz")), _ending(Path("zh.txt")), _ending(Path("corpus.txt"))
+    ('de', 'zh', '')
+    """
+    parts = [part for part in path.name.lower().split(".") if part not in ("gz", "xz", "txt", "tok", "clean")]
+    return parts[-1] if parts and re.fullmatch(r"[a-z]{2}", parts[-1]) else ""
+
+
+def _by_letters(texts: list[str]) -> str:
+    chinese, latin, other = np.sum([Letters().count(" ".join(texts))], axis=0).tolist()
+    return "zh" if chinese > latin + other else UNKNOWN
+
+
+def _tokenizers(config: TranslateConfig, out: Path, pairs: TrainingPairs, tell: Tell) -> tuple[Tokenizer, Tokenizer]:
+    """Of both sides: those that the run has already, or was given, or new ones from its pairs."""
+    choice, kept = config.tokenizer, out / "tokenizer"
+    if choice.joint and choice.target is not None:
+        raise InputError("tokenizer.joint is one for both sides, and tokenizer.target was given: set joint = false.")
+    if not choice.joint and (choice.source is None) != (choice.target is None):
+        raise InputError("Give tokenizers for both sides, or for none: tokenizer.source and tokenizer.target.")
+    if choice.joint:
+        if kept.is_dir() or choice.source is not None:
+            joint = Tokenizer.load(kept if kept.is_dir() else str(choice.source))
+        else:
+            tell("learning a vocabulary from both sides")
+            texts = (text for pair in pairs for text in (pair.source, pair.target))
+            joint = train_subwords(texts, choice.size, min_frequency=choice.min_frequency)
+        return joint, joint
+    found = []
+    for number, side in enumerate(("source", "target")):
+        given = (choice.source, choice.target)[number]
+        if kept.is_dir() or given is not None:
+            found.append(Tokenizer.load(kept / side if kept.is_dir() else str(given)))
+        else:
+            tell(f"learning the vocabulary of the {side}")
+            found.append(train_subwords(_side(pairs, number), choice.size, min_frequency=choice.min_frequency))
+    return found[0], found[1]
+
+
+def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
+    return (pair.target if number else pair.source for pair in pairs)
+
+
+def save_tokenizers(out: Path, data: PairData) -> None:
+    """Into the run, where a resumed one finds them."""
+    if data.source is data.target:
+        data.source.save(out / "tokenizer")
+    else:
+        data.source.save(out / "tokenizer" / "source")
+        data.target.save(out / "tokenizer" / "target")

@@ -1,0 +1,244 @@
+"""Translate with a trained model: a run of `qkv train translate`, its model folder, or the folder of an OPUS-MT model.
+
+Texts are translated in batches, sorted by length, and come back in the order they were given. A text that is longer
+than what the model was made for is refused, or translated sentence by sentence if that is asked for: never cut.
+
+>>> translator = load_translator("run")                                          # doctest: +SKIP
+>>> translator.translate(["Ein Mann liest."])[0].text                             # doctest: +SKIP
+'A man is reading.'
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.data.batching import chunks
+from qkv.data.pair_languages import Languages
+from qkv.data.sentences import split as sentences
+from qkv.errors import InputError
+from qkv.generate.hypothesis import Hypothesis
+from qkv.generate.options import GenerateConfig
+from qkv.interop.folder import model_type_of
+from qkv.interop.hub import locate
+from qkv.interop.marian import MODEL_TYPE as MARIAN
+from qkv.interop.marian import load_marian
+from qkv.interop.sentencepiece import MarianTokenizer
+from qkv.interop.translation_folder import load_translation
+from qkv.models.transformer import Transformer, check_precision
+from qkv.run.load import device_named, model_folder
+from qkv.tasks.alignment import Alignment, WordAttention, align, word_attention
+from qkv.tasks.translate import Network, source_spans, target_spans, translated
+
+CHUNK = 1_024  # texts of a stream that are sorted and translated together
+CHARACTERS = 1 << 20  # or so many characters
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a text."""
+
+    text: str
+    score: float  # what candidates are ranked by
+    log_probability: float
+    finished: bool  # False: it was stopped because it was too long
+    n_tokens: int
+    attention: WordAttention | None = field(default=None, repr=False)  # None: not asked for, or none to be had
+
+    @property
+    def alignments(self) -> list[Alignment]:
+        return [] if self.attention is None else align(self.attention)
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: str
+    candidates: tuple[Candidate, ...]  # best first
+    n_tokens: int  # of the source
+    n_parts: int = 1  # above 1: sentences that were translated one by one
+
+    @property
+    def best(self) -> Candidate:
+        return self.candidates[0]
+
+    @property
+    def text(self) -> str:
+        return self.best.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        best = self.best
+        found: dict[str, Any] = {
+            "source": self.source,
+            "translation": best.text,
+            "score": round(best.score, 6),
+            "log_probability": round(best.log_probability, 6),
+            "finished": best.finished,
+            "n_source_tokens": self.n_tokens,
+            "n_tokens": best.n_tokens,
+            "n_parts": self.n_parts,
+        }
+        if len(self.candidates) > 1:
+            found["n_best"] = [{"translation": one.text, "score": round(one.score, 6)} for one in self.candidates]
+        if best.attention is not None:
+            found["alignments"] = [one.to_dict(self.source, best.text) for one in best.alignments]
+        return found
+
+
+@dataclass(frozen=True)
+class Translator:
+    network: Network
+    languages: Languages
+    max_length: int  # tokens of a source, its end among them
+    decoding: GenerateConfig  # what its makers decode with
+    source_language: str = ""
+    target_language: str = ""
+    path: Path = Path()
+    notes: tuple[str, ...] = ()
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        decoding: GenerateConfig | None = None,
+        *,
+        alignments: bool = False,
+        split: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Each text with its best translations. `split`: sentence by sentence, for texts of several."""
+        if isinstance(texts, str):
+            raise InputError("Texts are several: give a list, such as [text].")
+        config = decoding or self.decoding
+        if split and (alignments or config.n_best > 1):
+            what = "alignments" if alignments else f"n_best = {config.n_best}"
+            raise InputError(f"Sentence by sentence there is one translation and no alignment: leave out {what}.")
+        parts = [_sentences(text) if split else [(0, len(text))] for text in texts]
+        pieces = [(number, text[start:end]) for number, text in enumerate(texts) for start, end in parts[number]]
+        ids = self._read([piece for _, piece in pieces])
+        for (number, piece), row in zip(pieces, ids, strict=True):
+            if len(row) > self.max_length:
+                raise self._too_long(number, piece, len(row), split)
+        full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
+        found = translated(self.network, self.languages, [ids[place] for place in full], config, progress=progress)
+        candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, True, 0)] for _ in pieces]
+        for place, hypotheses in zip(full, found, strict=True):
+            candidates[place] = [self._candidate(pieces[place][1], one, alignments) for one in hypotheses]
+        results, at = [], 0
+        for text, spans in zip(texts, parts, strict=True):
+            mine = slice(at, at + len(spans))
+            at += len(spans)
+            tokens = sum(map(len, ids[mine]))
+            if len(spans) == 1:
+                results.append(Translation(text, tuple(candidates[mine.start]), tokens))
+            else:
+                whole = _put_together(text, spans, [one[0] for one in candidates[mine]])
+                results.append(Translation(text, (whole,), tokens, len(spans)))
+        return results
+
+    def stream(self, texts: Iterable[str], decoding: GenerateConfig | None = None, **how: Any) -> Iterator[Translation]:
+        """The same for any number of texts, in bounded memory."""
+        for chunk in chunks(texts, CHUNK, len, CHARACTERS):
+            yield from self.translate(chunk, decoding, **how)
+
+    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.languages.read(texts)
+
+    def _too_long(self, number: int, piece: str, tokens: int, split: bool) -> InputError:
+        begins = piece if len(piece) <= 40 else piece[:39] + "…"
+        way = (
+            "Shorten it: nothing is cut in silence."
+            if split
+            else "Have it translated sentence by sentence (--split, in Python split=True): nothing is cut in silence."
+        )
+        what = "a sentence of text" if split else "text"
+        return InputError(
+            f"{what.capitalize()} {number + 1} ({begins!r}) has {tokens:,} tokens, and the model of {self.path} was "
+            f"made for {self.max_length:,} at most. {way}"
+        )
+
+    def _candidate(self, source: str, found: Hypothesis, alignments: bool) -> Candidate:
+        text, spans = target_spans(self.languages.target, found.tokens)
+        attention = None
+        if alignments and found.attention is not None:
+            weights = found.attention.float().cpu().numpy()
+            attention = word_attention(weights, source, source_spans(self.languages.source, source), text, spans)
+        n_tokens = len(found.tokens) + found.finished
+        return Candidate(text, found.score, found.log_probability, found.finished, n_tokens, attention)
+
+
+def load_translator(
+    name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
+) -> Translator:
+    """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision` "int8": on a CPU, faster and
+    nearly the same."""
+    if threads is not None:
+        if threads < 1:
+            raise InputError(f"threads must be 1 or more, not {threads}.")
+        torch.set_num_threads(threads)
+    place = device_named(device)
+    check_precision(precision)
+    if precision == "int8" and place.type != "cpu":
+        raise InputError(f"int8 is for a CPU, not for {device}. Use device cpu, or precision fp32.")
+    folder = model_folder(locate(os.path.expanduser(name)))
+    translator = _marian(folder) if model_type_of(folder) == MARIAN else _ours(folder)
+    network = translator.network.to(place)
+    if isinstance(network, Transformer):
+        network.set_precision(precision)
+    elif precision != "fp32":
+        raise InputError(
+            f"Precision {precision} is for the Transformer, and {folder} is a recurrent network. Use fp32."
+        )
+    return replace(translator, network=network)
+
+
+def _ours(path: Path) -> Translator:
+    found = load_translation(path)
+    made_with = found.record.get("config", {}).get("decoding", {})
+    decoding = GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(path))
+    record = found.record
+    return Translator(
+        found.network,
+        found.languages,
+        found.max_length,
+        decoding,
+        str(record.get("source_language", "")),
+        str(record.get("target_language", "")),
+        path,
+    )
+
+
+def _marian(path: Path) -> Translator:
+    found = load_marian(path)
+    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
+    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
+    longest = found.model.config.max_length
+    decoding = GenerateConfig(
+        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
+    )
+    return Translator(found.model, languages, longest, decoding, path=path, notes=found.notes)
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    return sentences(text) or [(0, len(text))]
+
+
+def _put_together(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[Candidate]) -> Candidate:
+    """One translation of several, with the line ends that stood between them, or else a space where words need one."""
+    written = ""
+    for number, part in enumerate(parts):
+        if number:
+            between = text[spans[number - 1][1] : spans[number][0]]
+            lines = between.count("\n")
+            needs_space = bool(written) and bool(part.text) and max(written[-1], part.text[0]) < "⺀"
+            written += "\n" * lines if lines else " " * needs_space
+        written += part.text
+    return Candidate(
+        written,
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        all(part.finished for part in parts),
+        sum(part.n_tokens for part in parts),
+    )

@@ -1,0 +1,230 @@
+"""Texts to translations with any encoder-decoder, and what the translations are worth.
+
+Texts are sorted by length and put into batches by a budget of tokens; what comes back is in the order that was given.
+Nothing is cut: a source that is longer than the model was made for is the caller's to refuse or to split.
+
+Shapes: T tokens of a translation, S tokens of its source.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from qkv.batch import Batch
+from qkv.data.batching import plan
+from qkv.data.pair_languages import Coder, Languages
+from qkv.errors import InputError
+from qkv.generate.hypothesis import Hypothesis
+from qkv.generate.options import GenerateConfig
+from qkv.generate.search import generate
+from qkv.metrics import translation as scores
+from qkv.models.decoding import DecoderState, EncoderDecoder
+from qkv.models.seq2seq import Seq2Seq
+from qkv.models.transformer import Transformer
+from qkv.wordpiece import CONTINUES
+
+State = TypeVar("State", bound=DecoderState)
+Network = Transformer | Seq2Seq
+TOKENS_PER_BATCH = 4_096  # of sources, times their hypotheses
+LENGTHS = (5, 10, 15, 20, 30, 40, 50)
+"""Words of a source (of Chinese, 汉字), by which translations are looked at apart."""
+
+
+@torch.inference_mode()
+def translated(
+    network: Network,
+    languages: Languages,
+    sources: Sequence[Sequence[int]],
+    config: GenerateConfig,
+    *,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """The n best of every source; sources as `Languages.read` gives them. The network must be in eval mode."""
+    device = next(network.parameters()).device
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for rows in plan([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
+        batch = Batch.of([sources[row] for row in rows], examples=rows.tolist())
+        if isinstance(network, Transformer):
+            texts = _searched(network, batch.to(device), languages, config)
+        else:
+            texts = _searched(network, batch.to(device), languages, config)
+        for row, hypotheses in zip(rows.tolist(), texts, strict=True):
+            found[row] = hypotheses
+        if progress is not None:
+            progress(len(rows))
+    return found
+
+
+def _searched(
+    network: EncoderDecoder[State], batch: Batch, languages: Languages, config: GenerateConfig
+) -> list[list[Hypothesis]]:
+    longest = max(config.limit(length) for length in batch.lengths)
+    state = network.start(batch.ids, batch.packing, hypotheses=config.hypotheses, longest=longest)
+    begin = torch.full((batch.n_rows,), languages.begin, device=batch.ids.device)
+    keys = batch.examples.tolist()
+    return generate(
+        network.step,
+        state,
+        begin,
+        languages.end,
+        config,
+        source_lengths=batch.lengths,
+        never=languages.never,
+        keys=keys,
+    )
+
+
+def source_spans(coder: Coder, text: str) -> list[tuple[int, int]]:
+    """Which characters each token of a source is, without the space before it; empty for one that is only a space."""
+    return [_stripped(text, *span) for span in coder.encode(text, special=False).offsets]
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def target_spans(coder: Coder, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
+    """The text that these tokens are, and which characters of it each of them is.
+
+    Each token's own characters are looked for behind those of the token before it, so that it does not matter what the
+    decoder makes of the spaces between them.
+    """
+    text = coder.decode(ids)
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for token in ids:
+        piece = "" if token in coder.special_ids else coder.decode([token]).strip()
+        piece = piece.removeprefix(CONTINUES) if len(piece) > len(CONTINUES) else piece
+        place = text.find(piece, at) if piece else -1
+        begin, end = (place, place + len(piece)) if place >= 0 else (at, at)
+        spans.append((begin, end))
+        at = end
+    return text, spans
+
+
+@dataclass(frozen=True)
+class LengthScore:
+    """Of sources of `first` to `last` words."""
+
+    first: int
+    last: int
+    pairs: int
+    bleu: float | None
+
+
+@dataclass(frozen=True)
+class TranslationScore:
+    pairs: int
+    exact: float  # share of the translations that are the reference itself
+    bleu: scores.Score | None = None  # None: sacrebleu is not installed
+    chrf: scores.Score | None = None
+    by_length: tuple[LengthScore, ...] = ()
+    unfinished: int = 0  # stopped because they were too long
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"pairs": self.pairs, "exact": self.exact, "unfinished": self.unfinished}
+        for name, score in (("bleu", self.bleu), ("chrf", self.chrf)):
+            if score is not None:
+                found |= {name: score.value, f"{name}_signature": score.signature}
+                if score.low == score.low:  # a number
+                    found[f"{name}_interval"] = [score.low, score.high]
+        found["by_length"] = [vars(one) for one in self.by_length]
+        return found
+
+
+def check_scores(language: str) -> None:
+    """Count one sentence, so that what is missing for the target language is told before the training and not after it.
+    Without sacrebleu nothing will be counted, and nothing can be missing."""
+    if scores.is_available():
+        with _told():
+            scores.bleu(["a"], ["a"], language)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A score that cannot be had is the user's to mend."""
+    try:
+        yield
+    except scores.ScoreError as error:
+        raise InputError(str(error)) from error
+
+
+def scored(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    *,
+    interval: bool = False,
+    unfinished: int = 0,
+) -> TranslationScore:
+    """`language` is the target's. Without sacrebleu the share of exact translations is all that is known."""
+    same = [one.split() == other.split() for one, other in zip(hypotheses, references, strict=True)]
+    exact = sum(same) / max(1, len(same))
+    lengths = np.array([_words(source) for source in sources])
+    if not scores.is_available():
+        return TranslationScore(
+            len(same), exact, by_length=tuple(_by_length(lengths, lambda rows: None)), unfinished=unfinished
+        )
+    with _told():
+        counts = scores.bleu_counts(hypotheses, references, language)
+        bleu = scores.bleu(hypotheses, references, language, interval=interval)
+        chrf = scores.chrf(hypotheses, references)
+
+    def bleu_of(rows: NDArray[np.int64]) -> float:
+        return float(scores.bleu_of(counts[rows].sum(0)[None])[0])
+
+    return TranslationScore(
+        len(same),
+        exact,
+        bleu,
+        chrf,
+        tuple(_by_length(lengths, bleu_of)),
+        unfinished,
+    )
+
+
+def _words(text: str) -> int:
+    """Between spaces, and every 汉字 by itself: about what a person would count.
+
+    >>> _words("A cat, 一只猫")
+    5
+    """
+    chinese = sum("一" <= character <= "鿿" for character in text)
+    rest = "".join(" " if "一" <= character <= "鿿" else character for character in text)
+    return chinese + len(rest.split())
+
+
+def _by_length(
+    lengths: NDArray[np.int64], bleu_of: Callable[[NDArray[np.int64]], float | None]
+) -> Iterator[LengthScore]:
+    places = np.searchsorted(LENGTHS, lengths)
+    edges = (0, *LENGTHS)
+    for place in np.unique(places).tolist():
+        rows = np.flatnonzero(places == place)
+        last = LENGTHS[place] if place < len(LENGTHS) else int(lengths[rows].max())
+        yield LengthScore(edges[place] + 1, last, len(rows), bleu_of(rows))
+
+
+def summary(score: Mapping[str, Any]) -> Collection[str]:
+    """A score's figures for people, from what `to_dict` gave."""
+    found = []
+    for name, title in (("bleu", "BLEU"), ("chrf", "chrF2")):
+        if name in score:
+            interval = score.get(f"{name}_interval")
+            around = f" (95 %: {interval[0]:.1f} to {interval[1]:.1f})" if interval else ""
+            found.append(f"{title} {score[name]:.2f}{around}   {score[f'{name}_signature']}")
+    found.append(f"exactly the reference: {score['exact']:.1%} of {score['pairs']:,}")
+    if score.get("unfinished"):
+        found.append(f"not ended within the length that was allowed: {score['unfinished']:,}")
+    return found

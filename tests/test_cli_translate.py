@@ -1,0 +1,166 @@
+"""The verbs: train translate, translate, info; their messages."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qkv.cli.main import main
+from qkv.nn.int8 import unavailable
+from qkv.run.train_translate import start
+from qkv.train.progress import Silent
+from tests.translation_runs import SETTINGS, SMALL, digit_files, settings
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    files = digit_files(folder / "digits")
+    config = settings("transformer", files, "train.steps=2")
+    fixed = settings("seq2seq", files, "train.steps=2", "seq2seq.context=fixed")
+    return {
+        "transformer": start(config, folder / "transformer", Silent()).run,
+        "fixed": start(fixed, folder / "fixed", Silent()).run,
+    }
+
+
+def test_train_and_translate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = {name: str(file) for name, file in digit_files(tmp_path).items()}
+    changes = [word for one in (*SETTINGS, *SMALL["transformer"], "train.steps=2") for word in ("--set", one)]
+    run = tmp_path / "run"
+    pairs = ["--pairs", files["train"], "--dev", files["dev"], "--test", files["test"], "--languages", "xx-en"]
+    assert main(["train", "translate", *pairs, "--out", str(run), *changes, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["finished"] and found["result"]["target_language"] == "en"
+    assert main(["translate", str(run), "1 2 3", "4 5", "--json", "--beams", "3", "--n-best", "2"]) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["source"] for line in lines] == ["1 2 3", "4 5"] and len(lines[0]["n_best"]) == 2
+    assert main(["train", "translate", "--resume", str(run)]) == 0
+    assert "is finished" in capfd.readouterr().err
+
+
+def test_two_files_after_one_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.de").write_text("eins\nzwei\ndrei\n")
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    run = str(tmp_path / "run")
+    assert main(["train", "translate", "--pairs", str(tmp_path / "a.de"), str(tmp_path / "a.en"), "--out", run]) == 2
+    assert "line 3 of" in capfd.readouterr().err
+
+
+def test_the_example(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As it is, it takes half a minute and gets every row right (see the page on translation); here, its beginning."""
+    words = ["train", "translate", "--example", "reverse", "--out", str(tmp_path / "run"), "--set", "train.steps=3"]
+    assert main([*words, "--set", "decoding.beams=1"]) == 0
+    assert "test, 500 pairs" in capfd.readouterr().out and (tmp_path / "run" / "pairs" / "train.tsv").exists()
+
+
+def test_alignments_and_a_picture(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "a.svg"
+    words = ["translate", str(runs["transformer"]), "1 2 3 4", "--alignments", "--min-length", "4"]
+    assert main([*words, "--picture", str(picture)]) == 0
+    assert "→" in capfd.readouterr().out and picture.read_text().startswith("<svg")
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    for link in found["alignments"]:
+        for side, text in (("source", found["source"]), ("target", found["translation"])):
+            assert text[link[side]["start"] : link[side]["end"]] == link[side]["text"]
+
+
+def test_files_in_and_out(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("1 2\n\n3 4 5\n")
+    for name, lines in (("out.txt", 3), ("out.tsv", 3), ("out.jsonl", 3)):
+        assert main(["translate", str(runs["transformer"]), str(source), "--out", str(tmp_path / name)]) == 0
+        assert len((tmp_path / name).read_text().splitlines()) == lines
+    assert (tmp_path / "out.txt").read_text().splitlines()[1] == ""  # of nothing comes nothing, in its place
+    assert "3 translations" in capfd.readouterr().err
+
+
+def test_a_file_with_columns(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run, found = str(runs["transformer"]), []
+    for name, text in (
+        ("in.tsv", "1 2\tx\n3\ty\n"),
+        ("in.jsonl", '{"source": "1 2", "text": "x"}\n{"text": "3"}\n'),
+        ("in.txt", "1 2\n3\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        assert main(["translate", run, str(tmp_path / name), "--json"]) == 0
+        found.append(capfd.readouterr().out)
+    assert found[0] == found[1] == found[2] and found[0].count("\n") == 2
+    (tmp_path / "pairs.txt").write_text("1 2\tx\n")
+    assert main(["translate", run, str(tmp_path / "pairs.txt")]) == 2
+    assert "pairs.txt, line 1 has columns" in capfd.readouterr().err
+
+
+def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(runs["transformer"])]) == 0
+    assert "qkv-transformer" in capfd.readouterr().out
+    assert main(["info", str(runs["fixed"]), "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["model_type"] == "qkv-seq2seq" and facts["config"]["context"] == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["translate", "{t}"], "Give texts or a file"),
+        (["translate", "{t}", ""], "Text 1 is empty"),
+        (["translate", "{t}", "1", "--precision", "int4"], "Unknown precision 'int4'. Did you mean 'int8'?"),
+        pytest.param(
+            ["translate", "{f}", "1", "--precision", "int8"],
+            "is a recurrent network. Use fp32.",
+            marks=pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+        ),
+        (["translate", "{t}", "1", "--beam", "4"], "There is no option --beam. Did you mean '--beams'?"),
+        (["translate", "{t}", "1", "--decoding", "stoping=never"], "Unknown decoding option 'stoping'. Did you mean"),
+        (["translate", "{t}", "1", "--decoding", "num_beams=4"], "Did you mean 'beams'?"),
+        (["translate", "{t}", "1", "--decoding", "stopping"], "write KEY=VALUE"),
+        (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for drawing by chance"),
+        (["translate", "{t}", "1 2", "3", "--picture", "a.svg"], "one text"),
+        (["translate", "{t}", "1", "--picture", "a.png"], "ends in .svg"),
+        (["translate", "{t}", "1", "--out", "a.doc"], "ends in .txt or .tsv or .jsonl"),
+        (["translate", "{t}", "1 " * 40], "has 41 tokens, and the model of"),
+        (["translate", "{t}", "1. 2.", "--split", "--n-best", "2"], "leave out n_best = 2"),
+        (["translate", "{f}", "1 2", "--picture", "a.svg"], "no attention"),
+        (["translate", "{t}/nowhere", "1"], "nowhere"),
+        (["train", "translate", "--out", "run"], "Give pairs of texts with --pairs"),
+        (["train", "translate", "--example", "revers", "--out", "run"], "Did you mean 'reverse'?"),
+        (["train", "translate", "--example", "reverse", "--pairs", "x", "--out", "run"], "brings its own pairs"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--model", "seqtoseq"], "Did you mean 'seq2seq'?"),
+        (["train", "translate", "--pairs", "no", "such", "--out", "run"], "There is no file no"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "deen"], "--languages takes two"),
+        (["train", "translate", "--resume", "{t}", "--epochs", "3"], "leave out everything else"),
+        (
+            ["train", "translate", "--pairs", "x", "--out", "{t}"],
+            "holds a run already. Go on with it: qkv train translate",
+        ),
+        (["pretrain", "--resume", "{t}"], "is a translation run: qkv train translate --resume"),
+    ],
+)
+def test_what_is_refused(
+    runs: dict[str, Path], words: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    named = [word.replace("{t}", str(runs["transformer"])).replace("{f}", str(runs["fixed"])) for word in words]
+    assert main(named) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_other_verbs_say_who_does(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["fill", "a [MASK]", "--model", str(runs["transformer"])]) == 2
+    assert "holds a model that translates, and does nothing else: qkv translate" in capfd.readouterr().err
+
+
+def test_a_run_that_is_not_finished(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.toml").write_bytes((runs["transformer"] / "config.toml").read_bytes())
+    assert main(["translate", str(tmp_path), "1"]) == 2
+    assert f"not finished. Go on with it: qkv train translate --resume {tmp_path}" in capfd.readouterr().err
+
+
+def test_other_models_do_not_translate(
+    runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    assert main(["translate", str(tmp_path), "1"]) == 2
+    assert "holds a model of type bert, which does not translate" in capfd.readouterr().err

@@ -1,0 +1,31 @@
+"""The first example: half a minute on a CPU, and every row of digits comes back right."""
+
+from pathlib import Path
+
+import pytest
+
+from qkv.errors import InputError
+from qkv.run.translate import load_translator
+from qkv.run.translate_config import configured
+from qkv.run.translate_example import example_settings, start_example
+from qkv.train.progress import Silent
+
+
+def test_settings_for_both_models() -> None:
+    for model in ("transformer", "seq2seq"):
+        config = configured(None, {}, ["train.steps=3"], model, example_settings("reverse", model))
+        assert config.model_type == model and config.train.steps == 3 and config.select == "exact"
+    with pytest.raises(InputError, match="Did you mean 'reverse'"):
+        example_settings("revers", "transformer")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["transformer", "seq2seq"])
+def test_it_learns_to_reverse(tmp_path: Path, model: str) -> None:
+    done = start_example("reverse", example_settings("reverse", model), tmp_path / "run", Silent())
+    assert done.result["scores"]["test"]["exact"] > 0.98
+    translator = load_translator(tmp_path / "run")
+    found = translator.translate(["1 2 3 4 5"], alignments=True)[0]
+    assert found.text == "5 4 3 2 1"
+    # each digit was written while looking at itself, or at its neighbour
+    assert all(abs(link.source.start - (8 - link.target.start)) <= 2 for link in found.best.alignments)
