@@ -97,5 +97,5 @@ def test_sources_are_not_copied_until_half_are_done_with() -> None:
         memory = memory.select(rows)
         if len(rows) > 4:
             assert memory.layers[0][0] is layers[0][0]
-    assert memory.sources == 1
+    assert memory.rows.sources == 1
     assert torch.equal(memory.layers[0][0], layers[0][0][3:])

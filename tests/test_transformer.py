@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qkv.batch import Batch
 from qkv.errors import InputError
-from qkv.models.transformer import PRESETS, Transformer, TransformerConfig
+from qkv.models.transformer import PRESETS, Transformer, TransformerConfig, alignment_layer
 from qkv.nn.attention import causal_mask
 from qkv.nn.position import sinusoidal_table
 from tests.folders import randomise
@@ -159,8 +159,10 @@ def test_attention_is_of_the_layer_that_was_asked_for() -> None:
         looks.append(model.step(torch.full((4,), 2), model.start(SOURCE.ids, SOURCE.packing)).attention)
     default, first, middle, last = looks
     assert default is not None and first is not None and middle is not None and last is not None
-    assert torch.equal(default, middle)
+    assert torch.equal(default, last)
     assert not torch.allclose(first, middle) and not torch.allclose(middle, last)
+    layers = {number: alignment_layer(TransformerConfig(30, decoder_layers=number)) for number in (1, 2, 3, 4, 6)}
+    assert layers == {1: 0, 2: 1, 3: 2, 4: 2, 6: 4}
     one = make(decoder_layers=1)
     assert one.step(torch.full((4,), 2), one.start(SOURCE.ids, SOURCE.packing)).attention is not None
 

@@ -61,7 +61,7 @@ class TransformerConfig:
     norm_epsilon: float = 1e-5
     positions: str = "sinusoidal"  # or "halved", as Marian has them
     scaled: bool = True  # embeddings × √D
-    alignment_layer: int | None = None  # whose look at the source `step` gives; None: the last but one
+    alignment_layer: int | None = None  # whose look at the source `step` gives; None: see `alignment_layer`
 
     def __post_init__(self) -> None:
         for name, known in (("activation", ACTIVATIONS), ("norm", BLOCKS), ("positions", POSITIONS)):
@@ -141,6 +141,14 @@ class Layers(NamedTuple):
     words: Function  # (…, D) → (…, V)
 
 
+def alignment_layer(config: TransformerConfig) -> int:
+    """The decoder layer whose look at the source comes nearest to an alignment: where there are many, the last but one
+    (Garg et al. 2019, §4.1), of two or three the last, since the first still sees little more than the words."""
+    if config.alignment_layer is not None:
+        return config.alignment_layer
+    return config.decoder_layers - (1 if config.decoder_layers <= 3 else 2)
+
+
 class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -158,9 +166,7 @@ class Transformer(nn.Module):
         last = (lambda: nn.LayerNorm(config.width, config.norm_epsilon)) if config.norm == "pre" else nn.Identity
         self.encoder_norm, self.decoder_norm = last(), last()
         self.words = WordScores(config.vocabulary_size, config.width, tied=True)
-        self.alignment_layer = (
-            max(config.decoder_layers - 2, 0) if config.alignment_layer is None else config.alignment_layer
-        )
+        self.alignment_layer = alignment_layer(config)
         self.precision = "fp32"  # of decoding
         self._by_columns, self._int8 = Twins(by_columns), Twins(int8)
         self._wave_table: Tensor | None = None

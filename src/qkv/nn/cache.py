@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from qkv.nn.fused import Attend
+from qkv.nn.source_rows import SourceRows
 
 FIRST_ROOM = 64
 """Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
@@ -101,24 +102,17 @@ class SourceMemory:
         self,
         layers: Sequence[tuple[Tensor, Tensor]],
         mask: Tensor | None,
-        row_sources: Sequence[int],
+        row_sources: Sequence[int] | SourceRows,
     ) -> None:
         """Per layer keys (R, H, K, S), which is how a product with few questions wants them, and values (R, H, S, K);
         `mask` (R, S) is True where a token is real, None where all are."""
         self.layers, self.mask = tuple(layers), mask
-        self.row_sources = list(row_sources)
         keys = self.layers[0][0]
-        self.sources = keys.size(0)
-        counts = [0] * self.sources
-        places = []
-        for source in self.row_sources:
-            places.append((source, counts[source]))
-            counts[source] += 1
-        self.width = max(counts, default=0)  # W
-        flat = [source * self.width + number for source, number in places]
-        is_full = flat == list(range(self.sources * self.width))
-        # (Q,) where the rows lie in a rectangle (R, W); None: it is full and they lie there in order
-        self.places = None if is_full else torch.tensor(flat, device=keys.device)
+        if not isinstance(row_sources, SourceRows):
+            row_sources = SourceRows.of(row_sources, keys.size(0), keys.device)
+        self.rows = row_sources
+        # a row a source, in order: for a single row, so many small calls would cost as much as the products
+        self._is_plain = self.rows.width == 1 and self.rows.places is None
         self._hidden = None  # (R · H, 1, S), to be added to scores
         if mask is not None:
             hides = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
@@ -141,31 +135,22 @@ class SourceMemory:
 
     def select(self, rows: Sequence[int]) -> Self:
         """Row i becomes what row rows[i] was. Sources that nobody asks any more make room when they are the half."""
-        row_sources = [self.row_sources[row] for row in rows]
-        if row_sources == self.row_sources:
+        left, kept = self.rows.select(rows)
+        if left is self.rows:
             return self
-        asked = sorted(set(row_sources))
-        if 2 * len(asked) > self.sources or not asked:
-            return type(self)(self.layers, self.mask, row_sources)
-        index = torch.tensor(asked, device=self.layers[0][0].device)
-        layers = [(key.index_select(0, index), value.index_select(0, index)) for key, value in self.layers]
-        mask = None if self.mask is None else self.mask.index_select(0, index)
-        number = {source: new for new, source in enumerate(asked)}
-        return type(self)(layers, mask, [number[source] for source in row_sources])
+        if kept is None:
+            return type(self)(self.layers, self.mask, left)
+        layers = [(key.index_select(0, kept), value.index_select(0, kept)) for key, value in self.layers]
+        return type(self)(layers, None if self.mask is None else self.mask.index_select(0, kept), left)
 
     def _side_by_side(self, query: Tensor) -> Tensor:
         """(Q, H, K) → (R · H, W, K), zeros where a source has fewer rows than another."""
-        if self.places is not None:
-            rectangle = query.new_zeros(self.sources * self.width, *query.shape[1:])
-            query = rectangle.index_copy_(0, self.places, query)
-        if self.width == 1:
+        if self._is_plain:
             return query.reshape(-1, 1, query.size(2))
-        return query.unflatten(0, (self.sources, self.width)).transpose(1, 2).flatten(0, 1)
+        return self.rows.grouped(query).transpose(1, 2).flatten(0, 1)
 
     def _in_rows(self, values: Tensor, heads: int) -> Tensor:
         """(R · H, W, …) → (Q, H, …)"""
-        if self.width == 1:
-            rows = values.view(self.sources, heads, values.size(-1))
-        else:
-            rows = values.view(self.sources, heads, *values.shape[1:]).transpose(1, 2).flatten(0, 1)
-        return rows if self.places is None else rows.index_select(0, self.places)
+        if self._is_plain:
+            return values.view(-1, heads, values.size(-1))
+        return self.rows.flat(values.unflatten(0, (-1, heads)).transpose(1, 2))

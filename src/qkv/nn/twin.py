@@ -7,8 +7,15 @@ has changed.
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from torch import Tensor, nn
+
+
+class Origin(NamedTuple):
+    weight: Tensor
+    memory: Tensor  # what it held
+    version: int  # which change of it
 
 
 class Twins:
@@ -16,8 +23,8 @@ class Twins:
 
     def __init__(self, replaced: Callable[[nn.Linear], nn.Module]) -> None:
         self.replaced = replaced
-        self.held: nn.ModuleList | None = None  # the twin, once it was asked for
-        self._made_from: list[tuple[Tensor, Tensor, int]] = []  # a weight, what it held, and which change of it
+        # the twin, once it was asked for, and what it was made from; set together, since several threads may ask
+        self._made: tuple[nn.ModuleList, list[Origin]] | None = None
 
     def __reduce__(self) -> tuple[type["Twins"], tuple[Callable[[nn.Linear], nn.Module]]]:
         return Twins, (self.replaced,)  # a copy begins without
@@ -25,21 +32,28 @@ class Twins:
     def of(self, modules: nn.ModuleList) -> nn.ModuleList:
         """Parameters must not be inference tensors: those do not count their changes."""
         weights = list(modules.parameters())
-        if self.held is None or not self._is_fresh(weights):
-            self.forget()
-            self.held = _with_replaced(modules, self.replaced)
-            # the memory of what it was made from is held, so that no other weight can come to lie there
-            self._made_from = [(weight, weight.detach(), weight._version) for weight in weights]
-        return self.held
+        made = self._made
+        if made is None or not _is_fresh(made[1], weights):
+            made = None
+            self.forget()  # before the next is made: two would not fit everywhere
+            # the memory of what it is made from is held, so that no other weight can come to lie there
+            origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
+            made = self._made = _with_replaced(modules, self.replaced), origins
+        return made[0]
+
+    @property
+    def held(self) -> nn.ModuleList | None:
+        return None if self._made is None else self._made[0]
 
     def forget(self) -> None:
-        self.held, self._made_from = None, []
+        self._made = None
 
-    def _is_fresh(self, weights: Sequence[Tensor]) -> bool:
-        return len(weights) == len(self._made_from) and all(
-            weight is before and weight.data_ptr() == held.data_ptr() and weight._version == version
-            for weight, (before, held, version) in zip(weights, self._made_from, strict=True)
-        )
+
+def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
+    return len(weights) == len(origins) and all(
+        weight is origin.weight and weight.data_ptr() == origin.memory.data_ptr() and weight._version == origin.version
+        for weight, origin in zip(weights, origins, strict=True)
+    )
 
 
 def _with_replaced(modules: nn.ModuleList, replaced: Callable[[nn.Linear], nn.Module]) -> nn.ModuleList:
