@@ -77,7 +77,7 @@ class PostNormBlock(nn.Module):
 
     def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The same on the kernels of fast.py."""
-        attention, feed_forward = self.attention, self.feed_forward
+        attention = self.attention
         dropped, attention_dropped = (self.dropout.p, attention.dropout) if self.training else (0.0, 0.0)
         x = x.to(fast.compute_type(x))
         answer, weights, x = fast.attended(
@@ -85,15 +85,20 @@ class PostNormBlock(nn.Module):
         )
         if only is not None:
             answer, x = answer.index_select(0, only), x.index_select(0, only)
-        out, down = attention.out, feed_forward.down
+        out = attention.out
         x = fast.add_norm(functional.linear(answer, out.weight), out.bias, x, self.attention_norm, dropped)
-        inner, x = fast.widen(x, feed_forward.up)
-        if feed_forward.activation is functional.gelu:
-            inner = fast.bias_gelu(inner, feed_forward.up.bias)
-        else:
-            inner = feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
-        x = fast.add_norm(functional.linear(inner, down.weight), down.bias, x, self.feed_forward_norm, dropped)
-        return x, weights
+        return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
+
+
+def fed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropped: float) -> Tensor:
+    """norm(x + feed-forward(x)) on the kernels of fast.py, (N, D) → (N, D)."""
+    up, down = feed_forward.up, feed_forward.down
+    inner, x = fast.widen(x, up)
+    if feed_forward.activation is functional.gelu:
+        inner = fast.bias_gelu(inner, up.bias)
+    else:
+        inner = feed_forward.activation(inner + up.bias.to(inner.dtype))
+    return fast.add_norm(functional.linear(inner, down.weight), down.bias, x, norm, dropped)
 
 
 class PreNormBlock(nn.Module):

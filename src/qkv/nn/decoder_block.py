@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.nn import fast
-from qkv.nn.block import FeedForward
+from qkv.nn.block import FeedForward, fed_forward
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 
@@ -62,7 +62,7 @@ class PostNormDecoderBlock(nn.Module):
         self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
     ) -> tuple[Tensor, Tensor | None]:
         """The same on the kernels of fast.py, for training on a GPU."""
-        writing, asking, feed_forward = self.attention, self.cross_attention, self.feed_forward
+        writing, asking = self.attention, self.cross_attention
         dropped = self.dropout.p if self.training else 0.0
         dropped_of = {layer: layer.dropout if self.training else 0.0 for layer in (writing, asking)}
         x = x.to(fast.compute_type(x))
@@ -75,14 +75,7 @@ class PostNormDecoderBlock(nn.Module):
         answer, weights = attend_to_source(query, *memory, scale=asking.scale, dropout=dropped_of[asking])
         answer = functional.linear(answer.flatten(-2), asking.out.weight)
         x = fast.add_norm(answer, asking.out.bias, x, self.cross_attention_norm, dropped)
-        inner, x = fast.widen(x, feed_forward.up)
-        if feed_forward.activation is functional.gelu:
-            inner = fast.bias_gelu(inner, feed_forward.up.bias)
-        else:
-            inner = feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
-        down = feed_forward.down
-        x = fast.add_norm(functional.linear(inner, down.weight), down.bias, x, self.feed_forward_norm, dropped)
-        return x, weights
+        return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
 
 
 class PreNormDecoderBlock(nn.Module):
