@@ -1,6 +1,8 @@
 """The verbs: train translate, translate, info; their messages."""
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,22 @@ def test_files_in_and_out(runs: dict[str, Path], tmp_path: Path, capfd: pytest.C
     assert "3 translations" in capfd.readouterr().err
 
 
+def test_a_name_is_no_text_and_a_source_is_not_overwritten(
+    runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.txt"
+    file.write_text("1 2\n")
+    for words, message in (
+        ([str(tmp_path / "gone.txt")], "There is no file"),
+        ([str(tmp_path)], "is a folder"),
+        ([str(file), "1 2"], "stands among other texts"),
+        ([str(file), "--out", str(file)], "is the file that is to be translated"),
+    ):
+        assert main(["translate", str(runs["transformer"]), *words]) == 2
+        assert message in capfd.readouterr().err
+    assert file.read_text() == "1 2\n"
+
+
 def test_a_file_with_columns(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run, found = str(runs["transformer"]), []
     for name, text in (
@@ -92,6 +110,73 @@ def test_a_file_with_columns(runs: dict[str, Path], tmp_path: Path, capfd: pytes
     (tmp_path / "pairs.txt").write_text("1 2\tx\n")
     assert main(["translate", run, str(tmp_path / "pairs.txt")]) == 2
     assert "pairs.txt, line 1 has columns" in capfd.readouterr().err
+
+
+def test_a_field_is_looked_for_among_the_keys(
+    runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"text": "source"}\n{"text": "3", "of": {"source": "x"}}\n{"\\u0073ource": "1 2", "text": "x"}\n')
+    assert main(["translate", str(runs["transformer"]), str(file), "--json"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [json.loads(line)["source"] for line in lines] == ["source", "3", "1 2"]
+    for line, message in (('{"source": ', "line 1 is not JSON"), ("[1]", "line 1 holds a list")):
+        file.write_text(line + "\n")
+        assert main(["translate", str(runs["transformer"]), str(file)]) == 2
+        assert message in capfd.readouterr().err
+
+
+def test_long_lines_are_named_by_file_and_line(
+    runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, long = str(runs["transformer"]), "1 " * 40
+    file = tmp_path / "in.jsonl"
+    file.write_text(f'{{"text": "1"}}\n\n{{"text": "{long}"}}\n')
+    assert main(["translate", run, str(file)]) == 2
+    assert f"{file}, line 3 ('1 1" in capfd.readouterr().err
+
+
+def test_standard_input(
+    runs: dict[str, Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(data: bytes) -> int:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return main(["translate", str(runs["transformer"]), "-", "--json"])
+
+    assert given(b"\xef\xbb\xbf1 2\r\n3\n") == 0
+    assert [json.loads(line)["source"] for line in capfd.readouterr().out.splitlines()] == ["1 2", "3"]
+    assert given(b"1\n" + b"1 " * 40) == 2
+    assert "Standard input, line 2 (" in capfd.readouterr().err
+    assert given(b"1\n\xff\n") == 2
+    assert "Standard input, line 2 is not UTF-8" in capfd.readouterr().err
+
+
+def test_translations_without_an_end_are_told_and_counted(
+    runs: dict[str, Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for texts, told, more in ((5, 5, False), (8, 5, True)):
+        words = ["translate", str(runs["transformer"]), *["1 2 3"] * texts, "--max-length", "3", "--min-length", "2"]
+        assert main([*words, "--repetition-penalty", "1e-9"]) == 0  # what was written is written again
+        said = capfd.readouterr().err
+        assert said.count("was not ended after 3 tokens") == told
+        assert ("and 3 more were not ended, 8 in all" in said) == more
+
+
+def test_a_picture_and_a_file(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out, picture = tmp_path / "a.jsonl", tmp_path / "a.svg"
+    words = ["translate", str(runs["transformer"]), "1 2 3 4", "--min-length", "4", "--picture", str(picture)]
+    assert main([*words, "--out", str(out), "--alignments", "--n-best", "2"]) == 0
+    found = json.loads(out.read_text())
+    assert picture.read_text().startswith("<svg") and found["alignments"] and len(found["n_best"]) == 2
+
+
+def test_pairs_may_be_named_by_a_setting_or_a_recipe(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Which is seen by the files that are looked for."""
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[bitext]\ntrain = ["no.de", "such.en"]\n')
+    for words in (["--recipe", str(recipe)], ["--set", 'bitext.train=["no.de", "such.en"]']):
+        assert main(["train", "translate", "--out", str(tmp_path / "run"), *words]) == 2
+        assert "There is no file no.de" in capfd.readouterr().err
 
 
 def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
@@ -118,6 +203,13 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1", "--decoding", "num_beams=4"], "Did you mean 'beams'?"),
         (["translate", "{t}", "1", "--decoding", "stopping"], "write KEY=VALUE"),
         (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for drawing by chance"),
+        (["translate", "{t}", "1", "--seed", "1"], "seed is for drawing by chance"),
+        (["translate", "{t}", "1", "--decoding", "n_best=abc"], "n_best"),
+        (["translate", "{t}", "1", "--decoding", "n_best=[1]"], "n_best"),
+        (["translate", "{t}", "1", "--out", "a.jsonl", "--json"], "Choose one: --json"),
+        (["translate", "{t}", "1", "--out", "a.txt", "--alignments"], "A .txt file has no place for --alignments"),
+        (["translate", "{t}", "1", "--out", "a.tsv", "--n-best", "2"], "A .tsv file has a translation a text"),
+        (["translate", "{t}", "1", "--out", "a.txt", "--decoding", "n_best=2"], "n_best is 2: write .jsonl"),
         (["translate", "{t}", "1 2", "3", "--picture", "a.svg"], "one text"),
         (["translate", "{t}", "1", "--picture", "a.png"], "ends in .svg"),
         (["translate", "{t}", "1", "--out", "a.doc"], "ends in .txt or .tsv or .jsonl"),
@@ -126,6 +218,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{f}", "1 2", "--picture", "a.svg"], "no attention"),
         (["translate", "{t}/nowhere", "1"], "nowhere"),
         (["train", "translate", "--out", "run"], "Give pairs of texts with --pairs"),
+        (["train", "translate", "--pairs", "x"], "and a new folder for the run with --out"),
         (["train", "translate", "--example", "revers", "--out", "run"], "Did you mean 'reverse'?"),
         (["train", "translate", "--example", "reverse", "--pairs", "x", "--out", "run"], "brings its own pairs"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--model", "seqtoseq"], "Did you mean 'seq2seq'?"),

@@ -36,6 +36,24 @@ def test_what_is_too_long_or_nothing_is_named(languages: Languages) -> None:
     assert len(encoded([Pair("a b", "a")], languages, 3).pairs) == 1  # two and the end are three
 
 
+def test_long_texts_are_tokenized_a_few_at_a_time(languages: Languages, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [Pair(text, text[::-1]) for text in TEXTS * 4]
+    whole = encoded(pairs, languages, 5)
+    monkeypatch.setattr("qkv.data.pair_batching.CHARACTERS", 7)
+    sizes: list[int] = []
+    encode = languages.source.encode_ids
+
+    def counted(texts: list[str]) -> list[list[int]]:
+        sizes.append(sum(map(len, texts)))
+        return encode(texts)
+
+    monkeypatch.setattr(languages.source, "encode_ids", counted)
+    found = encoded(pairs, languages, 5)
+    assert max(sizes) <= 12 and sum(sizes) == 2 * sum(len(pair.source) for pair in pairs)
+    assert found.too_long == whole.too_long and len(found.too_long) == 4
+    assert np.array_equal(found.pairs.source.ids, whole.pairs.source.ids)
+
+
 def test_rows_begin_and_end_as_they_should(languages: Languages, pairs: EncodedPairs) -> None:
     rows = np.array([4, 0, 7])
     batch = PairBatches(pairs, languages, 100).collate(rows)

@@ -1,11 +1,13 @@
-"""Languages by name and by letters; what is pinned."""
+"""Languages by name and by letters; what is pinned; what is held out is not trained on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from qkv.data.pair_split import folded
 from qkv.errors import InputError
-from qkv.run.pair_data import TrainingPairs, check_pinned, pinned, read_pairs
+from qkv.run.pair_data import PairData, TrainingPairs, check_pinned, pinned, read_pairs
 from qkv.run.translate_config import BitextChoice, TranslateConfig, configured
 
 
@@ -73,3 +75,65 @@ def test_more_pairs_are_all_trained_on(tmp_path: Path) -> None:
     pairs = TrainingPairs(choice)
     kept = [pair.source for pair in pairs]
     assert kept[-2:] == ["x", "y"] and 2 < len(kept) < 30 and [pair.source for pair in pairs] == kept
+
+
+def told(choice: BitextChoice, folder: Path) -> tuple[PairData, list[str]]:
+    messages: list[str] = []
+    config = configured(None, {}, ["tokenizer.size=200", "max_length=64"])
+    return read_pairs(replace(config, bitext=choice), folder / "run", messages.append)[1], messages
+
+
+def test_no_side_of_a_held_out_pair_is_trained_on(tmp_path: Path) -> None:
+    """Every reference is also the translation of other sources, in other spellings."""
+    lines = [f"text {number}\t文{number // 3}{'。' * (number % 2)}\n" for number in range(300)]
+    (tmp_path / "t.tsv").write_text("".join(lines))
+    choice = BitextChoice(train=(str(tmp_path / "t.tsv"),), dev_share=0.05, test_share=0.05)
+    (tmp_path / "more.tsv").write_text("new\t新\n")
+    held = TrainingPairs(choice).held
+    assert held["dev"] and held["test"]
+    one, other = held["dev"][0], held["test"][0]
+    (tmp_path / "more.tsv").write_text(f"another\t{one.target}！\n{other.source.upper()}?\t别的\nnew\t新\n")
+    choice = replace(choice, more=(str(tmp_path / "more.tsv"),))
+    data, messages = told(choice, tmp_path)
+    pairs = TrainingPairs(choice)
+    trained = list(pairs)
+    assert list(data.dev) == held["dev"] and list(data.test) == held["test"] and len(data.train) == len(trained)
+    measured = [*data.dev, *data.test]
+    assert not {folded(pair.target) for pair in trained} & {folded(pair.target) for pair in measured}
+    assert not {folded(pair.source) for pair in trained} & {folded(pair.source) for pair in measured}
+    # none is lost: each is trained on, measured with, or told
+    assert len(trained) + len(measured) + len(pairs.known) == 303 and trained[-1].source == "new"
+    assert [fault for fault in data.faults if fault.kind == "held out"] == pairs.known
+    assert [(fault.place.line, fault.message.split()[1]) for fault in pairs.known[-2:]] == [
+        (1, "target"),
+        (2, "source"),
+    ]
+    assert [one for one in messages if f"held-out one: {len(pairs.known)}; they are not trained on" in one]
+    assert not [one for one in messages if "trained on as well" in one]
+
+
+def test_files_that_were_given_take_nothing_away(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("".join(f"text {number}\t文{number}\n" for number in range(30)))
+    (tmp_path / "dev.tsv").write_text("other\t文1\nanother\t文2！\nText 3!\t三\nnew\t新\n")
+    choice = BitextChoice(train=(str(tmp_path / "t.tsv"),), dev=(str(tmp_path / "dev.tsv"),))
+    data, messages = told(choice, tmp_path)
+    assert len(data.train) == 30 and not data.faults
+    assert "note: texts of dev that are trained on as well: 1 of 4" in messages
+    assert "note: references of dev that are trained on as well: 2 of 4" in messages
+
+
+def test_nothing_left_beside_what_was_held_out(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("".join(f"text {number}\t文\n" for number in range(50)))
+    with pytest.raises(InputError, match="no pair that has not a side of one that was held out"):
+        told(BitextChoice(train=(str(tmp_path / "t.tsv"),), dev_share=0.2), tmp_path)
+
+
+def test_columns_for_nothing_are_refused(tmp_path: Path) -> None:
+    choice = bitext(tmp_path, ("a.en", "a.zh"), ENGLISH, CHINESE)
+    with pytest.raises(InputError, match="--columns.* no file has both sides: of .*a.en and .*a.zh"):
+        pinned(replace(choice, columns=("1", "2")))
+    (tmp_path / "m.tsv").write_text("1\ta\t甲\n")
+    more = (str(tmp_path / "m.tsv"),)
+    assert pinned(replace(choice, columns=("2", "3"), more=more)).columns == ("2", "3")
+    with pytest.raises(InputError, match="column 2 was named for both"):
+        pinned(BitextChoice(train=more, columns=("2", "2")))

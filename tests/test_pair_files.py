@@ -53,6 +53,13 @@ def test_one_file(tmp_path: Path, name: str, text: str, columns: tuple[str, ...]
     assert texts(PairFiles.of(wrote(tmp_path, name, text), columns)) == TWO
 
 
+def test_a_blank_line_is_no_pair_where_a_line_has_both_sides(tmp_path: Path) -> None:
+    for name, text in (("t.tsv", "a\t甲\n\n \t\nb\t \n"), ("t.jsonl", '{"source": "a", "target": "甲"}\n\n')):
+        found = PairFiles.of(wrote(tmp_path, name, text))
+        assert texts(found) == [("a", "甲")]
+        assert [fault.place.line for fault in found.faults] == ([4] if name == "t.tsv" else [])
+
+
 @pytest.mark.parametrize("longer", [0, 1])
 def test_two_files_of_different_length(tmp_path: Path, longer: int) -> None:
     content = ["a\nb\nc d\ne\n", "甲\n乙\n"]
@@ -105,6 +112,9 @@ def test_how_many_files(tmp_path: Path) -> None:
         ([one, one], (), "as both sides"),
         ([one, other], ("1", "2"), "each is one side"),
         ([one], ("1",), "Name two columns"),
+        ([one], ("1", "1"), "column 1 was named for both"),
+        ([one], ("2", "02"), "column 2 was named for both"),
+        ([one], ("en", "en"), "column en was named for both"),
         ([one, tmp_path / "c.txt"], (), "no file"),
     ):
         with pytest.raises(InputError, match=message):

@@ -60,7 +60,7 @@ def test_a_long_text_is_refused_or_translated_by_sentences(translator: Translato
     long = "1 2 3 " * 12
     with pytest.raises(InputError, match=r"Text 2 \('1 2 3.* has 37 tokens.* made for 32 at most. .*split=True"):
         translator.translate(["1 2", long])
-    with pytest.raises(InputError, match="A sentence of text 1 .* Shorten it"):
+    with pytest.raises(InputError, match="Text 1 has a sentence .* of 37 tokens.* Shorten it"):
         translator.translate([long], split=True)
     two = "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9\n9 8 7 6 5 4 3 2 1 9 8 7 6 5 4 3 2 1"
     found = translator.translate([two, "4 5"], split=True)
@@ -70,6 +70,33 @@ def test_a_long_text_is_refused_or_translated_by_sentences(translator: Translato
         translator.translate([two], split=True, alignments=True)
     with pytest.raises(InputError, match="Sentence by sentence .* leave out n_best = 2"):
         translator.translate([two], GenerateConfig(beams=2, n_best=2), split=True)
+
+
+def test_a_stream_counts_through(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.run.translate.CHUNK", 3)
+    texts = ["1 2", "", "3", "4", "1 2 3 " * 12]
+    with pytest.raises(InputError, match=r"^Text 5 \('1 2 3"):
+        list(translator.stream(texts))
+    with pytest.raises(InputError, match=r"^Text 5 has a sentence \('1 2 3"):
+        list(translator.stream(texts, split=True))
+    with pytest.raises(InputError, match=r"^in\.txt, line 9 \('1 2 3"):
+        list(translator.stream_placed((text, f"in.txt, line {number}") for number, text in enumerate(texts, 5)))
+
+
+def test_what_is_drawn_hangs_on_the_place_in_the_stream(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = GenerateConfig(sample=True, temperature=5.0, max_length=12, seed=1)
+    texts = ["1 2 3"] * 8
+    whole = [one.text for one in translator.translate(texts, config)]
+    assert len(set(whole)) == len(whole)
+    blank = [one.text for one in translator.translate(["", *texts[1:]], config)]
+    assert blank == ["", *whole[1:]]  # and none draws what the one before it drew
+    by_sentences = translator.translate(["1 2 3\n1 2 3", "1 2 3"], config, split=True)
+    assert by_sentences[0].n_parts == 2 and by_sentences[0].text.startswith(whole[0])
+    assert by_sentences[0].text != f"{whole[0]}\n{whole[0]}" and by_sentences[1].text == whole[1]
+    monkeypatch.setattr("qkv.run.translate.CHUNK", 3)
+    assert [one.text for one in translator.stream(texts, config)] == whole
 
 
 def test_what_is_refused(translator: Translator, tmp_path: Path) -> None:

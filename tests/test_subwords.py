@@ -42,6 +42,11 @@ def test_digits_and_characters_stand_alone(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("追逐", special=False).tokens == ["追", "逐"]
 
 
+def test_what_does_not_come_back_is_blanks_alone(tokenizer: Tokenizer) -> None:
+    for text in ("  a \t T-shirt ", f"a{SPACE}T-shirt"):
+        assert tokenizer.decode(tokenizer.encode_ids([text])[0]) == "a T-shirt"
+
+
 def test_offsets_are_of_the_text(tokenizer: Tokenizer) -> None:
     text = "他用 Python"
     found = tokenizer.encode(text, special=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
@@ -16,7 +17,8 @@ from qkv.models.seq2seq import Seq2Seq
 from qkv.models.transformer import Transformer
 from qkv.run.finetune import Finished
 from qkv.run.train_translate import resume, start
-from qkv.run.translate_config import TranslateConfig
+from qkv.run.translate_config import TokenizerChoice, TranslateConfig
+from qkv.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from tests.small_run import Recorder
 from tests.translation_runs import digit_files, settings
@@ -60,6 +62,26 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     assert found.record["scores"] == finished.result["scores"]
 
 
+def test_no_folder_of_this_machine_is_in_the_model(finished: Finished, tmp_path: Path) -> None:
+    config = merge(TranslateConfig(), read_toml(finished.run / "config.toml"), "")
+    given = finished.run / "tokenizer"
+    tokenizer = TokenizerChoice(source=str(given))
+    if not config.tokenizer.joint:
+        tokenizer = TokenizerChoice(joint=False, source=str(given / "source"), target=str(given / "target"))
+    config = replace(
+        config,
+        bitext=replace(config.bitext, more=config.bitext.dev),
+        tokenizer=tokenizer,
+        train=replace(config.train, steps=1),
+    )
+    run = start(config, tmp_path / "run", Silent()).run
+    text = (run / "model" / "qkv.json").read_text()
+    for folder in (tmp_path, finished.run, Path(config.bitext.train[0]).parent):
+        assert str(folder) not in text
+    bitext = json.loads(text)["record"]["config"]["bitext"]
+    assert bitext["train"] == ["train.tsv"] and bitext["more"] == ["dev.tsv"]
+
+
 class _Stopped(Silent):
     """Presses Ctrl-C, or dies, at a logged step."""
 
@@ -92,6 +114,99 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(finished: Finished, tmp
         for one in (Finished(run, True).result, finished.result)
     )
     assert ours == theirs
+
+
+def test_a_run_that_is_stopped_again_and_again_has_the_same_mean(files: dict[str, Path], tmp_path: Path) -> None:
+    """Every second step of the window, which is more often than there is room for."""
+    changes = ("bitext.dev_share=0", "average=2", "train.steps=20", "train.save_every=10", "train.log_every=1")
+    config = settings("transformer", {"train": files["train"]}, *changes)
+    whole = start(config, tmp_path / "whole", Silent())
+    run = tmp_path / "run"
+    start(config, run, _Stopped(11, dies=False))
+    for step in (13, 15, 17):
+        assert not resume(run, _Stopped(step, dies=False)).finished
+    assert resume(run, Silent()).result["weights"] == whole.result["weights"] == "the mean of 2 checkpoints"
+    assert (run / "model/model.safetensors").read_bytes() == (whole.run / "model/model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("at", ["save_tokenizers", "write_held_out", "second tokenizer"])
+def test_a_run_that_was_killed_as_it_began(
+    finished: Finished, files: dict[str, Path], tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on, and what it had not come to write is written."""
+    lines = files["train"].read_text() + f"{'1 ' * 40}\t1\n"
+    (tmp_path / "train.tsv").write_text(lines)
+    joint = () if finished.run.name == "transformer" else ("tokenizer.joint=false",)
+    config = settings(finished.run.name, {"train": tmp_path / "train.tsv"}, "bitext.dev_share=0.1", *joint)
+    config = replace(config, train=replace(config.train, steps=1))
+
+    def killed(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        if at == "second tokenizer":
+            save = Tokenizer.save
+
+            def first_only(self: Tokenizer, folder: Path) -> None:
+                if folder.name != "source":
+                    raise RuntimeError("killed")
+                save(self, folder)
+
+            patch.setattr(Tokenizer, "save", first_only)
+        else:
+            patch.setattr(f"qkv.run.train_translate.{at}", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            start(config, tmp_path / "run", Silent())
+    run = resume(tmp_path / "run", Silent()).run
+    whole = start(config, tmp_path / "whole", Silent()).run
+    for name in ("held-out/dev.tsv", "faults.jsonl", "model/model.safetensors"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes(), name
+    assert sorted(path.name for path in run.rglob("*")) == sorted(path.name for path in whole.rglob("*"))
+
+
+def test_what_is_too_long_to_be_measured_by_is_told(files: dict[str, Path], tmp_path: Path) -> None:
+    long = " ".join("1234567890" * 4)
+    measured = {"train": files["train"]}
+    for name in ("dev", "test"):
+        measured[name] = tmp_path / f"{name}.tsv"
+        measured[name].write_text(f"1 2\t2 1\n{long}\t1\n3 4\t4 3\n5\t{long}\n")
+    said = Recorder()
+    run = start(settings("transformer", measured, "train.steps=1"), tmp_path / "run", said).run
+    faults = [json.loads(line) for line in (run / "faults.jsonl").read_text().splitlines()]
+    assert [(Path(fault["file"]).name, fault["line"], fault["action"]) for fault in faults] == [
+        ("dev.tsv", 2, "dropped"),
+        ("dev.tsv", 4, "dropped"),
+        ("test.tsv", 2, "noted"),
+    ]
+    assert any("2 of 4 pairs of dev have more than 31 tokens" in one for one in said.messages)
+    assert any("1 of 4 sources of test have more than 31 tokens" in one for one in said.messages)
+    # all four count, and the long one with nothing, as qkv translate would refuse it
+    assert Finished(run, True).result["scores"]["test"]["pairs"] == 4
+    assert (run / "translations.tsv").read_text().splitlines()[2] == f"{long}\t1\t"
+
+
+def test_the_mean_is_said_to_be_of_as_many_as_there_were(files: dict[str, Path], tmp_path: Path) -> None:
+    said = Recorder()
+    only = {"train": files["train"]}
+    changes = ("average=9", "bitext.dev_share=0")
+    done = start(settings("transformer", only, *changes), tmp_path / "run", said)
+    assert done.result["weights"] == "the mean of 4 checkpoints"
+    start(settings("transformer", files, "average=9"), tmp_path / "other", said)
+    assert any("the mean of the last 4 checkpoints has" in one for one in said.messages)
+    assert "mean of 9" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_no_memory_to_translate_is_told_and_can_be_gone_on_from(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("qkv.run.train_translate.translated", full)
+        with pytest.raises(InputError, match="Out of memory on cpu translating test"):
+            start(settings("transformer", files, "train.steps=1"), tmp_path / "run", Silent())
+    assert resume(tmp_path / "run", Silent()).result["scores"]["test"]["pairs"] == 12
 
 
 def test_nothing_given_is_held_out_by_the_source(files: dict[str, Path], tmp_path: Path) -> None:
@@ -157,7 +272,7 @@ def test_what_is_refused(files: dict[str, Path], tmp_path: Path, monkeypatch: py
     refused("no pairs to train on", settings("transformer", {}))
     refused("every pair is longer than max_length = 2", settings("transformer", files, "max_length=2"))
     refused("both sides, or for none", settings("transformer", files, "tokenizer.joint=false", "tokenizer.source=x"))
-    refused("set joint = false", settings("transformer", files, "tokenizer.target=x"))
+    refused("set joint = false", replace(settings("transformer", files), tokenizer=TokenizerChoice(target="x")))
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
     refused(r"pip install 'qkv\[translate\]', or choose by the loss", settings("transformer", files, "select=bleu"))
 

@@ -286,6 +286,18 @@ def test_a_text_longer_than_the_first_table_of_positions() -> None:
     assert torch.allclose(logits[0], expected, atol=1e-10)
 
 
+def test_another_thread_may_keep_a_shorter_table_of_positions() -> None:
+    class Contested(Transformer):
+        """Whatever table it keeps, another thread puts a shorter one in its place at once."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value[:64] if name == "_wave_table" and value is not None else value)
+
+    network = Contested(TransformerConfig(30, width=8, heads=2, inner_width=8, encoder_layers=1, decoder_layers=1))
+    place = network._waves(100, torch.device("cpu"))
+    torch.testing.assert_close(place, network.positions(torch.arange(101))[100])
+
+
 def test_a_model_that_has_decoded_can_be_copied_and_trained() -> None:
     model = make()
     with torch.inference_mode():

@@ -46,6 +46,16 @@ def test_alone_or_together(languages: Languages, kind: str, beams: int) -> None:
         assert found[0].attention is not None and found[0].attention.shape == (len(found[0].tokens), len(source))
 
 
+def test_keys_tell_sources_apart_when_drawing(languages: Languages) -> None:
+    torch.manual_seed(0)
+    network = Seq2Seq(Seq2SeqConfig(languages.target.size, width=16, cell_width=16)).eval()
+    config = GenerateConfig(sample=True, max_length=9)
+    source = languages.read(TEXTS[:1]) * 3
+    tokens = [found[0].tokens for found in translated(network, languages, source, config, keys=[7, 1, 1])]
+    assert tokens[1] == tokens[2] != tokens[0]
+    assert [found[0].tokens for found in translated(network, languages, source, config)][1] == tokens[1]
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_spans_are_the_characters(languages: Languages, text: str) -> None:
     for spans in (

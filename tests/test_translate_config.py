@@ -9,6 +9,7 @@ import pytest
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
+from qkv.generate.options import GenerateConfig
 from qkv.models.seq2seq import Seq2SeqConfig
 from qkv.models.transformer import TransformerConfig
 from qkv.run.translate_config import TranslateConfig, configured, model_config
@@ -45,6 +46,46 @@ def test_what_is_said_last_holds(tmp_path: Path) -> None:
     assert config.seq2seq.size == "small" and config.seq2seq.cell == "rnn" and config.bitext.train == ("a", "b")
     assert config.epochs is None and config.train.steps == 5 and config.smoothing == 0.2
     assert configured(recipe, {"epochs": 2.0}, []).epochs == 2.0
+
+
+def test_what_does_not_decide_how_long_is_not_written(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("epochs = 3.0\n")
+    for flags, assignments in (({}, ["train.minutes = 2"]), ({"train.minutes": 2.0}, []), ({}, ["train.minutes=2.0"])):
+        config = configured(recipe, flags, assignments)
+        assert config.epochs is None and config.train.minutes == 2 and "epochs" not in to_toml(config)
+    assert configured(recipe, {}, ["epochs=none", "train.steps=7"]).epochs is None
+    recipe.write_text("[train]\nminutes = 3.0\n")
+    for assignment in ("train.steps=4", "epochs=4"):
+        assert configured(recipe, {}, [assignment]).train.minutes is None
+    assert configured(recipe, {}, [], start=TranslateConfig(epochs=2.0)).epochs is None
+    recipe.write_text("epochs = 2.0\n[train]\nminutes = 3.0\n")
+    with pytest.raises(InputError, match=r"recipe.toml: epochs and train.minutes both"):
+        configured(recipe, {}, [])
+    assert configured(recipe, {}, ["train.minutes=1"]).epochs is None
+
+
+def test_translations_may_be_as_long_as_texts(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("max_length = 40\n[decoding]\nmax_length = 50\n")
+    assert configured(None, {}, ["max_length=128"]).decoding.max_length == 128
+    assert configured(None, {}, ["max_length=512"]).decoding.max_length == 512
+    assert configured(None, {}, ["decoding.max_length=30", "max_length=128"]).decoding.max_length == 30
+    assert configured(recipe, {}, []).decoding.max_length == 50
+    started = TranslateConfig(max_length=20, decoding=GenerateConfig(max_length=24))
+    assert configured(None, {}, [], start=started).decoding.max_length == 24
+    assert configured(None, {}, [], start=TranslateConfig(max_length=20)).decoding.max_length == 20
+
+
+def test_a_tokenizer_that_is_given_has_its_size(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--vocab-size"):
+        configured(None, {"tokenizer.size": 500}, ["tokenizer.source=x"])
+    recipe = tmp_path / "config.toml"  # of a run: all defaults are in it
+    recipe.write_text(to_toml(configured(None, {}, ["tokenizer.source=x"])))
+    assert configured(recipe, {}, []).tokenizer.source == "x"
+    recipe.write_text('[tokenizer]\nsize = 500\nsource = "x"\n')
+    with pytest.raises(InputError, match="tokenizer.size"):
+        configured(recipe, {}, [])
 
 
 def test_settings_go_through_a_file(tmp_path: Path) -> None:
@@ -84,6 +125,11 @@ def test_sizes_of_the_network() -> None:
         ("transformer", ["decoding.sample=true", "decoding.beams=1"], "Choose one|draws by chance"),
         ("transformer", ["epochs=0"], "epochs must be more than 0"),
         ("transformer", ["epochs=2", "train.steps=3"], "both say how long to train"),
+        ("transformer", ["epochs=2", "train.minutes = 3"], "--minutes and --epochs both say how long to train"),
+        ("transformer", ["train.minutes=2", "train.steps=3"], "both say how long to train"),
+        ("transformer", ["tokenizer.source=x", "tokenizer.size=8000"], "tokenizer.size .* a tokenizer was given: x"),
+        ("transformer", ["tokenizer.source=x", "tokenizer.min_frequency=3"], "tokenizer.min_frequency is for"),
+        ("transformer", ["max_length=64", "decoding.min_length=100"], "leaves no room for the end"),
         ("transformer", ["bitext.colums=1"], "unknown key 'bitext.colums'. Did you mean 'columns'"),
     ],
 )

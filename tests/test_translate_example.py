@@ -1,9 +1,12 @@
 """The first example: half a minute on a CPU, and every row of digits comes back right."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from qkv.data.digit_pairs import write_digit_pairs
 from qkv.errors import InputError
 from qkv.run.translate import load_translator
 from qkv.run.translate_config import configured
@@ -17,6 +20,29 @@ def test_settings_for_both_models() -> None:
         assert config.model_type == model and config.train.steps == 3 and config.select == "exact"
     with pytest.raises(InputError, match="Did you mean 'reverse'"):
         example_settings("revers", "transformer")
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_an_example_that_did_not_begin_leaves_nothing(
+    tmp_path: Path, was_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = partial(write_digit_pairs, train=30, dev=3, test=3)
+    monkeypatch.setattr("qkv.run.translate_example.write_digit_pairs", few)
+    run = tmp_path / "run"
+    if was_there:
+        run.mkdir()
+    config = example_settings("reverse", "transformer")
+    with pytest.raises(InputError, match="longer than max_length"):
+        start_example("reverse", replace(config, max_length=2), run, Silent())
+    assert run.exists() == was_there and not (was_there and any(run.iterdir()))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qkv.run.translate_example.begun", interrupted)
+    with pytest.raises(KeyboardInterrupt):  # and not: is not an empty folder
+        start_example("reverse", config, run, Silent())
+    assert run.exists() == was_there and not (was_there and any(run.iterdir()))
 
 
 @pytest.mark.slow

@@ -71,5 +71,8 @@ def test_what_does_not_fit_together(tmp_path: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="has no weights"):
         load_translation(folder)
-    with pytest.raises(InputError, match="not a model folder"):
+    with pytest.raises(InputError, match="not a model folder: it has no config.json, only model.$"):
         load_translation(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="not a model folder: it has no config.json.$"):
+        load_translation(tmp_path / "empty")

@@ -32,4 +32,8 @@ def digit_files(folder: Path) -> dict[str, Path]:
 
 def settings(model_type: str, files: dict[str, Path], *changes: str) -> TranslateConfig:
     flags = {f"bitext.{name}": (str(file),) for name, file in files.items()}
-    return configured(None, flags, [*SETTINGS, *SMALL[model_type], *changes], model_type)
+    given = any(
+        one.startswith(("tokenizer.source=", "tokenizer.target=")) for one in changes
+    )  # then none is learned, of any size
+    usual = [one for one in SETTINGS if not (given and one.startswith("tokenizer.size="))]
+    return configured(None, flags, [*usual, *SMALL[model_type], *changes], model_type)

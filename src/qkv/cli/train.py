@@ -14,6 +14,7 @@ train = typer.Typer(help="Train a model on pairs of texts: translate.", rich_mar
 
 SEVERAL = ("--pairs", "--dev", "--test", "--more")
 """Options that take all names up to the next option: --pairs de.txt en.txt"""
+NOTHING = "Give pairs of texts with --pairs (or --example reverse) and a new folder for the run with --out."
 
 
 class WithFiles(TyperCommand):
@@ -140,10 +141,8 @@ def train_translate(
         with for_stderr() as progress:
             finished = go_on(resume, progress)
     else:
-        if out is None or (not pairs and example is None):
-            raise InputError(
-                "Give pairs of texts with --pairs (or --example reverse) and a new folder for the run with --out."
-            )
+        if out is None:
+            raise InputError(NOTHING)
         if example is not None and {"bitext.train", "bitext.dev", "bitext.test", "bitext.more"} & set(flags):
             raise InputError("--example brings its own pairs: leave out --pairs, --dev, --test and --more.")
         finished = _begin(example, model, out, recipe, flags, settings or [])
@@ -165,6 +164,8 @@ def _begin(
         raise InputError(f"'{model}' does not translate.{did_you_mean(model, MODELS)} Known: {', '.join(MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
     config = configured(recipe, flags, settings, model, begun)
+    if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
+        raise InputError(NOTHING)
     with for_stderr() as progress:
         if example is not None:
             return start_example(example, config, out, progress)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from qkv.run.translate import Translation, Translator
 
 WRITTEN = {".txt": "a translation a line", ".tsv": "source and translation", ".jsonl": "JSON lines"}
+PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
+TOLD = 5  # translations without an end that are told one by one; of more, how many there are
 
 
 def translate(
@@ -79,11 +81,24 @@ def translate(
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
+    from qkv.run.predict_file import check_is_text, is_file
+
+    file = Path(inputs[0]).expanduser() if len(inputs) == 1 and is_file(inputs[0]) else None
+    for text in inputs if file is None and inputs != ["-"] else ():
+        check_is_text(text)
+    if out is not None and file is not None and out.resolve() == file.resolve():
+        raise InputError(
+            f"--out {out} is the file that is to be translated: its texts would be lost. Give another name."
+        )
     if picture is not None:
         suffix_of(picture, {".svg": "a picture"})
-        if len(inputs) != 1 or inputs[0] == "-" or _is_file(inputs[0]):
+        if len(inputs) != 1 or inputs[0] == "-" or file is not None:
             raise InputError("--picture draws the alignment of one text: give that text alone.")
-    suffix = suffix_of(out, WRITTEN) if out is not None else None
+    suffix = None if out is None else suffix_of(out, WRITTEN)
+    if suffix is not None and as_json:
+        raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
+    if suffix in PLAIN and alignments:
+        raise InputError(f"A {suffix} file has no place for --alignments: leave them out, or write .jsonl.")
     given: dict[str, Any] = {
         "beams": beams,
         "n_best": n_best,
@@ -109,15 +124,16 @@ def translate(
     for note in translator.notes:
         say(f"note: {note}")
     config = decoding_of(translator, wanted)
+    if suffix in PLAIN and config.n_best > 1:
+        raise InputError(f"A {suffix} file has a translation a text, and n_best is {config.n_best}: write .jsonl.")
     how: dict[str, Any] = {"alignments": alignments or picture is not None, "split": split}
-    found = translator.stream(_texts(inputs), config, **how)
+    found = _telling(translator.stream_placed(_texts(inputs, file), config, **how))
+    if picture is not None:
+        found = _drawing(found, picture, translator, lang)
     if out is not None and suffix is not None:
         _write(out, suffix, found)
         return
     for number, one in enumerate(found):
-        _tell_unfinished(one)
-        if picture is not None:
-            _draw(picture, one, translator, lang)
         if as_json:
             from qkv.cli.terminal import print_json
 
@@ -135,9 +151,12 @@ def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateCo
     own = {key: value for key, value in asdict(translator.decoding).items() if value is not None}
     if wanted.get("sample"):
         own["beams"] = 1  # unless beams were asked for as well, which is told
-    elif wanted.get("n_best", 1) > wanted.get("beams", own["beams"]) and "beams" not in wanted:
-        own["beams"] = wanted["n_best"]  # so many are looked for, at least
-    return GenerateConfig.of(own | wanted)
+    elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):  # what is no number is told below
+        own["beams"] = max(own["beams"], n_best)  # so many are looked for, at least
+    config = GenerateConfig.of(own | wanted)
+    if "seed" in wanted and not config.sample:
+        raise InputError("seed is for drawing by chance: add --sample, or leave --seed out.")
+    return config
 
 
 def _assigned(options: list[str]) -> dict[str, Any]:
@@ -154,20 +173,13 @@ def _assigned(options: list[str]) -> dict[str, Any]:
             found[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             found[key.strip()] = text
-    known = {key: value for key, value in found.items() if key not in vars(GenerateConfig())}
-    GenerateConfig.of(known)  # refuses what is not there, and says what it may have been
+    unknown = {key: value for key, value in found.items() if key not in vars(GenerateConfig())}
+    GenerateConfig.of(unknown)  # refuses what is not there, and says what it may have been
     return found
 
 
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).expanduser().is_file()
-    except OSError:  # a text may be longer than a name can be
-        return False
-
-
-def _of_file(path: Path) -> Iterator[str]:
-    """A text a line; of .tsv the first column, of .jsonl the field source or text."""
+def _of_file(path: Path) -> Iterator[tuple[str, str]]:
+    """A text a line, and its place; of .tsv the first column, of .jsonl the field source or text."""
     from qkv.data.readers import COMPRESSED, field_of, lines
 
     ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
@@ -175,32 +187,48 @@ def _of_file(path: Path) -> Iterator[str]:
         place = f"{path}, line {number}"
         if ending == ".jsonl":
             if line.strip():
-                yield field_of(line, place, "source" if '"source"' in line else "text")
+                yield field_of(line, place, _field(line)), place
         elif ending == ".tsv":
-            yield line.split("\t")[0]
+            yield line.split("\t")[0], place
         elif "\t" in line:
             raise InputError(
                 f"{place} has columns, between tabs, and a text would be one of them. Call the file .tsv to have its "
                 "first column translated, or give a file of texts alone."
             )
         else:
-            yield line
+            yield line, place
 
 
-def _texts(inputs: list[str]) -> Iterator[str]:
+def _field(line: str) -> str:
+    """Which field of an object its text is in."""
+    import json
+
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):  # what is wrong is told where the field is read
+        return "text"
+    return "source" if isinstance(row, dict) and "source" in row else "text"
+
+
+def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
+    """Each text, and what messages call it."""
     if inputs == ["-"]:
-        for number, line in enumerate(sys.stdin.buffer, 1):
+        from qkv.data.readers import BOM
+
+        for number, raw in enumerate(sys.stdin.buffer, 1):
+            place = f"Standard input, line {number}"
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                line = raw.decode("utf-8")
             except UnicodeDecodeError:
-                raise InputError(f"Standard input, line {number} is not UTF-8.") from None
-    elif len(inputs) == 1 and _is_file(inputs[0]):
-        yield from _of_file(Path(inputs[0]))
+                raise InputError(f"{place} is not UTF-8.") from None
+            yield (line.removeprefix(BOM) if number == 1 else line).rstrip("\r\n"), place
+    elif file is not None:
+        yield from _of_file(file)
     else:
         for number, text in enumerate(inputs, 1):
             if not text.strip():
                 raise InputError(f"Text {number} is empty.")
-            yield text
+            yield text, f"Text {number}"
 
 
 def _print(one: "Translation", alignments: bool, number: int) -> None:
@@ -230,11 +258,28 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
         table(["", "", "", ""], rows, right=(2,))
 
 
-def _tell_unfinished(one: "Translation") -> None:
-    if not one.best.finished:
-        from qkv.cli.terminal import say
+def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
+    """The same translations; those that were not ended are told, the first ones by name."""
+    from qkv.cli.terminal import say
 
-        say(f"note: the translation of {one.source[:40]!r} was not ended after {one.best.n_tokens} tokens")
+    unfinished = 0
+    for one in found:
+        if not one.best.finished:
+            unfinished += 1
+            if unfinished <= TOLD:
+                say(f"note: the translation of {one.source[:40]!r} was not ended after {one.best.n_tokens} tokens")
+        yield one
+    if unfinished > TOLD:
+        say(f"note: and {unfinished - TOLD:,} more were not ended, {unfinished:,} in all")
+
+
+def _drawing(
+    found: Iterator["Translation"], picture: Path, translator: "Translator", lang: str
+) -> Iterator["Translation"]:
+    """The same, drawn as they come: of --picture there is one."""
+    for one in found:
+        _draw(picture, one, translator, lang)
+        yield one
 
 
 def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str) -> None:
@@ -261,7 +306,6 @@ def _write(out: Path, suffix: str, found: Iterator["Translation"]) -> None:
     count = 0
     with progress("texts", None) as advance, replaced_file(out) as part, part.open("w", encoding="utf-8") as file:
         for one in found:
-            _tell_unfinished(one)
             text = " ".join(one.text.split())
             if suffix == ".jsonl":
                 file.write(json.dumps(one.to_dict(), ensure_ascii=False) + "\n")

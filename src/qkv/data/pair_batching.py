@@ -8,7 +8,7 @@ pairs do not always meet. A batch holds as many pairs as fit a budget of tokens 
 Shapes: E pairs, R rows of a batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
@@ -18,11 +18,13 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.batch import Batch
+from qkv.data.batching import chunks
 from qkv.data.pair_batch import NEXT, PairBatch
 from qkv.data.pair_files import Pair
 from qkv.data.pair_languages import Languages
 
 CHUNK = 4_096  # texts that are tokenized at a time
+CHARACTERS = 1 << 22  # of both sides: a chunk ends here at the latest
 BLUR = 0.15  # of a length: what it may count more
 Integers = NDArray[np.int64]
 
@@ -76,7 +78,7 @@ def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Enc
     too_long: list[int] = []
     nothing: list[int] = []
     number = 0
-    for chunk in _chunks(pairs):
+    for chunk in chunks(pairs, CHUNK, lambda pair: len(pair.source) + len(pair.target), CHARACTERS):
         sources = languages.source.encode_ids([pair.source for pair in chunk])
         targets = languages.target.encode_ids([pair.target for pair in chunk])
         kept = []
@@ -97,17 +99,6 @@ def _joined(parts: Sequence[Side]) -> Side:
     lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
     ids = np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, np.int32)
     return Side(ids, np.append(0, np.cumsum(lengths)))
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    chunk: list[Pair] = []
-    for pair in pairs:
-        chunk.append(pair)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 class PairBatches:
@@ -146,7 +137,8 @@ class PairBatches:
             return self._plan(number)
 
     def _plan(self, epoch: int) -> list[Integers]:
-        """Each epoch is drawn by its own number, so that none has to be drawn for another to be known."""
+        """Each epoch is drawn by its own number: its order owes nothing to others. Where it begins does: how many
+        batches come before it is known only once all the earlier ones are planned."""
         if epoch not in self._plans:
             draw = np.random.default_rng((self.seed, epoch))
             order = np.argsort(self.weights * (1 + BLUR * draw.random(len(self.weights))), kind="stable")

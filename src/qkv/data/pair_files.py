@@ -4,8 +4,9 @@
     .jsonl       an object a line: {"source": …, "target": …}, or the fields that are named, also inside "translation"
     any other    columns between tabs; the first two, or those that are named by a header or by number
 
-All of them plain, .gz or .xz. Nothing is skipped in silence: a pair with an empty side is left out and told as a
-`Fault`, and files that do not go together are refused by the line where they part.
+All of them plain, .gz or .xz. No pair is skipped in silence: one with an empty side is left out and told as a `Fault`,
+and files that do not go together are refused by the line where they part. A blank line is no pair in a file with both
+sides, and is passed over; in one of two files it is an empty side.
 
 What this file does NOT do: know tokens. Files of any size pass through, one line of each in memory.
 """
@@ -53,6 +54,10 @@ class PairFiles:
             )
         if len(columns) not in (0, 2):
             raise InputError(f"Name two columns, source and target, not {len(columns)}: {', '.join(columns)}.")
+        if columns and _column(columns[0]) == _column(columns[1]):
+            raise InputError(
+                f"The column {columns[0]} was named for both source and target: a text is not its own translation."
+            )
         if len(paths) == 2 and columns:
             raise InputError(
                 f"Columns are for one file that has both sides; of {paths[0]} and {paths[1]} each is one side."
@@ -140,7 +145,7 @@ class PairFiles:
 
 def _parted(first: Path, second: Path, line: tuple[int, str], rest: Iterator[Any]) -> InputError:
     """One file has ended: which, how long both are, and the first line that is left alone."""
-    longer, shorter = (first, second) if _length(second, line[0]) else (second, first)
+    longer, shorter = (first, second) if _is_shorter(second, line[0]) else (second, first)
     total = line[0] + sum(1 for _ in rest)
     return InputError(
         f"{shorter} has {line[0] - 1:,} lines and {longer} has {total:,}: line {line[0]:,} of {longer} "
@@ -149,9 +154,13 @@ def _parted(first: Path, second: Path, line: tuple[int, str], rest: Iterator[Any
     )
 
 
-def _length(path: Path, at_least: int) -> bool:
+def _is_shorter(path: Path, lines: int) -> bool:
     """Whether a file has fewer lines than this."""
-    return sum(1 for _ in zip(range(at_least), sound_lines(path), strict=False)) < at_least
+    return sum(1 for _ in zip(range(lines), sound_lines(path), strict=False)) < lines
+
+
+def _column(name: str) -> str | int:
+    return int(name) if name.isdecimal() else name
 
 
 def _named(path: Path, name: str, header: Sequence[str]) -> int:

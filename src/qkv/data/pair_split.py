@@ -3,6 +3,9 @@
 The first 32 bits of the SHA-256 of a text, as a share of 1, say where it falls: below `dev_share` it is dev, from there
 to `dev_share + test_share` test, else train. Capitals, marks and spaces make no difference, so that "Hi." and "Hi!"
 fall together, and so do all translations of a text. No seed, no order: a pair stays where it is when others are added.
+
+Texts of different places may share a translation ("Hurry!", "Be quick!"). What has the translation of a held-out pair
+is therefore left out of train, by `run/pair_data.py`; this file looks at the source alone.
 """
 
 import hashlib

@@ -8,7 +8,8 @@ only reads. A translation is written. Here a space is part of the piece that fol
     汤姆追逐 Jerry。        汤 姆 追 逐 ▁Jer ##ry 。
 
 Words, punctuation marks, single digits and single 汉字 are never joined with one another. Runs of blanks count as one
-space, and blanks at either end are dropped: nothing else of a text is changed.
+space, and blanks at either end are dropped; a ▁ that a text has of its own comes back as a space. Nothing else of a
+text is changed.
 
 What this file does NOT do: use it. The result is a `Tokenizer` like any other of the kind wordpiece.
 """

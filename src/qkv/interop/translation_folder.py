@@ -97,7 +97,8 @@ def load_translation(path: str | os.PathLike[str]) -> TranslationFolder:
     with reading(folder):
         if not (folder / CONFIG).is_file():
             held = listed(entry.name for entry in folder.iterdir()) if folder.is_dir() else ""
-            raise InputError(f"{folder} is not a model folder: it has no {CONFIG}, {f'only {held}' if held else ''}.")
+            rest = f"no {CONFIG}, only {held}" if held else f"no {CONFIG}"
+            raise InputError(f"{folder} is not a model folder: it has {rest}.")
         model_type = model_type_of(folder)
         if model_type not in ABOUT:
             raise InputError(
@@ -148,7 +149,8 @@ def tokenizers_of(folder: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def describe_translation(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a folder holds, for people to look at and programs to read. Weights are mapped, not read."""
+    """What a folder holds, for people to look at and programs to read. Of the weights of ours only the header is read;
+    those of OPUS-MT are loaded."""
     folder = Path(os.path.expanduser(path))
     model_type = str(model_type_of(folder))
     if model_type == MARIAN:

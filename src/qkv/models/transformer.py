@@ -278,13 +278,15 @@ class Transformer(nn.Module):
 
     def _waves(self, place: int, device: torch.device) -> Tensor:
         """(D,): the position of one token. A table of them is kept, and doubled when it is too short."""
-        if self._wave_table is None or len(self._wave_table) <= place or self._wave_table.device != device:
+        table = self._wave_table  # looked up once: another thread may put its own, shorter one there at any moment
+        if table is None or len(table) <= place or table.device != device:
             length = 64
             while length <= place:
                 length *= 2
             with torch.inference_mode(False):  # it stays, and may come to be used or copied in other ways
-                self._wave_table = self.positions(torch.arange(length, device=device))  # (length, D)
-        return self._wave_table[place]
+                table = self.positions(torch.arange(length, device=device))  # (length, D)
+            self._wave_table = table
+        return table[place]
 
     def _embed(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> Tensor:
         """(N,) and what stands for their positions (N, D) → (N, D)"""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qkv.atomic import write_text
+from qkv.atomic import replaced_folder, write_text
 from qkv.data.examples import Fault
 from qkv.data.languages import Letters
 from qkv.data.pair_batching import EncodedPairs, encoded
@@ -52,9 +52,14 @@ def pinned(choice: BitextChoice) -> BitextChoice:
             raise InputError(f"bitext.{name} are two files (source, target) or one with both sides.")
     if not choice.train:
         raise InputError("There are no pairs to train on: give two files, or one with both sides.")
-    for files in (choice.train, choice.dev, choice.test, *((one,) for one in choice.more)):
-        if files:
-            PairFiles.of(files)  # says what is missing or empty, before anything is read
+    given = [files for files in (choice.train, choice.dev, choice.test, *((one,) for one in choice.more)) if files]
+    for files in given:
+        _opened(files, choice)  # says what is missing or empty, before anything is read
+    if choice.columns and all(len(files) == 2 for files in given):
+        raise InputError(
+            f"bitext.columns (--columns) are {' and '.join(choice.columns)}, and no file has both sides: of "
+            f"{choice.train[0]} and {choice.train[1]} each is one. Leave the columns out."
+        )
 
     def whole(files: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(Path(one).expanduser().resolve()) for one in files)
@@ -83,30 +88,54 @@ def _hash(choice: BitextChoice) -> str:
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
+def _opened(files: tuple[str, ...], choice: BitextChoice) -> PairFiles:
+    return PairFiles.of(files, choice.columns if len(files) == 1 else ())
+
+
 class TrainingPairs:
-    """What is trained on: the pairs of `train` that are not held out, then all of `more`. Iterated from the beginning
-    each time."""
+    """What is trained on: the pairs of `train` and `more`, less what was held out of `train`. Iterated from the
+    beginning each time.
+
+    Whatever the hash holds out is new to the model on both sides: a pair that has the source or the translation of a
+    held-out one is left out (`known`). A short sentence is the translation of many, and a model that has written it
+    before would be judged by its memory. Where dev or test were given as files, nothing is taken away for them.
+    """
 
     def __init__(self, choice: BitextChoice) -> None:
-        self.choice = choice
-        self.files = PairFiles.of(choice.train, choice.columns if len(choice.train) == 1 else ())
-        self.more = [PairFiles.of(file, choice.columns) for file in choice.more]
+        self.files = _opened(choice.train, choice)
+        self.more = [_opened((file,), choice) for file in choice.more]
         self.shares = (0.0 if choice.dev else choice.dev_share, 0.0 if choice.test else choice.test_share)
+        self.held: dict[str, list[Pair]] = {"dev": [], "test": []}
+        if any(self.shares):
+            for pair in self.files:
+                if (part := part_of(pair.source, *self.shares)) in self.held:
+                    self.held[part].append(pair)
+        pairs = [*self.held["dev"], *self.held["test"]]
+        self._sources = {folded(pair.source) for pair in pairs}
+        self._targets = {folded(pair.target) for pair in pairs}
+        self.known: list[Fault] = []  # of the last time through
 
     def __iter__(self) -> Iterator[Pair]:
-        return (pair for pair, part in self.parted() if part == "train")
+        self.known = []
+        for file in (self.files, *self.more):
+            for pair in file:
+                if file is self.files and any(self.shares) and part_of(pair.source, *self.shares) != "train":
+                    continue
+                if side := self._held_out(pair):
+                    message = f"its {side} is that of a pair which was held out"
+                    self.known.append(Fault(pair.place, "held out", message, "dropped"))
+                else:
+                    yield pair
 
-    def parted(self) -> Iterator[tuple[Pair, str]]:
-        """Every pair, with the part it belongs to."""
-        dev, test = self.shares
-        for pair in self.files:
-            yield pair, part_of(pair.source, dev, test) if dev or test else "train"
-        for file in self.more:
-            yield from ((pair, "train") for pair in file)
+    def _held_out(self, pair: Pair) -> str:
+        """Which side of a pair is one that was held out; else nothing."""
+        if self._targets and folded(pair.target) in self._targets:
+            return "target"
+        return "source" if self._sources and folded(pair.source) in self._sources else ""
 
     @property
     def faults(self) -> list[Fault]:
-        """Of the last time through."""
+        """Of the last time through, less `known`."""
         return [fault for file in (self.files, *self.more) for fault in file.faults]
 
 
@@ -114,41 +143,42 @@ def read_pairs(config: TranslateConfig, out: Path, tell: Tell) -> tuple[Translat
     """Everything that a training needs of its pairs, and the settings with the languages written out."""
     choice = config.bitext
     pairs = TrainingPairs(choice)
-    held: dict[str, list[Pair]] = {"dev": [], "test": []}
-    first: list[Pair] = []
-    count = 0
-    for pair, part in pairs.parted():
-        if part != "train":
-            held[part].append(pair)
-            continue
-        count += 1
-        if len(first) < LOOKED_AT:
-            first.append(pair)
-    faults = pairs.faults
+    held = dict(pairs.held)
+    faults: list[Fault] = []
     for name in ("dev", "test"):
         if files := getattr(choice, name):
-            given = PairFiles.of(files, choice.columns if len(files) == 1 else ())
+            given = _opened(files, choice)
             held[name] = list(given)
             faults += given.faults
             if not held[name]:
                 raise InputError(f"{given.name}: there is no pair with text on both sides.")
-    if not count:
-        raise InputError(f"{pairs.files.name}: there is no pair with text on both sides to train on.")
+    seen = _looked_at(pairs, held)
+    faults = [*pairs.faults, *faults]
+    if not seen.count:
+        why = "that has not a side of one that was held out" if pairs.known else "with text on both sides"
+        raise InputError(f"{pairs.files.name}: there is no pair {why} to train on.")
     if not held["dev"] and pairs.shares[0]:
         raise InputError(
-            f"{pairs.files.name} has {count:,} pairs, of which none fell to dev (bitext.dev_share = "
+            f"{pairs.files.name} has {seen.count:,} pairs, of which none fell to dev (bitext.dev_share = "
             f"{choice.dev_share:g}). Give others to measure with (--dev), or raise the share."
         )
-    choice = _with_languages(choice, first)
+    choice = _with_languages(choice, seen.first)
     _tell_faults(faults, tell)
-    _tell_known(pairs, held, tell)
+    if pairs.known:
+        tell(
+            f"note: pairs with the source or the translation of a held-out one: {len(pairs.known):,}; they are not "
+            "trained on (faults.jsonl)"
+        )
+        faults += pairs.known
+    for message in seen.trained_on:
+        tell(message)
     source, target = _tokenizers(config, out, pairs, tell)
     found = encoded(pairs, Languages.of(source, target), config.max_length)
     faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
     if found.too_long:
         tell(
-            f"note: {len(found.too_long):,} of {count:,} pairs have more than {config.max_length - 1} tokens on a side "
-            "and are left out (faults.jsonl). max_length can be raised."
+            f"note: {len(found.too_long):,} of {seen.count:,} pairs have more than {config.max_length - 1} tokens on a "
+            "side and are left out (faults.jsonl). max_length can be raised."
         )
     if not len(found.pairs):
         raise InputError(f"{pairs.files.name}: every pair is longer than max_length = {config.max_length} tokens.")
@@ -192,14 +222,38 @@ def _tell_faults(faults: list[Fault], tell: Tell) -> None:
         tell(f"note: … and {len(faults) - 5:,} more pairs are left out (faults.jsonl)")
 
 
-def _tell_known(pairs: TrainingPairs, held: dict[str, list[Pair]], tell: Tell) -> None:
-    """How much of what a model is measured by it was trained on."""
-    sources = {name: {folded(pair.source) for pair in found} for name, found in held.items()}
-    both = sources["dev"] | sources["test"]
-    known = {key for pair in pairs if (key := folded(pair.source)) in both} if both else set()
-    for name, texts in sources.items():
-        if texts & known:
-            tell(f"note: texts of {name} that are trained on as well: {len(texts & known):,} of {len(texts):,}")
+@dataclass(frozen=True)
+class _Seen:
+    count: int
+    first: list[Pair]
+    trained_on: list[str]  # how much of what a model is measured by it is trained on; for a person
+
+
+def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
+    """Once through what is trained on."""
+    sides = {
+        (name, number): {folded(pair[:2][number]) for pair in found}
+        for name, found in held.items()
+        for number in (0, 1)
+    }
+    wanted = [sides["dev", number] | sides["test", number] for number in (0, 1)]
+    known: tuple[set[str], set[str]] = (set(), set())
+    first: list[Pair] = []
+    count = 0
+    for pair in pairs:
+        count += 1
+        if len(first) < LOOKED_AT:
+            first.append(pair)
+        for number in (0, 1):
+            if wanted[number] and (key := folded(pair[:2][number])) in wanted[number]:
+                known[number].add(key)
+    told = [
+        f"note: {'references' if number else 'texts'} of {name} that are trained on as well: "
+        f"{len(texts & known[number]):,} of {len(texts):,}"
+        for (name, number), texts in sides.items()
+        if texts & known[number]
+    ]
+    return _Seen(count, first, told)
 
 
 def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
@@ -259,9 +313,10 @@ def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
 
 
 def save_tokenizers(out: Path, data: PairData) -> None:
-    """Into the run, where a resumed one finds them."""
+    """Into the run, where a resumed one finds them: both, or none."""
     if data.source is data.target:
         data.source.save(out / "tokenizer")
-    else:
-        data.source.save(out / "tokenizer" / "source")
-        data.target.save(out / "tokenizer" / "target")
+        return
+    with replaced_folder(out / "tokenizer", lambda before: None) as fresh:
+        data.source.save(fresh / "source")
+        data.target.save(fresh / "target")

@@ -68,12 +68,12 @@ def inputs_of(
 
     A text without tokens is left out and listed; it is refused where no other was typed beside it.
     """
-    if len(given) == 1 and given[0] != STDIN and _is_file(given[0]):
+    if len(given) == 1 and given[0] != STDIN and is_file(given[0]):
         if question or pair or choices:
             raise InputError("--question, --with and --choice go with texts, not with a file.")
         return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False), tokenizer)
     for name in given:
-        _check_is_text(name)
+        check_is_text(name)
     if columns or format:
         raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
     if list(given) == [STDIN]:
@@ -86,20 +86,20 @@ def inputs_of(
     return Inputs(typed, tokenizer if is_some else None)
 
 
-def _check_is_text(name: str) -> None:
+def check_is_text(name: str) -> None:
     """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there."""
     if name in (STDIN, ""):  # to a Path, the empty text is the current folder
         return
-    if _is_file(name):
+    if is_file(name):
         raise InputError(f"{name} is a file, and stands among other texts. Give one file at a time.")
     if len(name) < 1_000 and "\0" not in name and Path(name).is_dir():
         raise InputError(f"{name} is a folder. Give a file of it, or texts.")
     ending = Path(name.removesuffix(".gz").removesuffix(".xz")).suffix.lower()
     if ending in ENDINGS and " " not in name:
-        raise InputError(f"There is no file {name}. (To have its name classified as a text, put a blank behind it.)")
+        raise InputError(f"There is no file {name}. (To have its name taken as a text, put a blank behind it.)")
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
     try:
         return Path(name).expanduser().is_file()
     except (OSError, ValueError, RuntimeError):  # a text may be too long for a name, or hold a NUL

@@ -3,7 +3,7 @@
 RUN/config.toml        the resolved settings; a resumed run reads nothing else
 RUN/tokenizer/         the vocabulary of both sides, or source/ and target/
 RUN/held-out/          pairs that were held out of the training file, where no others were given
-RUN/faults.jsonl       every pair that was left out, with file, line and reason
+RUN/faults.jsonl       every pair that was left out, or whose source was too long to translate, with file, line, reason
 RUN/log.jsonl          step, loss, learning rate, evaluations
 RUN/translations.tsv   source, reference and translation of the pairs that the model was judged by
 RUN/model/             the finished model: qkv translate RUN TEXT
@@ -24,6 +24,7 @@ from qkv.atomic import write_text
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.pair_batch import PairBatch
 from qkv.data.pair_batching import PairBatches
+from qkv.data.pair_files import Pair
 from qkv.errors import InputError
 from qkv.interop.translation_folder import save_translation
 from qkv.json_file import to_json
@@ -33,19 +34,27 @@ from qkv.nn.recurrent import Cell
 from qkv.objectives.translation import Translation, training_flops
 from qkv.report.run_page import write_report
 from qkv.report.translation_page import TranslationFacts, translation_page
-from qkv.run.averaging import averaged, kept_for
+from qkv.run.averaging import averaged, forget_stops, kept_for
 from qkv.run.finetune import Finished
 from qkv.run.folder import begin, config_of, remove_drafts
 from qkv.run.from_shards import in_time
 from qkv.run.load import device_named
 from qkv.run.matrices import matrices_of
 from qkv.run.pair_data import PairData, check_pinned, pinned, read_pairs, save_tokenizers, write_held_out
+from qkv.run.reader_sources import shown_name
 from qkv.run.sessions import Sessions
 from qkv.run.translate_config import TranslateConfig, model_config
-from qkv.run.translation_evaluation import SELECTION, TranslationEvaluation, can_select
+from qkv.run.translation_evaluation import (
+    SELECTION,
+    TranslationEvaluation,
+    can_select,
+    can_translate,
+    not_chosen_by,
+    not_translated,
+)
 from qkv.tasks.translate import TranslationScore, check_scores, scored, translated
 from qkv.train.loop import Job, Trainer, step_seed
-from qkv.train.memory import Sizes
+from qkv.train.memory import Sizes, memory_for
 from qkv.train.progress import Progress, Silent
 
 VERB = "train translate"
@@ -66,18 +75,13 @@ def begun(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
             "'qkv[translate]', or choose by the loss (--set select=loss)."
         )
     config = replace(config, bitext=pinned(config.bitext))
-    config, data = read_pairs(config, out, progress.message)
+    config, data = _read(config, out, progress)
     check_scores(config.bitext.target_language)
     config = _settled(config, data, progress)
     trainer = _trainer(config, data, out, progress)
     config = replace(config, train=in_time(trainer, progress))
     write_text(out / "config.toml", to_toml(config))
-    save_tokenizers(out, data)
-    write_held_out(out, config, data)
-    if data.faults:
-        write_text(
-            out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
-        )
+    _write_data(config, data, out)
     return _go(config, data, out, trainer, progress)
 
 
@@ -93,8 +97,41 @@ def resume(run: Path, progress: Progress) -> Finished:
     device_named(config.device)
     check_pinned(config.bitext)
     remove_drafts(run)
-    config, data = read_pairs(config, run, Silent().message)
+    config, data = _read(config, run, Silent())
+    _write_data(config, data, run)
+    if config.average > 1:
+        forget_stops(run / "checkpoints", config.train.save_every)
     return _go(config, data, run, _trainer(config, data, run, progress), progress)
+
+
+def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
+    """The pairs, and with their faults those of dev and test that the model will be too short for."""
+    config, data = read_pairs(config, out, progress.message)
+    dev = not_chosen_by(data.dev, data.languages, config.max_length)
+    name, pairs = _judged(data)
+    judged = not_translated(name, pairs, data.languages, config.max_length)
+    longest = f"more than {config.max_length - 1} tokens, or none"
+    if dev:
+        progress.message(
+            f"note: {len(dev):,} of {len(data.dev):,} pairs of dev have {longest}, on a side: no weights are chosen by "
+            "them (faults.jsonl). max_length can be raised."
+        )
+    if judged:
+        progress.message(
+            f"note: {len(judged):,} of {len(pairs):,} sources of {name} have {longest}: they count as translated with "
+            "nothing (faults.jsonl). max_length can be raised."
+        )
+    return config, replace(data, faults=(*data.faults, *dev, *judged))
+
+
+def _write_data(config: TranslateConfig, data: PairData, out: Path) -> None:
+    """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
+    if not (out / "tokenizer").is_dir():
+        save_tokenizers(out, data)
+    write_held_out(out, config, data)
+    if data.faults:
+        lines = (json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
+        write_text(out / "faults.jsonl", "".join(lines))
 
 
 def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
@@ -221,7 +258,7 @@ def _go(
         "job": "translate",
         **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
         "max_length": config.max_length,
-        "config": asdict(config),
+        "config": _public(config),
     }
     save_translation(out / "model", _network(trainer), data.source, data.target, record)
     write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
@@ -229,6 +266,17 @@ def _go(
     write_text(out / "result.json", to_json(result))
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
     return Finished(out, finished=True)
+
+
+def _public(config: TranslateConfig) -> dict[str, Any]:
+    """The settings without the folders of this machine: a model may be handed on."""
+    found = asdict(config)
+    for name in ("train", "more", "dev", "test"):
+        found["bitext"][name] = [Path(file).name for file in found["bitext"][name]]
+    for name in ("source", "target"):
+        if found["tokenizer"][name] is not None:
+            found["tokenizer"][name] = shown_name(found["tokenizer"][name])
+    return found
 
 
 @dataclass(frozen=True)
@@ -244,21 +292,21 @@ def _choose(
     mean = averaged(out / "checkpoints", config.average, config.train.save_every, trainer.step, progress.message)
     if not data.dev:
         if mean:
-            _take(trainer, mean)
-        return Chosen(f"the mean of {config.average} checkpoints" if mean else "the last step's", {})
+            _take(trainer, mean.weights)
+        return Chosen(f"the mean of {mean.count} checkpoints" if mean else "the last step's", {})
     trainer.take_best()
     best = trainer.evaluate()
     if not mean:
         return Chosen(f"step {trainer.best.step:,}'s", best)
-    _take(trainer, mean)
+    _take(trainer, mean.weights)
     found = trainer.evaluate()
     better = found[SELECTION] > best[SELECTION]
     progress.message(
-        f"the mean of the last {config.average} checkpoints has {config.select} {abs(found[SELECTION]):.4g} on dev, "
-        f"the best single one {abs(best[SELECTION]):.4g}: the {'mean' if better else 'single one'} is kept"
+        f"the mean of the last {mean.count} checkpoints has {config.select} {found[config.select]:.4g} on dev, "
+        f"the best single one {best[config.select]:.4g}: the {'mean' if better else 'single one'} is kept"
     )
     if better:
-        return Chosen(f"the mean of {config.average} checkpoints", found)
+        return Chosen(f"the mean of {mean.count} checkpoints", found)
     trainer.take_best()
     return Chosen(f"step {trainer.best.step:,}'s", best)
 
@@ -272,24 +320,37 @@ def _take(trainer: Trainer[PairBatch], weights: dict[str, torch.Tensor]) -> None
 def _judge(
     config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
 ) -> tuple[str, TranslationScore | None]:
-    """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them."""
-    name, pairs = ("test", data.test) if data.test else ("dev", data.dev)
+    """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
+
+    All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
+    """
+    name, pairs = _judged(data)
     if not pairs:
         return name, None
     progress.message(f"translating {len(pairs):,} texts of {name}")
     network, languages = _network(trainer).eval(), data.languages
     sources = [pair.source for pair in pairs]
-    found = translated(
-        network, languages, languages.read(sources), config.decoding, tokens_per_batch=4 * config.tokens_per_batch
-    )
-    texts = [languages.target.decode(hypotheses[0].tokens) for hypotheses in found]
-    rows = zip(sources, (pair.target for pair in pairs), texts, strict=True)
-    lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in rows)
+    rows = languages.read(sources)
+    places = [place for place, row in enumerate(rows) if can_translate(row, config.max_length)]
+    budget = 4 * config.tokens_per_batch
+    with memory_for(trainer.device, f"translating {name}"):
+        found = translated(
+            network, languages, [rows[place] for place in places], config.decoding, tokens_per_batch=budget
+        )
+    texts = [""] * len(pairs)
+    for place, hypotheses in zip(places, found, strict=True):
+        texts[place] = languages.target.decode(hypotheses[0].tokens)
+    table = zip(sources, (pair.target for pair in pairs), texts, strict=True)
+    lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
     write_text(out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
     unfinished = sum(not hypotheses[0].finished for hypotheses in found)
     references = [pair.target for pair in pairs]
     language = config.bitext.target_language
     return name, scored(sources, texts, references, language, interval=True, unfinished=unfinished)
+
+
+def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:
+    return ("test", data.test) if data.test else ("dev", data.dev)
 
 
 def _network(trainer: Trainer[PairBatch]) -> Transformer | Seq2Seq:
@@ -307,7 +368,7 @@ def _facts(
         target_language=config.bitext.target_language,
         vocabulary_sizes=tuple(one.size for one in dict.fromkeys((data.source, data.target))),
         pairs=(len(data.train), len(data.dev), len(data.test)),
-        left_out=len(data.faults),
+        left_out=sum(fault.action == "dropped" for fault in data.faults),
         target_tokens=int(data.train.target.offsets[-1]) + len(data.train),
         parameters=sum(parameter.numel() for parameter in _network(trainer).parameters()),
         seconds=sessions.seconds,

@@ -107,8 +107,14 @@ class Translator:
         alignments: bool = False,
         split: bool = False,
         progress: Callable[[int], None] | None = None,
+        first: int = 0,
+        places: Sequence[str] | None = None,
     ) -> list[Translation]:
-        """Each text with its best translations. `split`: sentence by sentence, for texts of several."""
+        """Each text with its best translations. `split`: sentence by sentence, for texts of several.
+
+        `first`: how many texts came before these, by which they are counted and what is drawn by chance differs.
+        `places`: what messages call each text; else by its number.
+        """
         if isinstance(texts, str):
             raise InputError("Texts are several: give a list, such as [text].")
         config = decoding or self.decoding
@@ -117,12 +123,21 @@ class Translator:
             raise InputError(f"Sentence by sentence there is one translation and no alignment: leave out {what}.")
         parts = [_sentences(text) if split else [(0, len(text))] for text in texts]
         pieces = [(number, text[start:end]) for number, text in enumerate(texts) for start, end in parts[number]]
+        keys = [_key(first + number, part) for number, spans in enumerate(parts) for part in range(len(spans))]
         ids = self._read([piece for _, piece in pieces])
         for (number, piece), row in zip(pieces, ids, strict=True):
             if len(row) > self.max_length:
-                raise self._too_long(number, piece, len(row), split)
+                called = f"Text {first + number + 1}" if places is None else places[number]
+                raise self._too_long(called, piece, len(row), split)
         full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
-        found = translated(self.network, self.languages, [ids[place] for place in full], config, progress=progress)
+        found = translated(
+            self.network,
+            self.languages,
+            [ids[place] for place in full],
+            config,
+            keys=[keys[place] for place in full],
+            progress=progress,
+        )
         candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, True, 0)] for _ in pieces]
         for place, hypotheses in zip(full, found, strict=True):
             candidates[place] = [self._candidate(pieces[place][1], one, alignments) for one in hypotheses]
@@ -140,23 +155,32 @@ class Translator:
 
     def stream(self, texts: Iterable[str], decoding: GenerateConfig | None = None, **how: Any) -> Iterator[Translation]:
         """The same for any number of texts, in bounded memory."""
-        for chunk in chunks(texts, CHUNK, len, CHARACTERS):
-            yield from self.translate(chunk, decoding, **how)
+        placed = ((text, f"Text {number}") for number, text in enumerate(texts, 1))
+        return self.stream_placed(placed, decoding, **how)
+
+    def stream_placed(
+        self, texts: Iterable[tuple[str, str]], decoding: GenerateConfig | None = None, **how: Any
+    ) -> Iterator[Translation]:
+        """The same for texts with what messages are to call them, such as a file and a line."""
+        first = 0
+        for chunk in chunks(texts, CHUNK, lambda one: len(one[0]), CHARACTERS):
+            alone, places = [text for text, _ in chunk], [place for _, place in chunk]
+            yield from self.translate(alone, decoding, first=first, places=places, **how)
+            first += len(chunk)
 
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
         return self.languages.read(texts)
 
-    def _too_long(self, number: int, piece: str, tokens: int, split: bool) -> InputError:
+    def _too_long(self, place: str, piece: str, tokens: int, split: bool) -> InputError:
         begins = piece if len(piece) <= 40 else piece[:39] + "…"
         way = (
             "Shorten it: nothing is cut in silence."
             if split
             else "Have it translated sentence by sentence (--split, in Python split=True): nothing is cut in silence."
         )
-        what = "a sentence of text" if split else "text"
+        what = f"has a sentence ({begins!r}) of {tokens:,}" if split else f"({begins!r}) has {tokens:,}"
         return InputError(
-            f"{what.capitalize()} {number + 1} ({begins!r}) has {tokens:,} tokens, and the model of {self.path} was "
-            f"made for {self.max_length:,} at most. {way}"
+            f"{place} {what} tokens, and the model of {self.path} was made for {self.max_length:,} at most. {way}"
         )
 
     def _candidate(self, source: str, found: Hypothesis, alignments: bool) -> Candidate:
@@ -219,6 +243,11 @@ def _marian(path: Path) -> Translator:
         beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
     )
     return Translator(found.model, languages, longest, decoding, path=path, notes=found.notes)
+
+
+def _key(number: int, part: int) -> int:
+    """What tells a sentence of a text apart from all others of a stream, whatever the other texts hold."""
+    return number + (part << 40)
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from qkv.train.loop import TrainConfig
 MODELS = ("transformer", "seq2seq")
 SELECTIONS = ("loss", "bleu", "exact")
 """By what the best weights are chosen."""
+LENGTHS = {"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"}
+"""The settings that say how long to train, and what a person calls them."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,11 @@ def _given(choice: TransformerChoice | Seq2SeqChoice) -> dict[str, Any]:
 @dataclass(frozen=True)
 class BitextChoice:
     train: tuple[str, ...] = ()  # two files (source, target), or one with both sides
-    more: tuple[str, ...] = ()  # files with both sides, of which all pairs are trained on
+    more: tuple[str, ...] = ()  # files with both sides, of which nothing is held out
     dev: tuple[str, ...] = ()  # to choose by; else held out of train
     test: tuple[str, ...] = ()  # to judge by, once, at the end
     columns: tuple[str, ...] = ()  # of source and target in files with both sides; else the first two
-    dev_share: float = 0.02  # held out of train, where no dev is given; by a hash of the source
+    dev_share: float = 0.02  # held out of train, where no dev is given: data/pair_split.py
     test_share: float = 0.0  # likewise, where no test is given
     source_language: str = ""  # a code: de, en, zh; else by the names of the files, or by their letters
     target_language: str = ""
@@ -155,16 +157,8 @@ def configured(
 
     The flag `size` is one of the model that is trained.
     """
-    said = [one.replace(" ", "") for one in assignments]
-    lengths = [
-        name
-        for name, given in (
-            ("--minutes", "train.minutes" in flags),
-            ("--epochs", "epochs" in flags or any(one.startswith("epochs=") for one in said)),
-            ("train.steps", "train.steps" in flags or any(one.startswith("train.steps=") for one in said)),
-        )
-        if given
-    ]
+    said = {key: value for key, value in flags.items() if value is not None} | _said(assignments)
+    lengths = [name for key, name in LENGTHS.items() if key in said]
     if len(lengths) > 1:
         raise InputError(f"{' and '.join(lengths)} both say how long to train. Give one of them.")
     settings = {} if recipe is None else read_toml(recipe)
@@ -173,19 +167,84 @@ def configured(
         raise InputError(f"{recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
     if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in ("bert", "elmo")):
         raise InputError(f"{recipe} is a recipe for qkv pretrain, not for a translation.")
-    config = merge(start or TranslateConfig(model_type=str(named)), settings, str(recipe))
-    if lengths and lengths != ["--epochs"] and config.epochs is not None:  # a recipe's epochs give way
-        config = merge(config, {"epochs": "none"}, "command line")
+    config = start or TranslateConfig(model_type=str(named))
+    written = _flat(settings)
+    decides = [key for key in ("epochs", "train.minutes") if key in written]
+    if len(decides) > 1 and not lengths:
+        raise InputError(f"{recipe}: epochs and train.minutes both say how long to train. Keep one of them.")
+    config = merge(_deciding(config, decides), settings, str(recipe))
+    config = _deciding(config, [key for key in LENGTHS if key in said])  # a recipe's gives way
     changes: dict[str, Any] = {}
     for key, value in flags.items():
         table, _, name = (f"{config.model_type}.size" if key == "size" else key).rpartition(".")
         (changes.setdefault(table, {}) if table else changes)[name] = value
     config = override(merge(config, changes, "command line"), assignments)
+    if "decoding.max_length" not in {**written, **said}:
+        config = replace(config, decoding=_as_long(config, start))
+    _check_tokenizer(config.tokenizer, written, said)
     other = "seq2seq" if config.model_type == "transformer" else "transformer"
     if getattr(config, other) != getattr(TranslateConfig(), other):
         raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
     model_config(config, 1, 1, joint=True)  # what does not fit together is told before anything is read
     return config
+
+
+def _said(assignments: Sequence[str]) -> dict[str, str]:
+    """What --set gives a value, by its dotted name; "none" is none.
+
+    >>> _said(["train.minutes = 2", "epochs=none"])
+    {'train.minutes': '2'}
+    """
+    found = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in assignments)}
+    return {key: value for key, value in found.items() if value.strip("\"'") != "none"}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested table by their dotted names.
+
+    >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
+    {'epochs': 2, 'train.lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        elif value != "none":
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _deciding(config: TranslateConfig, keys: Sequence[str]) -> TranslateConfig:
+    """Without the length of training that was said before, where these say another: what does not decide is not
+    written into config.toml."""
+    if keys and "epochs" not in keys:
+        config = replace(config, epochs=None)
+    if keys and "train.minutes" not in keys:
+        config = replace(config, train=replace(config.train, minutes=None))
+    return config
+
+
+def _as_long(config: TranslateConfig, start: TranslateConfig | None) -> GenerateConfig:
+    """A translation may be as long as the longest text that is trained on, unless `start` says how long."""
+    usual = TranslateConfig().decoding.max_length
+    if start is not None and start.decoding.max_length != usual:
+        return config.decoding
+    return replace(config.decoding, max_length=config.max_length)
+
+
+def _check_tokenizer(choice: TokenizerChoice, written: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    """Nothing is said of how a vocabulary is learned where none is learned. A recipe may be a run's config.toml, which
+    has every default."""
+    if choice.source is None and choice.target is None:
+        return
+    for name in ("size", "min_frequency"):
+        key = f"tokenizer.{name}"
+        if key in said or (key in written and written[key] != getattr(TokenizerChoice(), name)):
+            flag = " (--vocab-size)" if name == "size" else ""
+            raise InputError(
+                f"{key}{flag} is for a vocabulary that is learned, and a tokenizer was given: "
+                f"{choice.source or choice.target}. Leave one of the two out."
+            )
 
 
 def model_config(

@@ -1,5 +1,6 @@
 """A first translation model in less than a minute: digits, and the same digits from the last to the first."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from qkv.config import merge
 from qkv.data.digit_pairs import write_digit_pairs
 from qkv.errors import InputError, did_you_mean
 from qkv.run.finetune import Finished
-from qkv.run.folder import begin
+from qkv.run.folder import CONFIG, begin
 from qkv.run.train_translate import VERB, begun
 from qkv.run.translate_config import TranslateConfig
 from qkv.train.progress import Progress
@@ -52,7 +53,12 @@ def example_settings(name: str, model_type: str) -> TranslateConfig:
 
 
 def start_example(name: str, config: TranslateConfig, out: Path, progress: Progress) -> Finished:
-    """The pairs are written into the run, where they can be looked at."""
+    """The pairs are written into the run, where they can be looked at; where none comes about, nothing is left."""
     begin(out, VERB)
-    files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
-    return begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+    was_there = out.exists()
+    try:
+        files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
+        return begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+    finally:
+        if not (out / CONFIG).exists():
+            shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)

@@ -1,7 +1,7 @@
 """How a translation model does on pairs it was not trained on: the loss of the references, and translations of its own.
 
-The same pairs every time: all of them for the loss, the first few for translating, which takes longer. They are
-translated greedily here; with beam search once, at the end.
+The same pairs every time: all that are not too long for the loss, some of them, spread over all, for translating, which
+takes longer. They are translated greedily here; with beam search once, at the end, all of them.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from qkv.data.examples import Fault
 from qkv.data.pair_batching import PairBatches, encoded
 from qkv.data.pair_files import Pair
 from qkv.data.pair_languages import Languages
@@ -24,6 +25,8 @@ from qkv.tasks.translate import scored, translated
 SELECTION = "selection"
 """What the best weights are chosen by; the more the better."""
 SHOWN = 8  # translations that are shown as the training goes on
+TIE = 1e-9
+"""What a nat of loss counts where weights translate equally well: less than any difference between translations."""
 
 
 class TranslationEvaluation:
@@ -47,9 +50,9 @@ class TranslationEvaluation:
                 f"Every pair of dev has a side of more than max_length = {max_length} tokens: nothing to choose by."
             )
         self.batches = PairBatches(found.pairs, languages, tokens_per_batch)
-        # spread over all of them: a file is often sorted
-        every = max(1, len(pairs) // max(1, translate))
-        self.pairs = list(pairs[::every][:translate])
+        left_out = {*found.too_long, *found.nothing}
+        fitting = [pair for number, pair in enumerate(pairs) if number not in left_out]
+        self.pairs = [fitting[place] for place in spread(len(fitting), translate)]
         self.sources = languages.read([pair.source for pair in self.pairs])
         self.decoding = GenerateConfig(max_length=max_length, max_ratio=2.0)
         self.tokens_per_batch = tokens_per_batch
@@ -68,10 +71,10 @@ class TranslationEvaluation:
             if score.bleu is not None and score.chrf is not None:
                 result |= {"bleu": score.bleu.value, "chrf": score.chrf.value}
             result["samples"] = [
-                {"source": pair.source, "reference": pair.target, "translation": text}
-                for pair, text in list(zip(self.pairs, texts, strict=True))[:: max(1, len(texts) // SHOWN)][:SHOWN]
+                {"source": self.pairs[row].source, "reference": references[row], "translation": texts[row]}
+                for row in spread(len(texts), SHOWN)
             ]
-        result[SELECTION] = -result["loss"] if self.select == "loss" else result[self.select]
+        result[SELECTION] = -loss if self.select == "loss" else result[self.select] - TIE * loss
         return result
 
     def _translations(self, model: Transformer | Seq2Seq) -> list[str]:
@@ -79,6 +82,48 @@ class TranslationEvaluation:
             model, self.languages, self.sources, self.decoding, tokens_per_batch=2 * self.tokens_per_batch
         )
         return [self.languages.target.decode(hypotheses[0].tokens) for hypotheses in found]
+
+
+def spread(count: int, wanted: int) -> list[int]:
+    """So many places of `count`, at most all, evenly over them: a file is often sorted.
+
+    >>> spread(10, 4), spread(3, 8)
+    ([0, 2, 5, 7], [0, 1, 2])
+    """
+    wanted = min(count, wanted)
+    return [count * place // wanted for place in range(wanted)]
+
+
+def not_chosen_by(dev: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
+    """The pairs of dev that are no part of an evaluation: a model of that length has no loss on them."""
+    found = encoded(dev, languages, max_length)
+    long, empty = set(found.too_long), set(found.nothing)
+    faults = []
+    for number, pair in enumerate(dev):
+        if number in long:
+            message = f"dev: more than {max_length - 1} tokens on a side, no weights are chosen by it"
+            faults.append(Fault(pair.place, "too long", message, "dropped"))
+        elif number in empty:
+            message = "dev: nothing is left of a side after tokenization, no weights are chosen by it"
+            faults.append(Fault(pair.place, "empty text", message, "dropped"))
+    return faults
+
+
+def not_translated(name: str, pairs: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
+    """The pairs whose source `qkv translate` refuses, or makes nothing of: they count, with an empty translation. To
+    leave them out would make the score one of another, easier set."""
+    faults = []
+    for pair, row in zip(pairs, languages.read([pair.source for pair in pairs]), strict=True):
+        if not can_translate(row, max_length):
+            kind, what = ("too long", f"more than {max_length - 1}") if len(row) > 1 else ("empty text", "no")
+            message = f"{name}: {what} tokens in the source, which counts as translated with nothing"
+            faults.append(Fault(pair.place, kind, message, "noted"))
+    return faults
+
+
+def can_translate(source: Sequence[int], max_length: int) -> bool:
+    """`source` with its end, as `Languages.read` gives it."""
+    return 1 < len(source) <= max_length
 
 
 def can_select(select: str) -> bool:

@@ -43,13 +43,19 @@ def translated(
     config: GenerateConfig,
     *,
     tokens_per_batch: int = TOKENS_PER_BATCH,
+    keys: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best of every source; sources as `Languages.read` gives them. The network must be in eval mode."""
+    """The n best of every source; sources as `Languages.read` gives them. The network must be in eval mode.
+
+    `keys`: for drawing, a number that tells each source apart from those of other calls; else its place in this one.
+    """
     device = next(network.parameters()).device
     found: list[list[Hypothesis]] = [[] for _ in sources]
     for rows in plan([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
-        batch = Batch.of([sources[row] for row in rows], examples=rows.tolist())
+        examples = rows.tolist() if keys is None else [keys[row] for row in rows.tolist()]
+        batch = Batch.of([sources[row] for row in rows], examples=examples)
+        # the two calls differ in the kind of their state, which must be known for each that it is the network's own
         if isinstance(network, Transformer):
             texts = _searched(network, batch.to(device), languages, config)
         else:
