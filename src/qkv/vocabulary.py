@@ -179,11 +179,7 @@ def count_words(
                 for word, _ in cut(normalizer.normalize_str(chunk)):
                     words[word] += count
         chunks.clear()
-        least = 1
-        while len(words) > MOST_WORDS:
-            for word in [word for word, count in words.items() if count <= least]:
-                del words[word]
-            least += 1
+        forget_rarest(words)
 
     for text in _seen(texts, progress):
         chunks.update(chunks_of(text))
@@ -191,6 +187,15 @@ def count_words(
             settle()
     settle()
     return words
+
+
+def forget_rarest(words: "Counter[str]") -> None:
+    """Keep the memory bounded: of too many words those go that were seen least."""
+    least = 1
+    while len(words) > MOST_WORDS:
+        for word in [word for word, count in words.items() if count <= least]:
+            del words[word]
+        least += 1
 
 
 def count_characters(

@@ -23,7 +23,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from qkv.errors import InputError
 from qkv.tokenizer import Tokenizer
-from qkv.vocabulary import MOST_CHUNKS, MOST_WORDS, TOO_FEW, learn, letters
+from qkv.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn, letters
 from qkv.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
 SPACE = "▁"
@@ -75,11 +75,7 @@ def count_words(texts: Iterable[str], progress: Callable[[int], None] | None = N
             for word, _ in cut(chunk):
                 words[word] += count
         chunks.clear()
-        least = 1
-        while len(words) > MOST_WORDS:
-            for word in [word for word, count in words.items() if count <= least]:
-                del words[word]
-            least += 1
+        forget_rarest(words)
 
     number = 0
     for number, text in enumerate(texts, 1):

@@ -9,8 +9,9 @@ them against its network. A BERT goes through hf.py.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,16 +109,24 @@ def save_folder(
         OURS: to_json({"format": FORMAT, "qkv": _version(), "record": dict(record or {})}),
         CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
     }
-    with replaced_folder(target, _reason_to_keep) as fresh:
+    write_folder(target, files, stored)
+    return target
+
+
+def write_folder(
+    target: Path, files: Mapping[str, str], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+) -> None:
+    """Texts by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
+    with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
+            (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_text(text, encoding="utf-8", newline="\n")
         try:
-            save_file(stored, fresh / WEIGHTS, metadata={"format": "pt"})
+            save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:  # how that library reports a full disk
             raise OSError(str(error)) from error
         # some versions of safetensors let nobody but the owner read the file
         (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
-    return target
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -219,8 +228,9 @@ def _card(
     return "\n".join(lines)
 
 
-def _reason_to_keep(folder: Path) -> str | None:
-    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, known) for known in OF_A_MODEL)]
+def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
+    known = (*OF_A_MODEL, *below)
+    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
     if foreign:
         return f"it holds {listed(foreign)}, which is not part of a model"
     if not (folder / CONFIG).is_file():

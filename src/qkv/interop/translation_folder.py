@@ -12,21 +12,17 @@ What this file does NOT do: read the folders of others; marian.py does.
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 
-from qkv.atomic import replaced_folder
 from qkv.config import merge
 from qkv.data.pair_languages import Languages
 from qkv.errors import InputError, reading
 from qkv.interop.card import MARK
-from qkv.interop.folder import CONFIG, OURS, TRANSLATORS, WEIGHTS, model_type_of
-from qkv.interop.hf import CARD, OF_A_MODEL
+from qkv.interop.folder import CONFIG, OURS, TRANSLATORS, WEIGHTS, model_type_of, write_folder
+from qkv.interop.hf import CARD
 from qkv.interop.keys import listed
 from qkv.interop.marian import MODEL_TYPE as MARIAN
 from qkv.interop.marian import load_marian
@@ -80,15 +76,7 @@ def save_translation(
         for side, tokenizer in zip(SIDES, (source, target), strict=True):
             files |= {f"{side}/{name}": text for name, text in tokenizer.files().items()}
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in network.named_parameters()}
-    with replaced_folder(folder, _reason_to_keep) as fresh:
-        for name, text in files.items():
-            (fresh / name).parent.mkdir(exist_ok=True)
-            (fresh / name).write_text(text, encoding="utf-8", newline="\n")
-        try:
-            save_file(stored, fresh / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # how that library reports a full disk
-            raise OSError(str(error)) from error
-        (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
+    write_folder(folder, files, stored, below=SIDES)
     return folder
 
 
@@ -228,13 +216,3 @@ def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Ma
                 lines += [f"{title}: {found[f'{key}_signature']} = {found[key]:.2f} ({found['pairs']:,} pairs)", ""]
     lines += ["## Use / 用法", "", "```bash", "qkv translate path/to/this/folder TEXT", "```", ""]
     return "\n".join(lines)
-
-
-def _reason_to_keep(folder: Path) -> str | None:
-    known = (*OF_A_MODEL, *SIDES)
-    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
-    if foreign:
-        return f"it holds {listed(foreign)}, which is not part of a model"
-    if not (folder / CONFIG).is_file():
-        return f"it is not a model folder (no {CONFIG})"
-    return None
