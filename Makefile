@@ -24,7 +24,7 @@ export TRANSFORMERS_OFFLINE := 1
 help:
 	@echo 'qkv: BERT and everything that led to it'
 	@echo
-	@echo '  make demo       real BERT weights: similarities, an attention picture (LAYER= HEAD=); a tiny BERT from nothing; a classifier'
+	@echo '  make demo       the model that comes with qkv: blanks, attention (LAYER= HEAD=), a fine-tuned classifier; about 2 minutes'
 	@echo '  make setup      .venv with everything needed to work on qkv'
 	@echo '  make test       the tests, a few minutes on two cores'
 	@echo '  make test-slow  the long tests'
@@ -37,10 +37,6 @@ setup: $(VENV)/.installed-dev
 
 demo: $(VENV)/.installed-demo
 	@$(BIN)/qkv demo $(if $(LAYER),--layer $(LAYER)) $(if $(HEAD),--head $(HEAD))
-	@echo
-	@$(BIN)/qkv demo pretrain
-	@echo
-	@$(BIN)/qkv demo finetune
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)

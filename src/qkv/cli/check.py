@@ -71,7 +71,7 @@ def check(
     \b
     qkv check corpus.txt
     qkv check 语料.txt more-*.jsonl.gz -n 20
-    qkv check train.csv --against test.csv --model FOLDER
+    qkv check train.csv --against test.csv --model qkv-mini
     qkv check 评论.txt --task classify --text 2 --label 1
 
     A file is taken as labelled when --task or a column is given, or when it looks so: a table, words with tags, JSON

@@ -93,7 +93,7 @@ Or train one on text of your own, Chinese or English:
     qkv prepare 语料.txt corpus.txt --tokenizer tokenizer --out shards
     qkv pretrain bert --size mini --data shards --out run --minutes 20
 
-A model is a Hugging Face folder. Nothing reaches for the network unless you write hf:owner/name.
+A model is a Hugging Face folder; qkv-mini is the one in the package. Only hf:owner/name reaches for the network.
 `qkv VERB --help` has examples.
 """
 

@@ -40,7 +40,7 @@ def prepare(
     qkv tokenizer train corpus.txt --vocab-size 8000 --out tokenizer
     qkv prepare corpus.txt --tokenizer tokenizer --out shards
     qkv prepare wiki-*.txt.xz news.jsonl.gz --tokenizer tokenizer --out shards
-    qkv prepare my-field.txt --tokenizer FOLDER --out shards
+    qkv prepare my-field.txt --tokenizer qkv-mini --out shards
 
     FOLDER/sample.txt shows what came out. --json prints the manifest.
     """

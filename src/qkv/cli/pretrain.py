@@ -19,7 +19,7 @@ def pretrain(
     recipe: RecipeOption = None,
     init: Annotated[
         str | None,
-        typer.Option("--init", metavar="MODEL", help="Go on from a folder, or hf:owner/name."),
+        typer.Option("--init", metavar="MODEL", help="Go on from a folder, qkv-mini or hf:owner/name."),
     ] = None,
     minutes: Annotated[
         float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
@@ -44,7 +44,7 @@ def pretrain(
     \b
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
-    qkv pretrain bert --data shards --out run --init FOLDER --recipe recipes/adapt.toml
+    qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
     qkv pretrain word2vec --data shards --out vectors
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
     qkv pretrain elmo --data shards --out elmo --recipe recipes/elmo.toml
