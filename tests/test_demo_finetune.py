@@ -31,6 +31,7 @@ def test_one_model_for_two_languages(
             both.append(list(csv.reader(stream))[1:])
     assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
     assert "English: " in shown and "Chinese: " in shown and all(message in shown for message in MESSAGES)
+    assert (tmp_path / "out" / "finetune" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
     assert (tmp_path / "out" / "finetune" / "report.html").is_file() and "qkv predict" in shown
 
 

@@ -89,6 +89,11 @@ class Folder:
         )
 
 
+def terms_of(folder: Path) -> dict[str, bytes]:
+    """The licence of a model, which goes with whatever is trained from it."""
+    return {name: (folder / name).read_bytes() for name in LICENCES if (folder / name).is_file()}
+
+
 def load(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
     """Load a BERT folder for prediction. Weights stored in another dtype are converted.
 
@@ -111,11 +116,9 @@ def _loaded(folder: Path, plan: Plan, dtype: torch.dtype) -> Folder:
             state[ours] = _gathered(stored, dtype)
     plan.skeleton.load_state_dict(state, strict=True, assign=True)
     files = dict(plan.sentence.files)
-    for name in (CARD, *LICENCES):
-        if (folder / name).is_file():
-            files[name] = (folder / name).read_bytes()
-    if MARK.encode() in files.get(CARD, b""):
-        del files[CARD]
+    if (folder / CARD).is_file() and MARK.encode() not in (card := (folder / CARD).read_bytes()):
+        files[CARD] = card
+    files |= terms_of(folder)
     return Folder(
         model=plan.skeleton.eval(),
         tokenizer=plan.tokenizer,

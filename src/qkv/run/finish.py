@@ -127,7 +127,10 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
         network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
     )
     carried = {"problem_type": problem} if (problem := getattr(task, "problem", None)) else {}
-    hf.save(target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried)
+    terms = hf.terms_of(folder.path)
+    hf.save(
+        target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried, files=terms
+    )
 
 
 def _mix(model: TaskModel, folder: Opened) -> MixFacts | None:

@@ -11,6 +11,7 @@ RUN/sessions.jsonl    each time somebody started or resumed it; written last, so
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -159,7 +160,11 @@ def _parts(names: Sequence[str]) -> str:
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-    hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record)
+    terms: dict[str, bytes] = {}
+    if config.init is not None:
+        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
+            terms = hf.terms_of(locate(config.init))
+    hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
 def _trained(trainer: Trainer[Batch]) -> BertWithHeads:
