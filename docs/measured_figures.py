@@ -1,7 +1,7 @@
 """Draws from what was measured, in both languages; bench/distance.py and bench/probes.py call it, given --out.
 
     .venv/bin/python docs/measured_figures.py docs/images/distance.json      # the figure of distance.md
-    .venv/bin/python docs/measured_figures.py FOLDER/probes.json             # on no page so far
+    .venv/bin/python docs/measured_figures.py docs/images/probes.json        # the figure of elmo.md
 
 The pictures lie beside the numbers. The same numbers give the same picture.
 """
@@ -215,7 +215,7 @@ def probes(found: Mapping[str, Any], zh: bool) -> Drawing:
         sheet.line([(left, y(level)), (left + WIDTH, y(level))], "s-soft", 1.2, dash="3 3")
         sheet.text(left + WIDTH - 6, y(level) - 5, name, 10.5, "f-soft", "end")
         total = sum(len(model["layers"]) + 1 for model in found["models"].values())
-        place = 0.75
+        place = 1.25
         for model, colour in colours.items():
             layers = found["models"][model]["layers"]
             xs = [left + (place + index) / total * WIDTH for index in range(len(layers))]

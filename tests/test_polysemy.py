@@ -6,6 +6,7 @@ neither the position nor the sentence by heart that tells them apart.
 """
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,25 @@ def vectors(folder: Path) -> Tensor:
     sentences = [sentence.split() for pair in SENTENCES.values() for sentence in pair]
     found: Tensor = reader.read(sentences, [[words.index("Python")] for words in sentences])
     return found.unflatten(0, (2, 2, 2))
+
+
+def test_as_a_user_sees_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The notes' two sentences, through `qkv embed --tokens`."""
+    sentences = ("He got bit by Python", "Python is my favorite programming language")
+
+    def python_twice(model: Path, *flags: str) -> list[float]:
+        assert main(["embed", "--tokens", "--json", *flags, "--model", str(model), *sentences]) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        one, other = (
+            torch.tensor(next(token["vector"] for token in line["tokens"] if token["token"] == "Python"))
+            for line in lines
+        )
+        return [float(functional.cosine_similarity(one, other, dim=0)), float((one - other).abs().max())]
+
+    assert python_twice(folder / "word2vec") == pytest.approx([1, 0])
+    assert python_twice(folder / "elmo", "--layer", "0") == pytest.approx([1, 0], abs=1e-5)
+    assert python_twice(folder / "elmo", "--layer", "2")[0] < 0.95
+    assert python_twice(folder / "elmo")[1] > 0.01
 
 
 def cosines(some: Tensor, others: Tensor) -> Tensor:

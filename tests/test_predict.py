@@ -140,7 +140,7 @@ def test_a_long_text_is_read_in_windows(model: Model, folder: Path, pooling: str
 
 
 def test_streams_are_taken_in_parts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qkv.run.predict.TEXTS_PER_CHUNK", 3)
+    monkeypatch.setattr("qkv.run.embedder.TEXTS_PER_CHUNK", 3)
     taken = 0
 
     def endless() -> Iterator[str]:
@@ -158,7 +158,7 @@ def test_streams_are_taken_in_parts(model: Model, monkeypatch: pytest.MonkeyPatc
 
 
 def test_long_texts_make_small_parts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qkv.run.predict.CHARACTERS_PER_CHUNK", 1000)
+    monkeypatch.setattr("qkv.run.embedder.CHARACTERS_PER_CHUNK", 1000)
     texts = [LONG, LONG, "猫", "a dog", LONG]
     assert len(LONG) > 500
     parts = list(model.embed_stream(iter(texts)))
@@ -235,7 +235,7 @@ def test_embed_says_what_is_wrong(model: Model, monkeypatch: pytest.MonkeyPatch)
         model.embed("a", tokens_per_batch=0)
     with pytest.raises(InputError, match="U\\+D83D"):
         model.embed(["\ud83d"])
-    monkeypatch.setattr("qkv.run.predict.TEXTS_PER_CHUNK", 2)
+    monkeypatch.setattr("qkv.run.embedder.TEXTS_PER_CHUNK", 2)
     with pytest.raises(InputError, match="Text 5 is empty"):
         model.embed(["a", "a", "a", "a", ""])
 

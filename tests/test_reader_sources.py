@@ -14,7 +14,7 @@ import torch
 from qkv.batch import Batch
 from qkv.cli.main import main
 from qkv.errors import InputError
-from qkv.interop.readers import ReaderFolder
+from qkv.interop.readers import ReaderFolder, open_model
 from qkv.models.contextual import ElmoVectors
 from qkv.run import finetune
 from qkv.run.estimator import Classifier
@@ -220,8 +220,10 @@ def test_another_tokenizer_of_the_same_kind(places: dict[str, Path]) -> None:
 
 def test_a_folder_that_no_task_was_put_on_says_what_to_do(places: dict[str, Path]) -> None:
     for name in ("elmo", "rnnlm", "nnlm", "words"):
+        with pytest.raises(InputError, match="no task was put on.*qkv finetune classify --model"):
+            load(places[name]).predict("the cat")
         with pytest.raises(InputError, match="not made for a task.*qkv finetune TASK --model"):
-            load(places[name])
+            open_model(places[name])
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path, places: dict[str, Path]) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from qkv.errors import InputError
-from qkv.run.results import Embeddings, normalized
-from qkv.run.vector_files import vector_file
+from qkv.run.results import Embeddings, TokenVectors, normalized
+from qkv.run.vector_files import json_lines, token_lines, vector_file
 
 
 def part(rows: int, seed: int = 0, width: int = 7) -> Embeddings:
@@ -43,6 +43,23 @@ def test_jsonl_keeps_every_bit_and_the_text(tmp_path: Path) -> None:
     assert {(row["n_tokens"], row["n_windows"]) for row in rows} == {(5, 1)}
     vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
     assert (vectors == np.concatenate([one.vectors for one in parts])).all()
+
+
+def test_what_has_no_vector_is_said() -> None:
+    vectors = np.array([[0.1, 2], [0, 0]], dtype=np.float32)
+    lines = list(json_lines(["a", "b"], Embeddings(vectors, np.array([3, 4]), np.array([1, 1]), np.array([0, 2]))))
+    assert [json.loads(line)["n_without_vector"] for line in lines] == [0, 2]
+    assert list(json.loads(lines[0])) == ["text", "n_tokens", "n_windows", "n_without_vector", "vector"]
+    found = TokenVectors(("he", "[UNK]"), ((0, 2), (3, 5)), vectors, np.array([True, False]), 2)
+    (line,) = token_lines(["He \u2028?"], [found])
+    assert json.loads(line) == {
+        "text": "He \u2028?",
+        "n_windows": 2,
+        "tokens": [
+            {"token": "he", "start": 0, "end": 2, "vector": [pytest.approx(0.1), 2.0]},
+            {"token": "[UNK]", "start": 3, "end": 5, "vector": None},
+        ],
+    }
 
 
 def test_tsv_keeps_every_bit(tmp_path: Path) -> None:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qkv.cli.embed_tokens import check_tokens, embed_tokens
 from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ModelOption, ThreadsOption, load_model
 from qkv.errors import InputError
 from qkv.interop.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
+    from qkv.run.embed_file import Lacks
     from qkv.run.predict import Model
-    from qkv.tokenizer import Tokenizer
+    from qkv.run.results import Embeddings
 
+How = tuple[str | None, bool | None, int | None]
+"""Pooling, normalize, layer."""
 FEW = 12
 """As many texts as a similarity table can still show on a terminal."""
 
@@ -35,8 +39,13 @@ def embed(
     normalize: Annotated[
         bool | None, typer.Option("--normalize/--no-normalize", help="Scale to length 1; else as in the folder.")
     ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option("--layer", metavar="N", help="Of BERT or ELMo: 1, 2, …, or 0 below them; else the last, or all."),
+    ] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="A vector a token instead of one a text.")] = False,
     skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Leave out texts without a token, in files and input.")
+        bool, typer.Option("--skip-empty", help="Leave out texts without a token or a known word, in files and input.")
     ] = False,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
@@ -51,9 +60,14 @@ def embed(
     qkv embed "A cat sits." "Stocks fell." "一只猫"
     qkv embed --file texts.txt --out vectors.npy
     qkv embed --file texts.jsonl.gz --json --model FOLDER > vectors.jsonl
+    qkv embed --tokens --layer 2 --model ELMO "He got bit by Python" "Python is my favorite programming language"
 
-    --json prints one line a text: text, n_tokens, n_windows, vector. With --out, one document: out, n_texts,
-    n_tokens, n_windows, width, seconds.
+    What no task was put on serves too: a word2vec or nnlm folder (the mean of the words that have a vector), rnnlm,
+    ELMo (the mean of the tokens, layers in equal shares).
+
+    --json prints one line a text: text, n_tokens, n_windows, vector (of word vectors also n_without_vector); with
+    --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
+    n_windows, width, seconds, n_without_vector.
     """
     from qkv.run.vector_files import check_name
 
@@ -61,10 +75,14 @@ def embed(
         check_name(out)
     if bool(texts) == bool(file):
         raise InputError('Give texts (qkv embed "one text" "another"), or a file with --file; one of the two.')
+    if tokens:
+        check_tokens(out, pooling)
     loaded = load_model(model, device=device, threads=threads, dtype=dtype)
-    how = (pooling, normalize)
-    number, stream = _opened(texts or [], file or [], loaded.tokenizer, skip_empty)
-    if out is not None:
+    how = (pooling, normalize, layer)
+    number, stream = _opened(texts or [], file or [], loaded.lacks, skip_empty)
+    if tokens:
+        embed_tokens(loaded, stream, bool(normalize), layer, as_json)
+    elif out is not None:
         _to_file(loaded, stream, number, out, how, as_json)
     elif as_json:
         _to_json(loaded, stream, how)
@@ -72,17 +90,15 @@ def embed(
         _to_terminal(loaded, stream, how)
 
 
-def _opened(
-    texts: list[str], files: list[Path], tokenizer: "Tokenizer", skip_empty: bool
-) -> tuple[int | None, Iterator[str]]:
+def _opened(texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool) -> tuple[int | None, Iterator[str]]:
     """The texts, and how many there are where that can be known."""
     from qkv.run.embed_file import file_texts, stream_texts
 
     if files:
         # read once to the end before the work starts: a fault in the last line should not cost an hour
-        return sum(1 for _ in file_texts(files, tokenizer, skip_empty)), file_texts(files, tokenizer, skip_empty)
+        return sum(1 for _ in file_texts(files, lacks, skip_empty)), file_texts(files, lacks, skip_empty)
     if texts == ["-"]:
-        return None, stream_texts(sys.stdin.buffer, "Standard input", tokenizer, skip_empty)
+        return None, stream_texts(sys.stdin.buffer, "Standard input", lacks, skip_empty)
     return len(texts), iter(texts)
 
 
@@ -91,7 +107,7 @@ def _to_file(
     texts: Iterable[str],
     number: int | None,
     out: Path,
-    how: tuple[str | None, bool | None],
+    how: How,
     as_json: bool,
 ) -> None:
     from qkv.cli.terminal import print_json, progress, say
@@ -105,9 +121,11 @@ def _to_file(
     windows = f" in {done.n_windows:,} windows" if done.n_windows > done.n_texts else ""
     speed = f"{done.n_texts / max(done.seconds, 1e-3):,.0f} texts a second"
     say(f"{out}: {done.n_texts:,} texts{windows}, {done.width} numbers each, {speed}")
+    if done.n_without_vector:
+        say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are no part of the means")
 
 
-def _to_json(model: "Model", texts: Iterable[str], how: tuple[str | None, bool | None]) -> None:
+def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
     from qkv.run.embed_file import embed_parts
     from qkv.run.vector_files import json_lines
 
@@ -116,22 +134,32 @@ def _to_json(model: "Model", texts: Iterable[str], how: tuple[str | None, bool |
             typer.echo(line)
 
 
-def _to_terminal(model: "Model", texts: Iterable[str], how: tuple[str | None, bool | None]) -> None:
+def _to_terminal(model: "Model", texts: Iterable[str], how: How) -> None:
     from itertools import islice
 
-    from qkv.cli.terminal import say, similarity_table
+    from qkv.cli.terminal import similarity_table
 
     few = list(islice(texts, FEW + 1))
     if len(few) > FEW:
         raise InputError(f"More than {FEW} texts are too many for the screen: add --out vectors.npy, or --json.")
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
-    found = model.embed(few, *how)
+    found = model.embed(few, how[0], how[1], layer=how[2])
     if len(few) == 1:
         start = ", ".join(f"{value:.4f}" for value in found.vectors[0, :6].tolist())
         typer.echo(f"{model.config.width} numbers: {start}, …")
     else:
         similarity_table(few, found.similarity().tolist())
+    _remark(found)
+
+
+def _remark(found: "Embeddings") -> None:
+    from qkv.cli.terminal import say
+
     for number, windows in enumerate(found.n_windows.tolist(), start=1):
         if windows > 1:
             say(f"text {number} is {found.n_tokens[number - 1]} tokens long and was read in {windows} windows")
+    for number, without in enumerate([] if found.n_without_vector is None else found.n_without_vector.tolist(), 1):
+        if without:
+            words = f"{without} of {found.n_tokens[number - 1]} words"
+            say(f"text {number}: {words} have no vector and are no part of the mean (--tokens shows which)")

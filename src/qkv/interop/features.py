@@ -16,6 +16,7 @@ from qkv.config import merge
 from qkv.errors import InputError
 from qkv.interop.folder import CONFIG, WEIGHTS, read_folder
 from qkv.interop.keys import listed
+from qkv.interop.plan import Undrawn
 from qkv.models.contextual import Pretrained
 from qkv.models.elmo import BothWays, ElmoConfig
 from qkv.models.rnnlm import RNNLMConfig, RNNStates
@@ -35,7 +36,7 @@ def read_features(path: Path) -> Features:
     """An ELMo or a recurrent language model, as `qkv pretrain` writes it."""
     folder = read_folder(path, *SIZES)
     config = sizes_of({"model_type": folder.model_type, **folder.config}, path / CONFIG)
-    with torch.device("meta"):
+    with torch.device("meta"), Undrawn():
         network: nn.Module = BothWays(config) if isinstance(config, ElmoConfig) else RNNStates(config)
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
     if missing := set(wanted) - set(folder.tensors):

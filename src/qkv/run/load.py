@@ -4,13 +4,15 @@ from pathlib import Path
 
 import torch
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.interop.folder import model_type_of
 from qkv.interop.hub import locate
 from qkv.interop.readers import open_model
 from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.run.places import device_named, model_folder
 from qkv.run.predict import Model
+from qkv.run.pretrained import OPENED, open_pretrained
 
-DEVICES = ("cpu", "cuda", "mps")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -27,6 +29,9 @@ def load(
     through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
     as float32 in any case.
 
+    A word2vec, NNLM, recurrent language model or ELMo, on which no task was put, embeds texts and tokens (`embed`,
+    `embed_tokens`), and says so when it is asked for something else.
+
     >>> model = load()                                                            # doctest: +SKIP
     >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
     '法'
@@ -37,35 +42,9 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    folder = open_model(model_folder(locate(name)), dtype=DTYPES[dtype])
-    return Model(folder, place, threads)
-
-
-def model_folder(path: Path) -> Path:
-    """The model of a run, where the folder of a run is given."""
-    if (path / "config.json").exists() or not (path / "config.toml").is_file():
-        return path
-    if not (path / "model" / "config.json").is_file():
-        settings = (path / "config.toml").read_text(encoding="utf-8", errors="replace")
-        if "[finetune]" in settings:
-            raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
-        verb = "finetune" if "[classify]" in settings else "train translate" if "[bitext]" in settings else "pretrain"
-        raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
-    return path / "model"
-
-
-def device_named(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in DEVICES:
-        raise InputError(f"Unknown device '{name}'.{did_you_mean(name, DEVICES)} Use cpu, cuda, cuda:0 or mps.")
-    if device.type == "cuda":
-        number = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= number:
-            found = f"torch finds {number} CUDA devices here" if number else "torch finds no CUDA device here"
-            raise InputError(f"Cannot use device '{name}': {found}. Use device 'cpu'.")
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"Cannot use device '{name}' on this machine. Use device 'cpu'.")
-    return device
+    path = model_folder(locate(name))
+    with reading(path):
+        model_type = model_type_of(path)
+    if model_type in OPENED:
+        return Model(open_pretrained(path, model_type, DTYPES[dtype]), place, threads)
+    return Model(open_model(path, dtype=DTYPES[dtype]), place, threads)

@@ -3,41 +3,32 @@
 A `Model` keeps nothing between calls, so several threads may use one. Layers and heads are counted from 0, as in the
 weights' own names and in transformers.
 
-Shapes: E texts, R rows (windows of texts), N tokens, D width, H heads, T tokens of one row, V vocabulary.
+Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from qkv.batch import Batch
-from qkv.data.batching import Rows, chunks, plan
 from qkv.data.examples import Example
-from qkv.errors import InputError, did_you_mean
-from qkv.interop.readers import Opened
+from qkv.errors import InputError
+from qkv.interop.readers import Opened, Shape
 from qkv.models.bert import BertConfig
 from qkv.models.encoder import Encoding
-from qkv.models.text_readers import ReaderConfig
 from qkv.report.attention_map import AttentionMap, Token
+from qkv.run.embedder import Embedder, check_texts, empty, hidden_of
 from qkv.run.inputs import examples_of, is_one_pair
-from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, normalized
+from qkv.run.pretrained import PretrainedFolder
+from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.run.solver import Solver, solver_of
 from qkv.tokenizer import Encoded, Tokenizer
-
-TOKENS_PER_BATCH = {"cpu": 4096}
-TOKENS_PER_BATCH_ELSEWHERE = 32_768
-"""A CPU is quickest while a layer's activations stay in its cache; a GPU wants enough rows to be busy."""
-TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
-"""What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
-bound is for long texts, of which the first alone would hold gigabytes."""
 
 ABILITIES = {"masked": "fill a blank", "next_sentence": "judge whether one sentence follows another"}
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
@@ -45,20 +36,6 @@ NEEDS = {
     "masked": "a BertForMaskedLM or BertForPreTraining folder",
     "next_sentence": "a BertForPreTraining or BertForNextSentencePrediction folder",
 }
-
-
-def _mean(hidden: Tensor, batch: Batch, counted: tuple[Tensor, Tensor]) -> Tensor:
-    """(N, D) → (R, D), the mean of each row's counted tokens in one pass over the packed batch."""
-    places, offsets = (part.to(hidden.device) for part in counted)
-    return functional.embedding_bag(places, hidden, offsets, mode="mean")
-
-
-def _cls(hidden: Tensor, batch: Batch, counted: tuple[Tensor, Tensor]) -> Tensor:
-    """(N, D) → (R, D), what stands at [CLS]."""
-    return hidden[batch.first]
-
-
-POOLINGS: dict[str, Callable[[Tensor, Batch, tuple[Tensor, Tensor]], Tensor]] = {"mean": _mean, "cls": _cls}
 
 
 class Model:
@@ -75,7 +52,7 @@ class Model:
         return self._folder.tokenizer
 
     @property
-    def config(self) -> BertConfig | ReaderConfig:
+    def config(self) -> Shape:
         return self._folder.config
 
     @property
@@ -96,7 +73,7 @@ class Model:
         """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
         return self._folder.notes
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What to call it in a message or under a picture: its folder's or its run's name, or owner/name of the hub."""
         path = self._folder.path.resolve()
@@ -152,6 +129,7 @@ class Model:
         pooling: str | None = None,
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,
+        layer: int | None = None,
     ) -> Embeddings:
         """One vector a text, in the given order.
 
@@ -162,17 +140,24 @@ class Model:
         A text longer than the model is read in overlapping windows, and nothing of it is dropped: the mean counts every
         token once, in the window where it lies further from an edge; with "cls" a window weighs as much as the tokens
         counted in it. Vectors are float32 whatever the model computes in; messages count texts from 1.
+
+        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 is what lies below them.
+
+        A model that no task was put on gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its
+        layers in equal shares; word2vec of the words that have a vector, and `n_without_vector` says how many have
+        none. A text with no such word is an error, as an empty one is: its vector would be like nothing.
         """
-        parts = list(
-            self.embed_stream([texts] if isinstance(texts, str) else texts, pooling, normalize, tokens_per_batch)
-        )
+        given = [texts] if isinstance(texts, str) else texts
+        parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
         if not parts:
             nothing = np.zeros(0, dtype=np.int64)
             return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing)
+        without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
         return Embeddings(
             np.concatenate([part.vectors for part in parts]),
             np.concatenate([part.n_tokens for part in parts]),
             np.concatenate([part.n_windows for part in parts]),
+            np.concatenate(without) if without else None,
         )
 
     def embed_stream(
@@ -181,49 +166,45 @@ class Model:
         pooling: str | None = None,
         normalize: bool | None = None,
         tokens_per_batch: int | None = None,
+        layer: int | None = None,
     ) -> Iterator[Embeddings]:
         """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order."""
-        if pooling is None and (foreign := self._folder.foreign_pooling):
-            raise InputError(
-                f"{self.name} pools with {foreign}, which qkv does not do: give pooling mean or cls (--pooling) to "
-                "override it. The vectors will be other ones than this folder was made for."
-            )
-        pool = pooling or self._folder.pooling or "mean"
-        if pool not in POOLINGS:
-            raise InputError(f"Unknown pooling '{pool}'.{did_you_mean(pool, POOLINGS)} Known: {', '.join(POOLINGS)}.")
-        if self.config.max_length < 3:
-            raise InputError(f"{self.name} has {self.config.max_length} positions; [CLS], a token and [SEP] need 3.")
-        if tokens_per_batch is None:
-            tokens_per_batch = TOKENS_PER_BATCH.get(self._device.type, TOKENS_PER_BATCH_ELSEWHERE)
-        if tokens_per_batch < 1:
-            raise InputError(f"tokens_per_batch must be 1 or more, not {tokens_per_batch}.")
-        unit = self._folder.normalize if normalize is None else normalize
-        return self._embed_chunks(texts, pool, unit, tokens_per_batch)
+        return self._embedder(layer).parts(texts, pooling, normalize, tokens_per_batch)
 
-    def _embed_chunks(
-        self, texts: Iterable[str], pooling: str, normalize: bool, tokens_per_batch: int
-    ) -> Iterator[Embeddings]:
-        seen = 0
-        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK):
-            _check_texts(chunk, seen)
-            ids = self.tokenizer.encode_ids(chunk)
-            for number, row in enumerate(ids, start=seen + 1):
-                if not row:
-                    raise InputError(_empty(f"Text {number}"))
-            yield self._embed_ids(ids, pooling, normalize, tokens_per_batch)
-            seen += len(chunk)
+    def embed_tokens(
+        self,
+        texts: str | Iterable[str],
+        normalize: bool = False,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> list[TokenVectors]:
+        """One vector a token, of the same layer as in `embed`; [CLS] and [SEP] are left out.
 
-    @torch.inference_mode()
-    def _embed_ids(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
-        length = self.config.max_length
-        rows = Rows(ids, self.tokenizer.cls_id, self.tokenizer.sep_id, length, overlap=(length - 2) // 4)
-        found = np.empty((len(rows), self.config.width), dtype=np.float32)  # (R, D)
-        for chosen in plan(rows.lengths, tokens_per_batch):
-            batch = rows.collate(chosen).to(self._device)
-            hidden = self._run(batch).hidden.float()  # (N, D): a mean over half precision would lose what is left of it
-            found[chosen] = POOLINGS[pooling](hidden, batch, rows.counted(chosen)).cpu().numpy()
-        vectors = _merge(found, rows)
-        return Embeddings(normalized(vectors) if normalize else vectors, rows.n_tokens, rows.n_windows)
+        A long text is read in overlapping windows, and a token's vector is of the one where it lies further from an
+        edge.
+
+        >>> bitten, written = model.embed_tokens(["He got bit by Python", "I write Python"])  # doctest: +SKIP
+        >>> bitten.tokens[-1], bitten.vectors[-1] @ written.vectors[-1]                       # doctest: +SKIP
+        """
+        given = [texts] if isinstance(texts, str) else texts
+        return [one for part in self.embed_tokens_stream(given, normalize, tokens_per_batch, layer) for one in part]
+
+    def embed_tokens_stream(
+        self,
+        texts: Iterable[str],
+        normalize: bool = False,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> Iterator[list[TokenVectors]]:
+        """`embed_tokens` for any number of texts in bounded memory."""
+        return self._embedder(layer).token_parts(texts, normalize, tokens_per_batch)
+
+    def lacks(self, text: str) -> str | None:
+        """Why `embed` would refuse a text, as in "is empty"; None where it would not."""
+        return self._embedder().lacks(text)
+
+    def _embedder(self, layer: int | None = None) -> Embedder:
+        return Embedder(self._folder, self.name, self._device, self._hidden, layer)
 
     @torch.inference_mode()
     def attention(
@@ -238,7 +219,11 @@ class Model:
         Layers and heads are counted from 0. Only the layers asked for take the explicit path.
         """
         if not isinstance(self.config, BertConfig):
-            raise InputError(f"{self.name} is a {self.architecture}, which has no attention: only a BERT shows some.")
+            lacks = "whose attention is not shown" if self.architecture.startswith("GPT") else "which has no attention"
+            raise InputError(
+                f"{self.name} is a {self.architecture}, {lacks}: only a BERT shows some."
+                + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
+            )
         chosen_layers = _chosen("layer", layers, self.config.layers)
         chosen_heads = _chosen("head", heads, self.config.heads)
         encoded = self._in_one_window(text, pair, "Attention")
@@ -306,7 +291,17 @@ class Model:
     @cached_property
     def solver(self) -> Solver:
         """The task it was fine-tuned for; an error that says what to do, where it was not."""
+        if isinstance(self._folder, PretrainedFolder):
+            raise InputError(
+                f"{self.name} is a {self.architecture} that no task was put on: it cannot predict. It can "
+                f"{_listed(self._folder.abilities)}. To make it predict: qkv finetune classify --model "
+                f"{self._folder.path} --train FILE --out RUN."
+            )
         return solver_of(self._folder, self._device)
+
+    def _hidden(self, batch: Batch, layer: int | None) -> Tensor:
+        self._use_threads()
+        return hidden_of(self._network.encoder, batch, layer)
 
     def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
         self._use_threads()
@@ -322,7 +317,7 @@ class Model:
 
     def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
         """Encode what must be seen in one piece, or say by how much it is too long."""
-        _check_texts([text] if pair is None else [text, pair], 0)
+        check_texts([text] if pair is None else [text, pair], 0)
         if pair is not None and self.config.segments < 2:
             raise InputError(
                 f"{self.name} reads single texts: it has one segment (type_vocab_size 1), and a pair needs 2."
@@ -330,7 +325,7 @@ class Model:
         encoded = self.tokenizer.encode(text, pair)
         for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
             if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
-                raise InputError(_empty(name))
+                raise InputError(empty(name))
         if len(encoded.ids) > self.config.max_length:
             raise InputError(
                 f"The text has {len(encoded.ids)} tokens and this model reads {self.config.max_length} at once. "
@@ -342,11 +337,12 @@ class Model:
         if head not in self._network.heads:
             can = ["embed texts", *(["show attention"] if isinstance(self.config, BertConfig) else [])]
             can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
-            named = " and ".join([", ".join(can[:-1]), can[-1]] if len(can) > 1 else can)
+            if isinstance(self._folder, PretrainedFolder):
+                can = list(self._folder.abilities)
             what = self.architecture + (" folder" if isinstance(self.config, BertConfig) else "")
             raise InputError(
                 f"{self.name} is a {what} and has no weights to {ABILITIES[head]}. "
-                f"It can {named}. To {ABILITIES[head]}, load {NEEDS[head]}."
+                f"It can {_listed(can)}. To {ABILITIES[head]}, load {NEEDS[head]}."
             )
 
     def _running_text(self, token: int) -> str:
@@ -354,13 +350,12 @@ class Model:
         return spelling.removeprefix("##") if self.tokenizer.kind == "wordpiece" else spelling
 
 
-def _merge(found: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
-    """(R, D) vectors of windows → (E, D) of texts, a window weighing as much as the tokens counted in it."""
-    if len(rows) == rows.n_examples:
-        return found
-    weights = rows.counts() / rows.n_tokens[rows.cuts.examples]  # (R,) exactly 1 for a text of one window
-    first = np.flatnonzero(rows.cuts.windows == 0)  # rows keep the order of the texts
-    return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0)
+def _listed(names: Sequence[str]) -> str:
+    """
+    >>> _listed(["a"]), _listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple[int, ...]:
@@ -373,20 +368,6 @@ def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple
         if not 0 <= one < number:
             raise InputError(f"There is no {what} {one}: this model has {what}s 0 … {number - 1}, counted from 0.")
     return chosen
-
-
-def _characters(text: str) -> int:
-    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
-
-
-def _check_texts(texts: list[str], before: int) -> None:
-    for number, text in enumerate(texts, start=before + 1):
-        if not isinstance(text, str):
-            raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
-
-
-def _empty(name: str) -> str:
-    return f"{name} is empty (nothing is left of it after tokenization): give it a word, or leave it out."
 
 
 def _no_mask(text: str, mask: str) -> str:

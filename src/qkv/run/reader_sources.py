@@ -19,7 +19,7 @@ from qkv.interop.features import SIZES, Features, read_features
 from qkv.interop.folder import model_type_of
 from qkv.interop.hub import locate
 from qkv.models.elmo import ElmoConfig
-from qkv.run.load import model_folder
+from qkv.run.places import model_folder
 from qkv.run.word_vectors import WordVectors, load_vectors, tokenizer_of_words
 from qkv.tokenizer import Tokenizer
 

@@ -1,6 +1,7 @@
 """What the Python API hands back: frozen dataclasses of plain fields, numpy for what is large.
 
-Every result says how much text it stands for: `n_tokens` counts the special tokens, and `n_windows` is above 1 where a
+Every result says how much text it stands for: `n_tokens` counts the special tokens (but in a mean that they are no part
+of, that of a model which no task was put on), and `n_windows` is above 1 where a
 text was longer than the model and was read in overlapping parts.
 """
 
@@ -41,6 +42,7 @@ class Embeddings:
     vectors: NDArray[np.float32]  # (texts, width)
     n_tokens: NDArray[np.int64]  # (texts,)
     n_windows: NDArray[np.int64]  # (texts,)
+    n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -49,6 +51,20 @@ class Embeddings:
         """(texts, texts) cosine of every pair."""
         unit = normalized(self.vectors)
         return np.clip(unit @ unit.T, -1, 1)
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """One vector a token of a text; a token stands at text[start:end]."""
+
+    tokens: tuple[str, ...]  # as the vocabulary spells them
+    offsets: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]  # (tokens, width)
+    has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
+    n_windows: int = 1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 
 from qkv.atomic import replaced_file
 from qkv.errors import InputError, did_you_mean
-from qkv.run.results import Embeddings
+from qkv.run.results import Embeddings, TokenVectors
 
 
 class Writer(Protocol):
@@ -89,10 +89,32 @@ def check_name(path: Path) -> None:
 
 
 def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
-    """One JSON object a text: text, n_tokens, n_windows, vector."""
-    for text, vector, n_tokens, n_windows in zip(texts, part.vectors, part.n_tokens, part.n_windows, strict=True):
-        head = json.dumps({"text": text, "n_tokens": int(n_tokens), "n_windows": int(n_windows)}, ensure_ascii=False)
-        yield f'{head[:-1]}, "vector": [{", ".join(_decimals(vector))}]}}'
+    """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
+    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
+    if part.n_without_vector is not None:
+        numbers["n_without_vector"] = part.n_without_vector
+    for row, (text, vector) in enumerate(zip(texts, part.vectors, strict=True)):
+        yield _line({"text": text} | {name: int(of[row]) for name, of in numbers.items()}, f'"vector": {_list(vector)}')
+
+
+def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
+    """One JSON object a text: text, n_windows, tokens, each of them token, start, end, vector (null: it has none)."""
+    for text, found in zip(texts, part, strict=True):
+        tokens = (
+            _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
+            for token, (start, end), vector, has_one in zip(
+                found.tokens, found.offsets, found.vectors, found.has_vector, strict=True
+            )
+        )
+        yield _line({"text": text, "n_windows": found.n_windows}, f'"tokens": [{", ".join(tokens)}]')
+
+
+def _line(fields: Mapping[str, object], last: str) -> str:
+    return f"{json.dumps(fields, ensure_ascii=False)[:-1]}, {last}}}"
+
+
+def _list(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> str:
+    return f"[{', '.join(_decimals(vector))}]"
 
 
 def _decimals(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> list[str]:

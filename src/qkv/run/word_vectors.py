@@ -29,7 +29,7 @@ from qkv.interop import zoo
 from qkv.interop.folder import model_type_of, read_folder, save_folder
 from qkv.interop.hub import HUB, locate
 from qkv.interop.vectors import is_writable, read_vectors, write_vectors
-from qkv.run.load import model_folder
+from qkv.run.places import model_folder
 from qkv.tokenizer import Tokenizer
 from qkv.wordpiece import SPECIAL
 
@@ -38,6 +38,8 @@ Floats = NDArray[np.float32]
 MODEL_TYPE, TABLE = "word2vec", "embedding"
 TABLES = {MODEL_TYPE: TABLE, "nnlm": "embedding.weight"}
 """The matrix with a row a word, in a folder of each model_type that has one."""
+CONTEXTUAL = {"bert": "a BERT", "elmo": "an ELMo", "rnnlm": "a recurrent language model"}
+"""Those that have none."""
 BLOCK, QUESTIONS = 2048, 32
 """Words and questions that are scored at once: few enough for a processor's cache, where the time goes into moving
 numbers about. numpy does it, since the threads of torch wait for each other in pieces as small as these."""
@@ -288,12 +290,12 @@ def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordV
 
 
 def _from_folder(path: Path, most: int | None) -> WordVectors:
-    if model_type_of(path) == "bert":
+    if (found := model_type_of(path)) in CONTEXTUAL:
         raise InputError(
-            f"{path} holds a BERT, whose vectors depend on the sentence (qkv embed). Give word vectors: the folder of "
-            "a word2vec model, or a file .txt, .vec or .bin."
+            f"{path} holds {CONTEXTUAL[found]}, whose vectors depend on the sentence (qkv embed --tokens TEXT --model "
+            f"{path}). Give word vectors: the folder of a word2vec model, or a file .txt, .vec or .bin."
         )
-    model_type = "nnlm" if model_type_of(path) == "nnlm" else MODEL_TYPE
+    model_type = "nnlm" if found == "nnlm" else MODEL_TYPE
     folder, name = read_folder(path, model_type), TABLES[model_type]
     is_alone = model_type != MODEL_TYPE or set(folder.tensors) == {name}
     if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:

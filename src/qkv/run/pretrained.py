@@ -1,0 +1,106 @@
+"""A word2vec, NNLM, recurrent language model or ELMo as it was trained, opened to give vectors of texts.
+
+    word2vec, nnlm   a word has its row of the table, whatever stands around it; some words have none
+    rnnlm            a token has the state after it
+    elmo             a token has the vectors of all layers in equal shares: what no task has weighed yet
+
+They are what a reader of kind lookup finds below it (models/text_readers.py), and are run as one. No task was put on
+them, so they do nothing else. A text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a
+text for what reads on, are no part of it, and neither is a word without a vector.
+
+Shapes: V vocabulary, D width of a vector, N tokens.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from qkv.data.open_vocabulary import MOST
+from qkv.errors import InputError
+from qkv.interop.folder import OURS
+from qkv.interop.plan import Undrawn
+from qkv.interop.readers import ReaderFolder, spelling
+from qkv.json_file import read_object
+from qkv.models.contextual import ElmoVectors, StateVectors, width_of
+from qkv.models.elmo import ScalarMix
+from qkv.models.text_readers import ReaderConfig, ReaderWithHeads, Table
+from qkv.run.reader_sources import open_source
+from qkv.run.word_vectors import TABLES, WordVectors
+from qkv.tokenizer import Tokenizer
+
+OPENED = ("word2vec", "nnlm", "rnnlm", "elmo")
+"""The model_types that are opened so."""
+
+
+@dataclass
+class PretrainedFolder(ReaderFolder):
+    """Opened by `open_pretrained`."""
+
+    model_type: str = ""
+    known: Tensor | None = None  # (V,) which tokens have a vector; None: all of them
+
+    @property
+    def architecture(self) -> str:
+        return f"model of type {self.model_type}"
+
+    @property
+    def has_table(self) -> bool:
+        """Whether a word has one vector, the same in every text."""
+        return self.model_type in TABLES
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """What can be asked of it, each with the command."""
+        words = ("name words that are alike (qkv similar WORD --model)",) if self.has_table else ()
+        return ("embed texts and their tokens (qkv embed TEXT --model)", *words, "be fine-tuned (qkv finetune --model)")
+
+    def has_vector(self, ids: Tensor) -> Tensor:
+        """(N,) → (N,), of the tokens of a text, on a CPU"""
+        return torch.ones_like(ids, dtype=torch.bool) if self.known is None else self.known[ids]
+
+    def save(self, path: str | Path, architecture: str | None = None) -> Path:
+        vectors = f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has_table else ""
+        raise InputError(f"{self.path} is a {self.architecture} as it was trained: copy its folder{vectors}.")
+
+
+def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.float32) -> PretrainedFolder:
+    """A folder of one of the types in `OPENED`."""
+    source = open_source(str(path), None)
+    below, known = source.below, None
+    features = None if isinstance(below, WordVectors) else below.config
+    shape = ReaderConfig(
+        "lookup",
+        vocabulary_size=source.tokenizer.size,
+        embedding_width=below.width if isinstance(below, WordVectors) else width_of(below.config),
+        layers=0,
+        pad_id=source.tokenizer.pad_id,
+        features=features,
+    )
+    # whoever reads on and on may forget the oldest of the words it spelled
+    tokenizer = spelling(shape, source.tokenizer, MOST)
+    with torch.device("meta"), Undrawn():
+        model = ReaderWithHeads(shape, words=tokenizer)
+    embedding = model.encoder.embedding
+    if isinstance(below, WordVectors):
+        assert isinstance(embedding, Table)
+        table, known = looked_up(tokenizer, below)
+        embedding.weight = nn.Parameter(table)
+    else:
+        assert isinstance(embedding, ElmoVectors | StateVectors)
+        embedding.network.load_state_dict(below.tensors, assign=True)
+    if shape.mixed_layers:
+        model.encoder.mix = ScalarMix(shape.mixed_layers)  # equal shares, which is where learning them begins
+    record = dict(read_object(path / OURS).get("record") or {}) if (path / OURS).is_file() else {}
+    model = model.to(dtype).requires_grad_(False).eval()
+    return PretrainedFolder(model, tokenizer, shape, (), path, record, model_type=model_type, known=known)
+
+
+def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, Tensor]:
+    """(V, D), the row of every word and zeros for the others; and (V,), which tokens have one."""
+    found = {id: row for token, id in tokenizer.vocabulary.items() if (row := vectors.rows.get(token)) is not None}
+    table, known = torch.zeros(tokenizer.size, vectors.width), torch.zeros(tokenizer.size, dtype=torch.bool)
+    table[list(found)] = vectors.vectors[list(found.values())]
+    known[list(found)] = True
+    return table, known
