@@ -32,7 +32,7 @@ def test_train_and_translate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     files = {name: str(file) for name, file in digit_files(tmp_path).items()}
     changes = [word for one in (*SETTINGS, *SMALL["transformer"], "train.steps=2") for word in ("--set", one)]
     run = tmp_path / "run"
-    pairs = ["--pairs", files["train"], "--dev", files["dev"], "--test", files["test"], "--languages", "xx-en"]
+    pairs = ["--pairs", files["train"], "--dev", files["dev"], "--test", files["test"], "--languages", "und-en"]
     assert main(["train", "translate", *pairs, "--out", str(run), *changes, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["finished"] and found["result"]["target_language"] == "en"
@@ -136,6 +136,43 @@ def test_long_lines_are_named_by_file_and_line(
     assert f"{file}, line 3 ('1 1" in capfd.readouterr().err
 
 
+def test_nothing_is_translated_before_a_long_line_is_found(
+    runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that comes late, and other lines that cannot be read; of standard input what was done is told."""
+    monkeypatch.setattr("qkv.run.translate.CHUNK", 2)
+    run, out = str(runs["transformer"]), tmp_path / "out.txt"
+    out.write_text("before\n")
+    file = tmp_path / "in.txt"
+    for last, message in (("1 " * 40, "line 5 ('1 1"), ("1\t2", "line 5 has columns")):
+        file.write_text("1\n2\n3\n4\n" + last)
+        for words in ([], ["--json"], ["--out", str(out)]):
+            assert main(["translate", run, str(file), *words]) == 2
+            printed = capfd.readouterr()
+            assert not printed.out and f"{file}, {message}" in printed.err
+        given = io.TextIOWrapper(io.BytesIO(b"1\n2\n3\n4\n" + b"1 " * 40))
+        monkeypatch.setattr(sys, "stdin", given)
+        assert main(["translate", run, "-", "--out", str(out)]) == 2
+        assert f"The first 4 texts were translated, and nothing was written to {out}." in capfd.readouterr().err
+        assert out.read_text() == "before\n" and sorted(one.name for one in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n2\n3\n4\n" + b"1 " * 40)))
+    assert main(["translate", run, "-", "--json"]) == 2
+    printed = capfd.readouterr()
+    assert len(printed.out.splitlines()) == 4 and "The first 4 texts were translated and printed." in printed.err
+
+
+def test_unknown_words_are_told(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
+    run = str(runs["transformer"])
+    assert main(["translate", run, "1 猫", "猫 2 🐱", "3", "--json"]) == 0
+    printed = capfd.readouterr()
+    assert "lacks 3 pieces of 2 texts" in printed.err and "'猫' (2), '🐱'" in printed.err
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["n_unknown"] for line in lines] == [1, 2, 0]
+    assert lines[1]["unknown"][0] == {"start": 0, "end": 1, "text": "猫"}
+    assert main(["translate", run, "1 2"]) == 0
+    assert "lacks" not in capfd.readouterr().err
+
+
 def test_standard_input(
     runs: dict[str, Path], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +249,8 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1", "--out", "a.txt", "--decoding", "n_best=2"], "n_best is 2: write .jsonl"),
         (["translate", "{t}", "1 2", "3", "--picture", "a.svg"], "one text"),
         (["translate", "{t}", "1", "--picture", "a.png"], "ends in .svg"),
+        (["translate", "{t}", "1", "--segmenter", "rjieba"], "is for alignments"),
+        (["translate", "{t}", "1", "--alignments", "--segmenter", "jieba"], "rjieba"),
         (["translate", "{t}", "1", "--out", "a.doc"], "ends in .txt or .tsv or .jsonl"),
         (["translate", "{t}", "1 " * 40], "has 41 tokens, and the model of"),
         (["translate", "{t}", "1. 2.", "--split", "--n-best", "2"], "leave out n_best = 2"),
@@ -224,6 +263,8 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["train", "translate", "--pairs", "x", "--out", "run", "--model", "seqtoseq"], "Did you mean 'seq2seq'?"),
         (["train", "translate", "--pairs", "no", "such", "--out", "run"], "There is no file no"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "deen"], "--languages takes two"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "en-cn"], "Did you mean 'zh'?"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "xx-en"], "'xx' is not the code of a"),
         (["train", "translate", "--resume", "{t}", "--epochs", "3"], "leave out everything else"),
         (
             ["train", "translate", "--pairs", "x", "--out", "{t}"],

@@ -7,7 +7,18 @@ from functools import partial
 import numpy as np
 import pytest
 
-from qkv.metrics.translation import ScoreError, bleu, bleu_counts, bleu_of, bleu_signature, chrf, is_available, words_by
+from qkv.metrics.translation import (
+    ScoreError,
+    bleu,
+    bleu_counts,
+    bleu_of,
+    bleu_signature,
+    chrf,
+    chrf_counts,
+    chrf_of,
+    is_available,
+    words_by,
+)
 
 sacrebleu = pytest.importorskip("sacrebleu", reason="the extra translate")
 
@@ -77,6 +88,17 @@ def test_the_equation_is_sacrebleus() -> None:
     assert bleu_of(np.array(sums, float)) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("texts", [ENGLISH, CHINESE])
+def test_groups_of_sentences_by_characters(texts: tuple[list[str], list[str]]) -> None:
+    """Also where one side is too short for runs of some length, or empty."""
+    hypotheses, references = [*texts[0], "abcdefgh", "ab", ""], [*texts[1], "abc", "abcdefgh", ""]
+    counts = chrf_counts(hypotheses, references)
+    theirs = sacrebleu.CHRF()
+    for group in ([0, 1], [2], [5], [6], [7], [5, 6], list(range(8))):
+        expected = theirs.corpus_score([hypotheses[i] for i in group], [[references[i] for i in group]]).score
+        assert chrf_of(counts[group].sum(0)[None]).tolist() == pytest.approx([expected])
+
+
 def test_an_interval_lies_around_the_value() -> None:
     hypotheses = [f"a man number {n} {'rides a horse' if n % 3 else 'is seen'}" for n in range(60)]
     references = [f"a man number {n} rides a horse" for n in range(60)]
@@ -87,6 +109,9 @@ def test_an_interval_lies_around_the_value() -> None:
     assert narrower.value == pytest.approx(found.value)
     assert narrower.high - narrower.low < 0.7 * (found.high - found.low)
     assert f"(95 %: {found.low:.2f} to {found.high:.2f})" in str(found)
+    by_characters = chrf(hypotheses, references, interval=True)
+    assert by_characters.low < by_characters.value < by_characters.high < 100
+    assert by_characters._replace(low=0, high=0) == chrf(hypotheses, references)._replace(low=0, high=0)
 
 
 def test_of_nothing_there_is_no_figure() -> None:

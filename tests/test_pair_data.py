@@ -32,6 +32,7 @@ ENGLISH, CHINESE = "a cat\n" * 3, "一只猫\n" * 3
         (("de.txt", "en.txt"), ("de", "en")),
         (("one.txt", "other.txt"), ("und", "zh")),
         (("a.en", "b.en"), ("und", "zh")),
+        (("train.xx", "train.cn"), ("und", "zh")),  # no codes of languages: the letters say what they can
     ],
 )
 def test_which_languages(tmp_path: Path, names: tuple[str, str], expected: tuple[str, str]) -> None:

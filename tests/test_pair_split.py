@@ -1,4 +1,6 @@
-from qkv.data.pair_split import part_of, place
+import unicodedata
+
+from qkv.data.pair_split import folded, part_of, place
 
 
 def test_shares_are_kept_and_nothing_moves() -> None:
@@ -14,3 +16,10 @@ def test_shares_are_kept_and_nothing_moves() -> None:
 def test_spellings_fall_together() -> None:
     assert place("Don't stop!") == place("don’t  STOP") == place("Ｄｏｎｔ ｓｔｏｐ")
     assert all(0 <= place(text) < 1 for text in ("", "a", "汉字"))
+
+
+def test_letters_and_digits_alone() -> None:
+    """Published splits hang on it: `str.isalnum` says what counts, also for marks, fractions and other scripts."""
+    text = "A_b-c é ½ ² 汉字，々〇 ไทย नमस्ते ٣ 🐱 \u0301\u200b"
+    assert folded(text) == "".join(one for one in unicodedata.normalize("NFKC", text).casefold() if one.isalnum())
+    assert folded("_!") == "_!"

@@ -83,6 +83,33 @@ def test_a_stream_counts_through(translator: Translator, monkeypatch: pytest.Mon
         list(translator.stream_placed((text, f"in.txt, line {number}") for number, text in enumerate(texts, 5)))
 
 
+def test_long_texts_are_found_before_any_is_translated(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.run.translate.CHUNK", 3)
+    texts = [("1 2" if n % 4 else "1 2 3 " * 12, f"in.txt, line {n}") for n in range(1, 18)]
+    assert translator.check(texts[:3]) == 3 and translator.check([]) == 0
+    message = (
+        r"^in\.txt, line 4 \('1 2 3.*\) has 37 tokens.* made for 32 at most\. Too long as well: in\.txt, line 8; "
+        r"in\.txt, line 12; and 1 more\. Have it translated"
+    )
+    with pytest.raises(InputError, match=message):
+        translator.check(iter(texts))
+    # a text is named once, however many of its sentences are too long
+    two = "1 2 3 " * 12 + "\n" + "1 2 3 " * 12
+    with pytest.raises(InputError, match=r"^Text 1 has a sentence .* 32 at most\. Shorten it"):
+        translator.check([(two, "Text 1")], split=True)
+    assert translator.check([("1 2 3 4 5 6 7 8 9\n" * 6, "Text 1")], split=True) == 1
+
+
+def test_what_the_vocabulary_lacks_is_told(translator: Translator) -> None:
+    text = "1 猫 2\n3 🐱"
+    for split in (False, True):
+        found = translator.translate([text, "1 2"], split=split)
+        assert found[0].unknown_words == ["猫", "🐱"] and found[1].unknown == ()
+        assert found[0].to_dict()["n_unknown"] == 2
+        assert found[0].to_dict()["unknown"][1] == {"start": 8, "end": 9, "text": "🐱"}
+        assert found[0].n_parts == 1 + split
+
+
 def test_what_is_drawn_hangs_on_the_place_in_the_stream(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -203,7 +203,7 @@ def test_no_memory_to_translate_is_told_and_can_be_gone_on_from(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.run.train_translate.translated", full)
+        patch.setattr("qkv.run.train_translate.judged", full)
         with pytest.raises(InputError, match="Out of memory on cpu translating test"):
             start(settings("transformer", files, "train.steps=1"), tmp_path / "run", Silent())
     assert resume(tmp_path / "run", Silent()).result["scores"]["test"]["pairs"] == 12
@@ -274,16 +274,34 @@ def test_what_is_refused(files: dict[str, Path], tmp_path: Path, monkeypatch: py
     refused("both sides, or for none", settings("transformer", files, "tokenizer.joint=false", "tokenizer.source=x"))
     refused("set joint = false", replace(settings("transformer", files), tokenizer=TokenizerChoice(target="x")))
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
-    refused(r"pip install 'qkv\[translate\]', or choose by the loss", settings("transformer", files, "select=bleu"))
+    refused(r"pip install 'qkv\[translate\]'. Or choose by the loss", settings("transformer", files, "select=bleu"))
 
 
 def test_without_sacrebleu_the_rest_is_known(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
-    done = start(settings("transformer", files, "train.steps=2"), tmp_path / "run", Silent())
+    said = Recorder()
+    done = start(settings("transformer", files, "train.steps=2"), tmp_path / "run", said)
+    assert "pip install 'qkv[translate]'" in said.messages[0]  # before anything else
     assert "bleu" not in done.result["scores"]["test"] and done.result["scores"]["test"]["exact"] < 1
     assert "sacrebleu is not installed" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_that_chooses_by_bleu_does_not_go_on_without_sacrebleu(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("qkv.run.train_translate.judged", stopped)
+        with pytest.raises(InputError, match="Out of memory"):
+            start(settings("transformer", files, "train.steps=1", "select=bleu"), tmp_path / "run", Silent())
+        patch.setattr("qkv.metrics.translation.is_available", lambda: False)
+        with pytest.raises(InputError, match=r"select = bleu.* not installed: pip install"):
+            resume(tmp_path / "run", Silent())
+    assert resume(tmp_path / "run", Silent()).finished
 
 
 def test_muon_takes_the_matrices(files: dict[str, Path], tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from qkv.data.pair_files import Pair
 from qkv.data.pair_languages import Languages
 from qkv.data.subwords import train_subwords
 from qkv.errors import InputError
+from qkv.generate.options import GenerateConfig
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.run.translation_evaluation import (
     SELECTION,
     TranslationEvaluation,
-    can_select,
+    check_selection,
+    judged,
     not_chosen_by,
     not_translated,
     spread,
@@ -105,6 +107,32 @@ def test_nothing_is_translated_where_nothing_is_asked_for(monkeypatch: pytest.Mo
     assert "samples" not in evaluate(network)
     with pytest.raises(InputError, match="Every pair of dev has a side of more than max_length = 2 tokens"):
         TranslationEvaluation(PAIRS, languages, "en", select="loss", translate=0, max_length=2, tokens_per_batch=16)
-    assert can_select("bleu")
+
+
+def test_all_pairs_are_judged() -> None:
+    """Also one that is too long to be translated, and one of which no token comes: with nothing."""
+    tokenizer = train_subwords([text for pair in PAIRS for text in pair[:2]], 60)
+    languages = Languages.of(tokenizer, tokenizer)
+    torch.manual_seed(0)
+    network = Transformer(TransformerConfig(tokenizer.size, None, 1, 1, 8, 2, 8)).eval()
+    pairs = [Pair("1 " * 20, "1"), PAIRS[1], Pair(" ", "1"), PAIRS[3]]
+    decoding = GenerateConfig(max_length=4, min_length=3)
+    found = judged(network, languages, pairs, decoding, 12)
+    alone = [judged(network, languages, [pairs[place]], decoding, 12) for place in (1, 3)]
+    assert found.texts == ["", *alone[0].texts, "", *alone[1].texts] and all(one.texts[0] for one in alone)
+    assert found.finished == [True, *alone[0].finished, True, *alone[1].finished]
+
+
+def test_what_cannot_be_counted_is_told_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    for select in ("loss", "bleu", "exact"):
+        check_selection(select, told.append)
+    assert not told
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
-    assert can_select("loss") and not can_select("bleu")
+    with pytest.raises(InputError, match=r"select = bleu.*pip install 'qkv\[translate\]'.*--set select=loss"):
+        check_selection("bleu", told.append)
+    assert not told
+    check_selection("loss", told.append)
+    check_selection("exact", told.append)
+    assert len(told) == 2 and all("pip install 'qkv[translate]'" in message for message in told)
+    assert "the lowest loss" in told[0] and "the most exact" in told[1]

@@ -1,10 +1,11 @@
-"""`qkv check`: what is in a corpus or in labelled files and what is wrong, before anything is trained on them."""
+"""`qkv check`: what is in a corpus, labelled files or pairs and what is wrong, before anything is trained on them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qkv.cli.check_pairs import ColumnsOption, DevOption, MoreOption, PairsOption, TestOption, check_pair_files
 from qkv.cli.columns import (
     AnswerColumn,
     ChoicesColumn,
@@ -29,12 +30,12 @@ LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
 def check(
     corpus: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="FILE",
             help="A corpus, .txt or .jsonl; or labelled files: csv, tsv, jsonl, CoNLL, SQuAD … (.gz .xz).",
         ),
-    ],
+    ] = None,
     field: Annotated[str, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl.")] = "text",
     task: Annotated[
         str | None,
@@ -63,32 +64,54 @@ def check(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
+    pairs: PairsOption = None,
+    dev: DevOption = None,
+    test: TestOption = None,
+    more: MoreOption = None,
+    pair_columns: ColumnsOption = None,
     named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Look through a corpus or labelled files: what there is, and everything that is wrong, by file and line.
+    """Look through a corpus, labelled files or pairs: what there is, and everything that is wrong, by file and line.
 
     \b
     qkv check corpus.txt
     qkv check 语料.txt more-*.jsonl.gz -n 20
     qkv check train.csv --against test.csv --model qkv-mini
     qkv check 评论.txt --task classify --text 2 --label 1
+    qkv check --pairs train.de train.en --dev val.de val.en --test test.de test.en
 
     A file is taken as labelled when --task or a column is given, or when it looks so: a table, words with tags, JSON
     with questions, spans or labels. Then labels are counted and compared for slips, repeated texts are found, those
     with another label, those that stand in TEST too, spans and answers that do not stand where the file says, mixed
     full and half width, 简 and 繁, and lengths against the model's limit.
 
+    --pairs, --dev, --test, --more and --columns are those of `qkv train translate`: empty sides, files of different
+    length, pairs that are there again, those of dev and test that are trained on as well, sides of unlikely length, and
+    lengths; with --model RUN, in its tokens.
+
     Nothing is changed. Files are read once, in little memory. The exit code is 0 whatever was found, and 2 when a file
     is not there or its columns cannot be told. --json prints one document: for a corpus files, bytes, documents,
     sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
-    files, examples, labels, characters, tokens, counts, findings, notes, …
+    files, examples, labels, characters, tokens, counts, findings, notes, …; for pairs files, pairs, ratio, several, …
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
     columns = given(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
+    given_pairs = {"train": pairs, "more": more, "dev": dev, "test": test}
+    if any(given_pairs.values()):
+        if not pairs:
+            raise InputError("--dev, --test and --more go with pairs to train on: give those with --pairs.")
+        if corpus or task or against or columns or format or separator:
+            raise InputError("--pairs is checked alone: leave out other files, --task, --against and their columns.")
+        check_pair_files({part: one for part, one in given_pairs.items() if one}, pair_columns, model, named, as_json)
+        return
+    if not corpus:
+        raise InputError("Give a corpus or labelled files to check: qkv check FILE …; or pairs: qkv check --pairs A B.")
+    if pair_columns is not None:
+        raise InputError("--columns is for --pairs; columns of labelled files are named by --text, --label, …")
     if not (task or against or columns or format or separator or model or _is_labelled(corpus[0])):
         from qkv.cli.terminal import fraction, print_json
         from qkv.data.check import check_corpus
@@ -141,7 +164,7 @@ def _tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
     """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
     from qkv.interop.hub import locate
     from qkv.json_file import read_object
-    from qkv.run.load import model_folder
+    from qkv.run.places import model_folder
     from qkv.tokenizer import Tokenizer
 
     path = Path(name).expanduser()

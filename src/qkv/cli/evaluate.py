@@ -1,4 +1,4 @@
-"""`qkv evaluate`: a fine-tuned model held against labelled examples."""
+"""`qkv evaluate`: a fine-tuned model held against labelled examples; evaluate_pairs.py has those that translate."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,18 +17,33 @@ from qkv.cli.columns import (
     TextColumn,
     given,
 )
+from qkv.cli.evaluate_pairs import (
+    ColumnsOption,
+    DecodingOption,
+    PairsOption,
+    TargetOption,
+    evaluate_translations,
+    files_of,
+)
 from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption
+from qkv.errors import InputError
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A fine-tuning run, or a fine-tuned model folder.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Labelled examples.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run or model folder: fine-tuned, or one that translates.")
+    ],
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Labelled examples, or pairs of texts.")] = None,
+    pairs: PairsOption = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="RUN", help="Another model on the same file: is one better?")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write every example and answer, as .jsonl.")
     ] = None,
+    pair_columns: ColumnsOption = None,
+    language: TargetOption = None,
+    decoding: DecodingOption = None,
     text: TextColumn = None,
     pair: PairColumn = None,
     label: LabelColumn = None,
@@ -49,16 +64,37 @@ def evaluate(
     qkv evaluate run test.tsv --out answers.jsonl
     qkv evaluate run test.tsv --against other-run
 
+    A model that translates takes pairs, in two files or one (tsv, jsonl), and gets BLEU and chrF with their signatures:
+
+    \b
+    qkv evaluate run --pairs test.de test.en
+    qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
+
     --against adds the difference of the main score, its interval and how easily chance would bring it (paired
-    bootstrap). --json prints one document: file, examples, scores, intervals, labels, windowed, dropped, …
+    bootstrap). --json prints one document: file, examples, scores, intervals, labels, windowed, dropped, …; of pairs
+    files, scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
     """
     from qkv.cli.scores import print_scores
     from qkv.cli.terminal import print_json, progress
     from qkv.run.evaluate_file import evaluate_file
+    from qkv.run.places import device_named
 
+    device_named(device)  # a device that is not there is told before anything is looked for
     columns = given(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
+    if pairs or _translates(run):
+        labelled = [f"--{name}" for name in (*columns, *given(format=format, separator=separator))]
+        files = files_of(file, pairs, labelled)
+        if files:
+            evaluate_translations(run, files, pair_columns, language, decoding, against, out, device, threads, as_json)
+            return
+        raise InputError(f"Give pairs to hold {run} against: qkv evaluate {run} --pairs SOURCE REFERENCE.")
+    if file is None:
+        raise InputError(f"Give labelled examples to hold {run} against: qkv evaluate {run} FILE.")
+    for option, value in (("--columns", pair_columns), ("--language", language), ("--decoding", decoding)):
+        if value:
+            raise InputError(f"{option} is for models that translate, and {run} is none: leave it out.")
     with progress("examples", None) as advance:
         found = evaluate_file(
             run,
@@ -78,6 +114,12 @@ def evaluate(
     print_scores(Path(file).name, found["scores"])
     for line in _remarks(found):
         typer.echo(line)
+
+
+def _translates(run: str) -> bool:
+    from qkv.run.translate import translates
+
+    return translates(run)
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:

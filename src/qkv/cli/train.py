@@ -122,7 +122,7 @@ def train_translate(
         "bitext.dev": tuple(dev) if dev else None,
         "bitext.test": tuple(test) if test else None,
         "bitext.more": tuple(more) if more else None,
-        "bitext.columns": _two(columns, ",", "--columns") if columns is not None else None,
+        "bitext.columns": two_of(columns, ",", "--columns") if columns is not None else None,
         "size": size,
         "tokenizer.size": vocabulary,
         "tokenizer.joint": False if separate else None,
@@ -131,7 +131,7 @@ def train_translate(
         "device": device,
     }
     if languages is not None:
-        given["bitext.source_language"], given["bitext.target_language"] = _two(languages, "-", "--languages")
+        given["bitext.source_language"], given["bitext.target_language"] = two_of(languages, "-", "--languages")
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         if flags or any(one is not None for one in (out, model, recipe, settings, example)):
@@ -172,7 +172,11 @@ def _begin(
         return start(config, out, progress)
 
 
-def _two(text: str, separator: str, option: str) -> tuple[str, str]:
+def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
+    """
+    >>> two_of("en-zh-CN", "-", "--languages")
+    ('en', 'zh-CN')
+    """
     first, found, second = text.partition(separator)
     if not found or not first.strip() or not second.strip():
         raise InputError(f"{option} takes two, source and target, as in {option} A{separator}B; not '{text}'.")

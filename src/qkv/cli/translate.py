@@ -11,8 +11,11 @@ from qkv.cli.options import DeviceOption, JsonOption, LanguageOption, ThreadsOpt
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from qkv.generate.options import GenerateConfig
     from qkv.run.translate import Translation, Translator
+    from qkv.segmenter import Segmenter
 
 WRITTEN = {".txt": "a translation a line", ".tsv": "source and translation", ".jsonl": "JSON lines"}
 PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
@@ -55,6 +58,10 @@ def translate(
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the alignment of one text.")
     ] = None,
+    segmenter: Annotated[
+        str | None,
+        typer.Option("--segmenter", metavar="NAME", help="Of Chinese words: rjieba, the usual one if installed; none."),
+    ] = None,
     lang: LanguageOption = "en",
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt, .tsv or .jsonl.")] = None,
     device: DeviceOption = "cpu",
@@ -75,9 +82,12 @@ def translate(
     cat news.de | qkv translate run - --json
 
     A file has a text a line (.tsv: the first column, .jsonl: source or text), and its translations come in the same
-    order. A text that is longer than the model was made for is refused, unless --split cuts it into sentences.
+    order. A text that is longer than the model was made for is refused, unless --split cuts it into sentences; in a
+    file it is found before anything is translated. Characters that the vocabulary lacks are told, and stand in the JSON
+    (n_unknown, unknown).
     --decoding has the options that have no flag: max_ratio, length_formula, stopping, renormalise.
-    --json prints one line of JSON a text; with --alignments, character spans on both sides.
+    --json prints one line of JSON a text; with --alignments, character spans on both sides. Chinese words are what
+    --segmenter says; with none, each 汉字 is a word.
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
@@ -94,6 +104,10 @@ def translate(
         suffix_of(picture, {".svg": "a picture"})
         if len(inputs) != 1 or inputs[0] == "-" or file is not None:
             raise InputError("--picture draws the alignment of one text: give that text alone.")
+    aligned = alignments or picture is not None
+    if segmenter is not None and not aligned:
+        raise InputError("--segmenter is for alignments: add --alignments or --picture, or leave it out.")
+    words = _segmenter(segmenter) if aligned else None
     suffix = None if out is None else suffix_of(out, WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
@@ -119,19 +133,21 @@ def translate(
     from qkv.run.translate import load_translator
 
     # an option that is not there is told before a model is loaded
-    wanted |= _assigned(options or [])
+    wanted |= assigned(options or [])
     translator = load_translator(run, device, threads, precision)
     for note in translator.notes:
         say(f"note: {note}")
     config = decoding_of(translator, wanted)
     if suffix in PLAIN and config.n_best > 1:
         raise InputError(f"A {suffix} file has a translation a text, and n_best is {config.n_best}: write .jsonl.")
-    how: dict[str, Any] = {"alignments": alignments or picture is not None, "split": split}
-    found = _telling(translator.stream_placed(_texts(inputs, file), config, **how))
+    how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
+    # what cannot be translated is told before anything is; standard input can be read but once
+    count = None if inputs == ["-"] else translator.check(_texts(inputs, file), split=split)
+    found = _telling(_as_far(translator.stream_placed(_texts(inputs, file), config, **how), out))
     if picture is not None:
         found = _drawing(found, picture, translator, lang)
     if out is not None and suffix is not None:
-        _write(out, suffix, found)
+        _write(out, suffix, found, count)
         return
     for number, one in enumerate(found):
         if as_json:
@@ -140,6 +156,12 @@ def translate(
             print_json(one.to_dict())
         else:
             _print(one, alignments, number)
+
+
+def _segmenter(name: str | None) -> "Segmenter | None":
+    from qkv.segmenter import is_installed, segmenter
+
+    return segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 
 def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
@@ -159,7 +181,8 @@ def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateCo
     return config
 
 
-def _assigned(options: list[str]) -> dict[str, Any]:
+def assigned(options: list[str]) -> dict[str, Any]:
+    """What --decoding gives a value."""
     import tomllib
 
     from qkv.generate.options import GenerateConfig
@@ -259,11 +282,16 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
 
 
 def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
-    """The same translations; those that were not ended are told, the first ones by name."""
+    """The same; what was not ended is told, the first ones by name, and at the end what the vocabulary lacks."""
+    from collections import Counter
+
     from qkv.cli.terminal import say
 
-    unfinished = 0
+    unfinished = texts = 0
+    unknown: Counter[str] = Counter()
     for one in found:
+        unknown.update(one.unknown_words)
+        texts += bool(one.unknown)
         if not one.best.finished:
             unfinished += 1
             if unfinished <= TOLD:
@@ -271,6 +299,38 @@ def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
         yield one
     if unfinished > TOLD:
         say(f"note: and {unfinished - TOLD:,} more were not ended, {unfinished:,} in all")
+    if unknown:
+        say(f"note: {unknown_to_the_model(unknown, texts)}")
+
+
+def unknown_to_the_model(unknown: "Counter[str]", texts: int, pieces: int | None = None) -> str:
+    """`pieces`: how many there are, where `unknown` has only the most frequent.
+
+    >>> from collections import Counter
+    >>> unknown_to_the_model(Counter("ï🐱🐱"), 2)
+    "the vocabulary lacks 3 pieces of 2 texts, which the model reads as unknown and can only guess: '🐱' (2), 'ï'"
+    """
+    words = [f"{word!r}" + (f" ({count:,})" if count > 1 else "") for word, count in unknown.most_common(TOLD)]
+    total = unknown.total() if pieces is None else pieces
+    return (
+        f"the vocabulary lacks {'a piece' if total == 1 else f'{total:,} pieces'} of "
+        f"{'a text' if texts == 1 else f'{texts:,} texts'}, which the model reads as unknown and can only guess: "
+        f"{', '.join(words)}{' …' if len(unknown) > TOLD else ''}"
+    )
+
+
+def _as_far(found: Iterator["Translation"], out: Path | None) -> Iterator["Translation"]:
+    """The same; where a text cannot be translated, the message says what has become of those before it."""
+    done = 0
+    try:
+        for one in found:
+            done += 1
+            yield one
+    except InputError as error:
+        if not done:
+            raise
+        kept = "were translated and printed" if out is None else f"were translated, and nothing was written to {out}"
+        raise InputError(f"{error} The first {done:,} texts {kept}.") from error
 
 
 def _drawing(
@@ -297,14 +357,14 @@ def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str
     say(f"{picture}: which word came from which")
 
 
-def _write(out: Path, suffix: str, found: Iterator["Translation"]) -> None:
+def _write(out: Path, suffix: str, found: Iterator["Translation"], total: int | None) -> None:
     import json
 
     from qkv.atomic import replaced_file
     from qkv.cli.terminal import progress, say
 
     count = 0
-    with progress("texts", None) as advance, replaced_file(out) as part, part.open("w", encoding="utf-8") as file:
+    with progress("texts", total) as advance, replaced_file(out) as part, part.open("w", encoding="utf-8") as file:
         for one in found:
             text = " ".join(one.text.split())
             if suffix == ".jsonl":

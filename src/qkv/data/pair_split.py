@@ -9,7 +9,11 @@ is therefore left out of train, by `run/pair_data.py`; this file looks at the so
 """
 
 import hashlib
+import re
 import unicodedata
+
+_no_letter = re.compile(r"[\W_]+")
+"""All that `str.isalnum` is false for."""
 
 
 def folded(text: str) -> str:
@@ -19,7 +23,7 @@ def folded(text: str) -> str:
     ('dontstop', '……')
     """
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in plain if character.isalnum()) or text.strip()
+    return _no_letter.sub("", plain) or text.strip()
 
 
 def place(text: str) -> float:

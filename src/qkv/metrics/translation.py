@@ -5,14 +5,16 @@ both have, over all sentences together, and takes off for being short. chrF coun
 credit for a right stem with a wrong ending. Two figures of BLEU can be compared only if both cut the texts into words
 in the same way: each comes with sacrebleu's signature, which says how, and is to be quoted with it.
 
-What this file does NOT do: count. sacrebleu does (extra `translate`), with its own settings: capitals count, Chinese is
-cut into 汉字 (`zh`), Japanese and Korean by mecab where that is installed, all else as in the WMT evaluations (`13a`).
+What this file does NOT do: decide what is counted. sacrebleu does (extra `translate`), with its own settings: capitals
+count, Chinese is cut into 汉字 (`zh`), Japanese and Korean by mecab where that is installed, all else as in the WMT
+evaluations (`13a`). Only for intervals, which draw thousands of groups of sentences, are its equations written here.
 
 Shapes: n sentences.
 """
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib import util
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +34,8 @@ _WORDS = {  # who cuts a language into words, by its code
 _OTHERS = "13a"
 _ORDER = 4
 """The longest runs of words that BLEU counts."""
+_CHARACTERS = 6
+"""The longest runs of characters that chrF counts."""
 
 
 class ScoreError(ValueError):
@@ -116,7 +120,7 @@ def bleu_signature(language: str) -> str:
     return str(counter.get_signature())
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, interval: bool = False) -> Score:
     """Of all sentences together, runs of one to six characters, spaces left out; the same for every language.
 
     >>> str(chrf(["the cats sat"], ["the cat sat"])).partition("|version")[0]
@@ -129,7 +133,43 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
     counter = CHRF()
     found = counter.corpus_score(list(hypotheses) or [""], [list(references) or [""]])
-    return Score(found.name, found.score if hypotheses else math.nan, str(counter.get_signature()))
+    low, high = bootstrap(chrf_counts(hypotheses, references), chrf_of) if interval else (math.nan, math.nan)
+    return Score(found.name, found.score if hypotheses else math.nan, str(counter.get_signature()), low, high)
+
+
+def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Floats:
+    """(n, 18): what chrF is computed from, sentence by sentence, as `bleu_counts`.
+
+    For runs of 1 to 6 characters: those of the hypothesis (none, where the reference is too short to have any), those
+    of the reference, those that both have.
+
+    >>> chrf_counts(["a b"], ["ab c"])[0, :6].tolist()
+    [2.0, 3.0, 2.0, 1.0, 2.0, 1.0]
+    """
+    found = np.zeros((len(hypotheses), _CHARACTERS, 3))
+    for row, pair in zip(found, zip(hypotheses, references, strict=True), strict=True):
+        written, wanted = ("".join(text.split()) for text in pair)
+        for length, cells in enumerate(row, 1):
+            ours, theirs = _runs(written, length), _runs(wanted, length)
+            cells[:] = ours.total() if theirs else 0, theirs.total(), (ours & theirs).total()
+    return found.reshape(len(hypotheses), 3 * _CHARACTERS)
+
+
+def _runs(text: str, length: int) -> Counter[str]:
+    return Counter(text[begin : begin + length] for begin in range(len(text) - length + 1))
+
+
+def chrf_of(sums: Floats) -> Floats:
+    """chrF of groups of sentences, each given as the sum of its `chrf_counts`: (groups, 18) → (groups,).
+
+    The mean of the precisions and that of the recalls, over the lengths of which both sides have runs, and of the two
+    the harmonic mean in which recall counts twice (F2). A test holds it equal to sacrebleu's.
+    """
+    written, wanted, right = np.moveaxis(sums.reshape(len(sums), _CHARACTERS, 3), 2, 0)  # (groups, 6) each
+    lengths = ((written > 0) & (wanted > 0)).sum(1)
+    precision = (right / np.maximum(written, 1)).sum(1) / np.maximum(lengths, 1)
+    recall = (right / np.maximum(wanted, 1)).sum(1) / np.maximum(lengths, 1)
+    return np.asarray(100 * 5 * precision * recall / np.maximum(4 * precision + recall, 1e-300))
 
 
 def words_by(language: str) -> str:

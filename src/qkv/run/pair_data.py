@@ -6,7 +6,7 @@ vocabulary, then as ids. What is held out is small, and is kept.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,14 +14,16 @@ import numpy as np
 
 from qkv.atomic import replaced_folder, write_text
 from qkv.data.examples import Fault
+from qkv.data.language_codes import check_language, is_language
 from qkv.data.languages import Letters
-from qkv.data.pair_batching import EncodedPairs, encoded
+from qkv.data.pair_batching import EncodedPairs, Encoding, encoded
 from qkv.data.pair_files import Pair, PairFiles
 from qkv.data.pair_languages import Languages
 from qkv.data.pair_split import folded, part_of
 from qkv.data.shard_file import sha256_of
 from qkv.data.subwords import train_subwords
 from qkv.errors import InputError
+from qkv.run.pair_cache import keep, kept, key_of
 from qkv.run.translate_config import BitextChoice, TranslateConfig
 from qkv.tokenizer import Tokenizer
 
@@ -35,10 +37,14 @@ Tell = Callable[[str], None]
 class PairData:
     source: Tokenizer
     target: Tokenizer  # the same object, where both sides share one
-    train: EncodedPairs
+    encoding: Encoding  # of what is trained on
     dev: tuple[Pair, ...]
     test: tuple[Pair, ...]
     faults: tuple[Fault, ...]
+
+    @property
+    def train(self) -> EncodedPairs:
+        return self.encoding.pairs
 
     @property
     def languages(self) -> Languages:
@@ -52,6 +58,9 @@ def pinned(choice: BitextChoice) -> BitextChoice:
             raise InputError(f"bitext.{name} are two files (source, target) or one with both sides.")
     if not choice.train:
         raise InputError("There are no pairs to train on: give two files, or one with both sides.")
+    for name in ("source_language", "target_language"):
+        if code := getattr(choice, name):
+            check_language(code, f"bitext.{name} (--languages)")
     given = [files for files in (choice.train, choice.dev, choice.test, *((one,) for one in choice.more)) if files]
     for files in given:
         _opened(files, choice)  # says what is missing or empty, before anything is read
@@ -173,7 +182,8 @@ def read_pairs(config: TranslateConfig, out: Path, tell: Tell) -> tuple[Translat
     for message in seen.trained_on:
         tell(message)
     source, target = _tokenizers(config, out, pairs, tell)
-    found = encoded(pairs, Languages.of(source, target), config.max_length)
+    found = kept(out, key_of(config.bitext, config.max_length, source, target))
+    found = found or encoded(pairs, Languages.of(source, target), config.max_length)
     faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
     if found.too_long:
         tell(
@@ -182,7 +192,7 @@ def read_pairs(config: TranslateConfig, out: Path, tell: Tell) -> tuple[Translat
         )
     if not len(found.pairs):
         raise InputError(f"{pairs.files.name}: every pair is longer than max_length = {config.max_length} tokens.")
-    data = PairData(source, target, found.pairs, tuple(held["dev"]), tuple(held["test"]), tuple(faults))
+    data = PairData(source, target, found, tuple(held["dev"]), tuple(held["test"]), tuple(faults))
     return replace(config, bitext=choice), data
 
 
@@ -257,24 +267,31 @@ def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
 
 
 def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
-    """With the codes of both languages: as given, or by the names of two files (train.de.gz), or by the letters."""
-    named: tuple[str, ...] = ("", "")
-    if len(choice.train) == 2:
-        named = tuple(_ending(Path(one)) for one in choice.train)
-        if named[0] == named[1]:
-            named = ("", "")
-    source = choice.source_language or named[0] or _by_letters([pair.source for pair in pairs])
-    target = choice.target_language or named[1] or _by_letters([pair.target for pair in pairs])
-    return replace(choice, source_language=source, target_language=target)
+    """With the codes of both languages: as given, or as they look."""
+    source, target = languages_of(choice.train, pairs)
+    return replace(
+        choice,
+        source_language=choice.source_language or source,
+        target_language=choice.target_language or target,
+    )
+
+
+def languages_of(files: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
+    """The codes of both languages by the names of two files (train.de.gz), or by the letters of these pairs."""
+    named = [_ending(Path(one)) for one in files] if len(files) == 2 else ["", ""]
+    if named[0] == named[1]:
+        named = ["", ""]
+    source = named[0] or _by_letters([pair.source for pair in pairs])
+    return source, named[1] or _by_letters([pair.target for pair in pairs])
 
 
 def _ending(path: Path) -> str:
     """
-    >>> _ending(Path("train.de.gz")), _ending(Path("zh.txt")), _ending(Path("corpus.txt"))
-    ('de', 'zh', '')
+    >>> [_ending(Path(name)) for name in ("train.de.gz", "zh.txt", "corpus.txt", "train.cn")]
+    ['de', 'zh', '', '']
     """
     parts = [part for part in path.name.lower().split(".") if part not in ("gz", "xz", "txt", "tok", "clean")]
-    return parts[-1] if parts and re.fullmatch(r"[a-z]{2}", parts[-1]) else ""
+    return parts[-1] if parts and len(parts[-1]) == 2 and is_language(parts[-1]) else ""
 
 
 def _by_letters(texts: list[str]) -> str:
@@ -310,6 +327,11 @@ def _tokenizers(config: TranslateConfig, out: Path, pairs: TrainingPairs, tell: 
 
 def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
     return (pair.target if number else pair.source for pair in pairs)
+
+
+def keep_pairs(out: Path, config: TranslateConfig, data: PairData) -> None:
+    """The ids of what is trained on, where there are many: a resumed run need not make them again."""
+    keep(out, key_of(config.bitext, config.max_length, data.source, data.target), data.encoding)
 
 
 def save_tokenizers(out: Path, data: PairData) -> None:

@@ -4,6 +4,7 @@ RUN/config.toml        the resolved settings; a resumed run reads nothing else
 RUN/tokenizer/         the vocabulary of both sides, or source/ and target/
 RUN/held-out/          pairs that were held out of the training file, where no others were given
 RUN/faults.jsonl       every pair that was left out, or whose source was too long to translate, with file, line, reason
+RUN/encoded.safetensors  token ids of many pairs, until the run is finished
 RUN/log.jsonl          step, loss, learning rate, evaluations
 RUN/translations.tsv   source, reference and translation of the pairs that the model was judged by
 RUN/model/             the finished model: qkv translate RUN TEXT
@@ -25,6 +26,7 @@ from qkv.config import merge, read_toml, to_toml
 from qkv.data.pair_batch import PairBatch
 from qkv.data.pair_batching import PairBatches
 from qkv.data.pair_files import Pair
+from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError
 from qkv.interop.translation_folder import save_translation
 from qkv.json_file import to_json
@@ -38,21 +40,22 @@ from qkv.run.averaging import averaged, forget_stops, kept_for
 from qkv.run.finetune import Finished
 from qkv.run.folder import begin, config_of, remove_drafts
 from qkv.run.from_shards import in_time
-from qkv.run.load import device_named
 from qkv.run.matrices import matrices_of
-from qkv.run.pair_data import PairData, check_pinned, pinned, read_pairs, save_tokenizers, write_held_out
+from qkv.run.pair_cache import forget
+from qkv.run.pair_data import PairData, check_pinned, keep_pairs, pinned, read_pairs, save_tokenizers, write_held_out
+from qkv.run.places import device_named
 from qkv.run.reader_sources import shown_name
 from qkv.run.sessions import Sessions
 from qkv.run.translate_config import TranslateConfig, model_config
 from qkv.run.translation_evaluation import (
     SELECTION,
     TranslationEvaluation,
-    can_select,
-    can_translate,
+    check_selection,
+    judged,
     not_chosen_by,
     not_translated,
 )
-from qkv.tasks.translate import TranslationScore, check_scores, scored, translated
+from qkv.tasks.translate import TranslationScore, check_scores, scored
 from qkv.train.loop import Job, Trainer, step_seed
 from qkv.train.memory import Sizes, memory_for
 from qkv.train.progress import Progress, Silent
@@ -69,11 +72,7 @@ def start(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
 def begun(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
     """The same, in a folder that was looked at already."""
     device_named(config.device)
-    if not can_select(config.select):
-        raise InputError(
-            f"select = {config.select} is counted by sacrebleu, which is not installed: pip install "
-            "'qkv[translate]', or choose by the loss (--set select=loss)."
-        )
+    check_selection(config.select, progress.message)
     config = replace(config, bitext=pinned(config.bitext))
     config, data = _read(config, out, progress)
     check_scores(config.bitext.target_language)
@@ -95,6 +94,7 @@ def resume(run: Path, progress: Progress) -> Finished:
         return Finished(run, finished=True, already=True)
     config = merge(TranslateConfig(), settings, str(file))
     device_named(config.device)
+    check_selection(config.select, progress.message)
     check_pinned(config.bitext)
     remove_drafts(run)
     config, data = _read(config, run, Silent())
@@ -128,6 +128,7 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path) -> None:
     """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
     if not (out / "tokenizer").is_dir():
         save_tokenizers(out, data)
+    keep_pairs(out, config, data)
     write_held_out(out, config, data)
     if data.faults:
         lines = (json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
@@ -258,6 +259,7 @@ def _go(
         "job": "translate",
         **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
         "max_length": config.max_length,
+        "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
         "config": _public(config),
     }
     save_translation(out / "model", _network(trainer), data.source, data.target, record)
@@ -265,6 +267,7 @@ def _go(
     sessions.write(out)
     write_text(out / "result.json", to_json(result))
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    forget(out)
     return Finished(out, finished=True)
 
 
@@ -328,25 +331,15 @@ def _judge(
     if not pairs:
         return name, None
     progress.message(f"translating {len(pairs):,} texts of {name}")
-    network, languages = _network(trainer).eval(), data.languages
-    sources = [pair.source for pair in pairs]
-    rows = languages.read(sources)
-    places = [place for place, row in enumerate(rows) if can_translate(row, config.max_length)]
-    budget = 4 * config.tokens_per_batch
+    network, budget = _network(trainer).eval(), 4 * config.tokens_per_batch
     with memory_for(trainer.device, f"translating {name}"):
-        found = translated(
-            network, languages, [rows[place] for place in places], config.decoding, tokens_per_batch=budget
-        )
-    texts = [""] * len(pairs)
-    for place, hypotheses in zip(places, found, strict=True):
-        texts[place] = languages.target.decode(hypotheses[0].tokens)
-    table = zip(sources, (pair.target for pair in pairs), texts, strict=True)
+        found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    table = zip(sources, references, found.texts, strict=True)
     lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
     write_text(out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
-    unfinished = sum(not hypotheses[0].finished for hypotheses in found)
-    references = [pair.target for pair in pairs]
-    language = config.bitext.target_language
-    return name, scored(sources, texts, references, language, interval=True, unfinished=unfinished)
+    language, unfinished = config.bitext.target_language, found.finished.count(False)
+    return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
 
 
 def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:

@@ -27,14 +27,16 @@ from qkv.interop.hub import locate
 from qkv.interop.marian import MODEL_TYPE as MARIAN
 from qkv.interop.marian import load_marian
 from qkv.interop.sentencepiece import MarianTokenizer
-from qkv.interop.translation_folder import load_translation
+from qkv.interop.translation_folder import is_translation, load_translation
 from qkv.models.transformer import Transformer, check_precision
-from qkv.run.load import device_named, model_folder
+from qkv.run.places import device_named, model_folder
+from qkv.segmenter import Segmenter
 from qkv.tasks.alignment import Alignment, WordAttention, align, word_attention
 from qkv.tasks.translate import Network, source_spans, target_spans, translated
 
 CHUNK = 1_024  # texts of a stream that are sorted and translated together
 CHARACTERS = 1 << 20  # or so many characters
+NAMED = 2  # texts that are too long and are named beside the first
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Translation:
     candidates: tuple[Candidate, ...]  # best first
     n_tokens: int  # of the source
     n_parts: int = 1  # above 1: sentences that were translated one by one
+    unknown: tuple[tuple[int, int], ...] = ()  # characters of the source that the vocabulary has no token for
 
     @property
     def best(self) -> Candidate:
@@ -67,6 +70,10 @@ class Translation:
     @property
     def text(self) -> str:
         return self.best.text
+
+    @property
+    def unknown_words(self) -> list[str]:
+        return [self.source[start:end] for start, end in self.unknown]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -80,6 +87,8 @@ class Translation:
             "n_source_tokens": self.n_tokens,
             "n_tokens": best.n_tokens,
             "n_parts": self.n_parts,
+            "n_unknown": len(self.unknown),
+            "unknown": [{"start": start, "end": end, "text": self.source[start:end]} for start, end in self.unknown],
         }
         if len(self.candidates) > 1:
             found["n_best"] = [{"translation": one.text, "score": round(one.score, 6)} for one in self.candidates]
@@ -98,6 +107,7 @@ class Translator:
     target_language: str = ""
     path: Path = Path()
     notes: tuple[str, ...] = ()
+    train_sha256: tuple[str, ...] = ()  # of the files it was trained on, where its folder says
 
     def translate(
         self,
@@ -105,6 +115,7 @@ class Translator:
         decoding: GenerateConfig | None = None,
         *,
         alignments: bool = False,
+        segmenter: Segmenter | None = None,
         split: bool = False,
         progress: Callable[[int], None] | None = None,
         first: int = 0,
@@ -112,6 +123,7 @@ class Translator:
     ) -> list[Translation]:
         """Each text with its best translations. `split`: sentence by sentence, for texts of several.
 
+        `segmenter`: of alignments, what Chinese words are; without one each 汉字 is a word.
         `first`: how many texts came before these, by which they are counted and what is drawn by chance differs.
         `places`: what messages call each text; else by its number.
         """
@@ -125,10 +137,11 @@ class Translator:
         pieces = [(number, text[start:end]) for number, text in enumerate(texts) for start, end in parts[number]]
         keys = [_key(first + number, part) for number, spans in enumerate(parts) for part in range(len(spans))]
         ids = self._read([piece for _, piece in pieces])
-        for (number, piece), row in zip(pieces, ids, strict=True):
-            if len(row) > self.max_length:
-                called = f"Text {first + number + 1}" if places is None else places[number]
-                raise self._too_long(called, piece, len(row), split)
+        long = [place for place, row in enumerate(ids) if len(row) > self.max_length]
+        if long:
+            number, piece = pieces[long[0]]
+            called = f"Text {first + number + 1}" if places is None else places[number]
+            raise self._too_long(called, piece, len(ids[long[0]]), split)
         full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
         found = translated(
             self.network,
@@ -140,18 +153,53 @@ class Translator:
         )
         candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, True, 0)] for _ in pieces]
         for place, hypotheses in zip(full, found, strict=True):
-            candidates[place] = [self._candidate(pieces[place][1], one, alignments) for one in hypotheses]
+            candidates[place] = [self._candidate(pieces[place][1], one, alignments, segmenter) for one in hypotheses]
         results, at = [], 0
         for text, spans in zip(texts, parts, strict=True):
             mine = slice(at, at + len(spans))
             at += len(spans)
             tokens = sum(map(len, ids[mine]))
+            unknown = tuple(
+                (begin + start, begin + end)
+                for (begin, last), row in zip(spans, ids[mine], strict=True)
+                for start, end in self.languages.unknown(text[begin:last], row)
+            )
             if len(spans) == 1:
-                results.append(Translation(text, tuple(candidates[mine.start]), tokens))
+                found_here = tuple(candidates[mine.start])
             else:
-                whole = _put_together(text, spans, [one[0] for one in candidates[mine]])
-                results.append(Translation(text, (whole,), tokens, len(spans)))
+                found_here = (_put_together(text, spans, [one[0] for one in candidates[mine]]),)
+            results.append(Translation(text, found_here, tokens, len(spans), unknown))
         return results
+
+    def check(self, texts: Iterable[tuple[str, str]], *, split: bool = False) -> int:
+        """Refuse texts that are too long before any is translated; how many texts there are, where none is.
+
+        Each comes with what messages call it, as for `stream_placed`. All are looked at, a few in memory at a time: the
+        first that is too long is told in full, and how many others are.
+        """
+        count = 0
+        first: tuple[str, str, int] | None = None
+        others: list[str] = []  # the places of two, and how many come after
+        more = 0
+        for chunk in chunks(texts, CHUNK, lambda one: len(one[0]), CHARACTERS):
+            count += len(chunk)
+            pieces = [
+                (place, text[start:end])
+                for text, place in chunk
+                for start, end in (_sentences(text) if split else [(0, len(text))])
+            ]
+            for (place, piece), row in zip(pieces, self._read([piece for _, piece in pieces]), strict=True):
+                if len(row) <= self.max_length or (first is not None and place in (first[0], *others)):
+                    continue
+                if first is None:
+                    first = place, piece, len(row)
+                elif len(others) < NAMED:
+                    others.append(place)
+                else:
+                    more += 1
+        if first is not None:
+            raise self._too_long(*first, split, others, more)
+        return count
 
     def stream(self, texts: Iterable[str], decoding: GenerateConfig | None = None, **how: Any) -> Iterator[Translation]:
         """The same for any number of texts, in bounded memory."""
@@ -171,7 +219,9 @@ class Translator:
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
         return self.languages.read(texts)
 
-    def _too_long(self, place: str, piece: str, tokens: int, split: bool) -> InputError:
+    def _too_long(
+        self, place: str, piece: str, tokens: int, split: bool, others: Sequence[str] = (), more: int = 0
+    ) -> InputError:
         begins = piece if len(piece) <= 40 else piece[:39] + "…"
         way = (
             "Shorten it: nothing is cut in silence."
@@ -179,16 +229,18 @@ class Translator:
             else "Have it translated sentence by sentence (--split, in Python split=True): nothing is cut in silence."
         )
         what = f"has a sentence ({begins!r}) of {tokens:,}" if split else f"({begins!r}) has {tokens:,}"
+        too = f" Too long as well: {'; '.join(others)}{f'; and {more:,} more' if more else ''}." if others else ""
         return InputError(
-            f"{place} {what} tokens, and the model of {self.path} was made for {self.max_length:,} at most. {way}"
+            f"{place} {what} tokens, and the model of {self.path} was made for {self.max_length:,} at most.{too} {way}"
         )
 
-    def _candidate(self, source: str, found: Hypothesis, alignments: bool) -> Candidate:
+    def _candidate(self, source: str, found: Hypothesis, alignments: bool, segmenter: Segmenter | None) -> Candidate:
         text, spans = target_spans(self.languages.target, found.tokens)
         attention = None
         if alignments and found.attention is not None:
             weights = found.attention.float().cpu().numpy()
-            attention = word_attention(weights, source, source_spans(self.languages.source, source), text, spans)
+            read = source_spans(self.languages.source, source)
+            attention = word_attention(weights, source, read, text, spans, segmenter)
         n_tokens = len(found.tokens) + found.finished
         return Candidate(text, found.score, found.log_probability, found.finished, n_tokens, attention)
 
@@ -218,6 +270,11 @@ def load_translator(
     return replace(translator, network=network)
 
 
+def translates(name: str | Path) -> bool:
+    """Whether this is a model that translates, by what its folder says; nothing is loaded."""
+    return is_translation(model_folder(locate(os.path.expanduser(name))))
+
+
 def _ours(path: Path) -> Translator:
     found = load_translation(path)
     made_with = found.record.get("config", {}).get("decoding", {})
@@ -231,6 +288,7 @@ def _ours(path: Path) -> Translator:
         str(record.get("source_language", "")),
         str(record.get("target_language", "")),
         path,
+        train_sha256=tuple(map(str, record.get("train_sha256", ()))),
     )
 
 

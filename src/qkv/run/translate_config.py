@@ -10,6 +10,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.generate.options import GenerateConfig
 from qkv.models.seq2seq import Seq2SeqConfig
 from qkv.models.transformer import TransformerConfig
+from qkv.run.pretrain_recipe import MODELS as PRETRAINED
 from qkv.train.loop import TrainConfig
 
 MODELS = ("transformer", "seq2seq")
@@ -165,7 +166,7 @@ def configured(
     named = settings.get("model_type", model or TranslateConfig().model_type)
     if model not in (None, named):
         raise InputError(f"{recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
-    if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in ("bert", "elmo")):
+    if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in PRETRAINED):
         raise InputError(f"{recipe} is a recipe for qkv pretrain, not for a translation.")
     config = start or TranslateConfig(model_type=str(named))
     written = _flat(settings)

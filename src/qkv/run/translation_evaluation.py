@@ -4,8 +4,8 @@ The same pairs every time: all that are not too long for the loss, some of them,
 takes longer. They are translated greedily here; with beam search once, at the end, all of them.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -20,7 +20,7 @@ from qkv.metrics.language import perplexity
 from qkv.models.seq2seq import Seq2Seq
 from qkv.models.transformer import Transformer
 from qkv.objectives.translation import evaluated
-from qkv.tasks.translate import scored, translated
+from qkv.tasks.translate import TOKENS_PER_BATCH, scored, translated
 
 SELECTION = "selection"
 """What the best weights are chosen by; the more the better."""
@@ -126,6 +126,53 @@ def can_translate(source: Sequence[int], max_length: int) -> bool:
     return 1 < len(source) <= max_length
 
 
-def can_select(select: str) -> bool:
-    """Whether this machine can count what is to be chosen by."""
-    return select != "bleu" or scores.is_available()
+class Judged(NamedTuple):
+    """Translations of pairs, in their order; of a source that cannot be translated there is an empty one."""
+
+    texts: list[str]
+    finished: list[bool]  # False: stopped because it was too long
+
+
+def judged(
+    network: Transformer | Seq2Seq,
+    languages: Languages,
+    pairs: Sequence[Pair],
+    decoding: GenerateConfig,
+    max_length: int,
+    *,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+    progress: Callable[[int], None] | None = None,
+) -> Judged:
+    """What a model makes of pairs that it is judged by: all of them count, also those of `not_translated`."""
+    rows = languages.read([pair.source for pair in pairs])
+    places = [place for place, row in enumerate(rows) if can_translate(row, max_length)]
+    found = translated(
+        network,
+        languages,
+        [rows[place] for place in places],
+        decoding,
+        tokens_per_batch=tokens_per_batch,
+        progress=progress,
+    )
+    result = Judged([""] * len(pairs), [True] * len(pairs))
+    for place, hypotheses in zip(places, found, strict=True):
+        result.texts[place] = languages.target.decode(hypotheses[0].tokens)
+        result.finished[place] = hypotheses[0].finished
+    return result
+
+
+def check_selection(select: str, tell: Callable[[str], None]) -> None:
+    """Refuse, before anything is read, to choose by what cannot be counted here; tell what else will be missing."""
+    if scores.is_available():
+        return
+    install = "sacrebleu, which is not installed: pip install 'qkv[translate]'"
+    if select == "bleu":
+        raise InputError(
+            f"select = bleu: the best weights are to be those of the best BLEU, which is counted by {install}. Or "
+            "choose by the loss (--set select=loss), in a new run."
+        )
+    by = "the lowest loss" if select == "loss" else "the most exact translations"
+    tell(
+        f"note: BLEU and chrF are counted by {install}. Without it the best weights are those of {by}, as was asked "
+        "for, and of the translations no more is told than how many are exactly the reference."
+    )

@@ -185,7 +185,7 @@ def scored(
     with _told():
         counts = scores.bleu_counts(hypotheses, references, language)
         bleu = scores.bleu(hypotheses, references, language, interval=interval)
-        chrf = scores.chrf(hypotheses, references)
+        chrf = scores.chrf(hypotheses, references, interval=interval)
 
     def bleu_of(rows: NDArray[np.int64]) -> float:
         return float(scores.bleu_of(counts[rows].sum(0)[None])[0])

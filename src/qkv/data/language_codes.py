@@ -1,0 +1,105 @@
+"""Codes of languages as people give them (ISO 639), and what was meant by what is none: cn, english, 中文.
+
+A code does two things here: it names the model's languages for those who find it later, and the target's decides how
+BLEU cuts a translation into words (metrics/translation.py: Chinese, Japanese and Korean by rules of their own). A slip
+such as cn for zh would be believed, and Chinese be counted by spaces: a figure that is wrong and looks right.
+
+What this file does NOT do: know all languages of three letters, of which there are seven thousand; those are believed.
+"""
+
+import re
+from difflib import get_close_matches
+
+from qkv.errors import InputError
+
+CODES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik in io is it iu iw "
+    "ja ji jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mo mr ms mt my "
+    "na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn "
+    "so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh "
+    "zu".split()
+)
+"""Of two letters: ISO 639-1, and those that were in it once and are still met with (iw, in, ji, mo, sh, bh)."""
+
+NAMES = {
+    "arabic": "ar",
+    "bulgarian": "bg",
+    "chinese": "zh",
+    "czech": "cs",
+    "danish": "da",
+    "dutch": "nl",
+    "english": "en",
+    "finnish": "fi",
+    "french": "fr",
+    "german": "de",
+    "greek": "el",
+    "hebrew": "he",
+    "hindi": "hi",
+    "hungarian": "hu",
+    "indonesian": "id",
+    "italian": "it",
+    "japanese": "ja",
+    "korean": "ko",
+    "mandarin": "zh",
+    "norwegian": "no",
+    "persian": "fa",
+    "polish": "pl",
+    "portuguese": "pt",
+    "romanian": "ro",
+    "russian": "ru",
+    "spanish": "es",
+    "swedish": "sv",
+    "thai": "th",
+    "turkish": "tr",
+    "ukrainian": "uk",
+    "vietnamese": "vi",
+    "中文": "zh",
+    "汉语": "zh",
+    "漢語": "zh",
+    "英文": "en",
+    "英语": "en",
+    "日文": "ja",
+    "日语": "ja",
+    "韩语": "ko",
+    "德语": "de",
+    "法语": "fr",
+    "俄语": "ru",
+}
+"""What languages are called."""
+
+COUNTRIES = dict(
+    pair.split(":")
+    for pair in "cn:zh hk:zh chn:zh us:en gb:en au:en jp:ja jap:ja at:de by:be cz:cs dk:da gr:el il:he ir:fa mx:es "
+    "rs:sr ua:uk vn:vi al:sq".split()
+)
+"""Codes of countries that stand for no language. (kr, se, tw and others do: Kanuri, Northern Sámi, Twi.)"""
+
+_shape = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*")
+
+
+def is_language(code: str) -> bool:
+    """
+    >>> [is_language(code) for code in ("zh", "zh-CN", "pt_BR", "yue", "und", "xx", "cn", "english", "")]
+    [True, True, True, True, True, False, False, False, False]
+    """
+    found = _shape.fullmatch(code.strip().lower())
+    if found is None or found[1] in COUNTRIES:
+        return False
+    return len(found[1]) == 3 or found[1] in CODES
+
+
+def check_language(code: str, what: str) -> None:
+    """Refuse what is no code; `what` is the setting or the option that it was given for."""
+    if is_language(code):
+        return
+    plain = code.strip().lower()
+    meant = COUNTRIES.get(re.split("[-_]", plain)[0]) or next(
+        (NAMES[name] for name in get_close_matches(plain, NAMES, n=1, cutoff=0.7)), None
+    )
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    raise InputError(
+        f"{what}: '{code}' is not the code of a language.{hint} Codes are those of ISO 639: en, de, zh, zh-CN, yue; "
+        "und where there is none. The target's decides how BLEU cuts translations into words: zh (汉字), ja and ko "
+        "have rules of their own, all others are cut alike."
+    )

@@ -1,0 +1,163 @@
+"""A model that translates held against pairs that people translated, alone or beside another model.
+
+All pairs count: the translation of a source that is too long for the model is empty, as at the end of a training, so
+that a run's own figures come out again. Pairs with an empty side are left out and told.
+
+What this file does NOT do: choose how to decode; a model's own way is taken, changed by what the caller asks for.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from qkv.atomic import replaced_file
+from qkv.data.language_codes import check_language
+from qkv.data.pair_files import Pair, PairFiles
+from qkv.data.shard_file import sha256_of
+from qkv.errors import InputError
+from qkv.generate.options import GenerateConfig
+from qkv.metrics import translation as scores
+from qkv.metrics.intervals import paired_difference
+from qkv.run.pair_data import languages_of
+from qkv.run.translate import Translator, load_translator
+from qkv.run.translation_evaluation import Judged, judged, not_translated
+from qkv.tasks.translate import check_scores, scored
+
+FAULTS = 50  # told in full
+UNKNOWN = 20  # words that the vocabulary lacks, likewise
+Decoding = Callable[[Translator], GenerateConfig]
+
+
+def evaluate_pairs(
+    run: str | Path,
+    files: Sequence[str | Path],
+    *,
+    columns: Sequence[str] = (),
+    language: str | None = None,
+    decoding: Decoding | None = None,
+    against: str | Path | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Figures of `run` on pairs in two files or one. `language` is the target's, where the model does not know it."""
+    if language is not None:
+        check_language(language, "language (--language)")
+    opened = PairFiles.of(files, columns)
+    first = load_translator(run, device, threads)
+    other = None if against is None else load_translator(against, device, threads)
+    if other is not None:
+        _check_comparable(run, first, against, other)
+    pairs = list(opened)
+    if not pairs:
+        raise InputError(f"{opened.name}: there is no pair with text on both sides.")
+    target = language or first.target_language or languages_of([str(one) for one in opened.files], pairs)[1]
+    check_scores(target)  # what is missing is told before the work
+    config, mine = _answered(first, pairs, decoding, progress)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    score = scored(sources, mine.texts, references, target, interval=True, unfinished=mine.finished.count(False))
+    refused = not_translated("pairs", pairs, first.languages, first.max_length)
+    unknown = _unknown(first, pairs)
+    words = Counter(word for found in unknown for word in found)
+    if out is not None:
+        _write(out, pairs, mine, unknown)
+    faults = [*opened.faults, *refused]
+    document: dict[str, Any] = {
+        "run": str(run),
+        "files": [str(one) for one in opened.files],
+        "task": "translate",
+        "source_language": first.source_language,
+        "target_language": target,
+        "decoding": {name: value for name, value in vars(config).items() if value is not None},
+        "scores": score.to_dict(),
+        "not_translated": len(refused),
+        "dropped": len(opened.faults),
+        "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:FAULTS]],
+        "unknown": {
+            "texts": sum(map(bool, unknown)),
+            "pieces": words.total(),
+            "most_frequent": dict(words.most_common(UNKNOWN)),
+        },
+        "is_training_file": _is_training(first, opened),
+        "against": None,
+    }
+    if other is not None:
+        _, theirs = _answered(other, pairs, decoding, progress)
+        document["against"] = {"run": str(against), **_compared(mine, theirs, references, target)}
+    return document
+
+
+def _answered(
+    translator: Translator, pairs: Sequence[Pair], decoding: Decoding | None, progress: Callable[[int], None] | None
+) -> tuple[GenerateConfig, Judged]:
+    config = translator.decoding if decoding is None else decoding(translator)
+    if config.sample:
+        raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
+    found = judged(translator.network, translator.languages, pairs, config, translator.max_length, progress=progress)
+    return config, found
+
+
+def _check_comparable(run: str | Path, first: Translator, against: str | Path | None, other: Translator) -> None:
+    """Two models for different languages have no figure in common; what a folder does not say is believed."""
+    for side in ("source_language", "target_language"):
+        one, two = getattr(first, side), getattr(other, side)
+        if one and two and one != two:
+            raise InputError(
+                f"{run} is for {first.source_language} → {first.target_language}, and {against} for "
+                f"{other.source_language} → {other.target_language}: only models for the same languages are comparable."
+            )
+
+
+def _unknown(translator: Translator, pairs: Sequence[Pair]) -> list[list[str]]:
+    """Of every source, what the vocabulary has no token for."""
+    languages = translator.languages
+    rows = languages.read([pair.source for pair in pairs])
+    return [
+        [pair.source[start:end] for start, end in languages.unknown(pair.source, row)]
+        for pair, row in zip(pairs, rows, strict=True)
+    ]
+
+
+def _is_training(translator: Translator, opened: PairFiles) -> bool:
+    known = translator.train_sha256
+    return bool(known) and sha256_of(opened.files[0]) in known
+
+
+def _write(out: Path, pairs: Sequence[Pair], found: Judged, unknown: Sequence[Sequence[str]]) -> None:
+    """A line a pair, in their order; chrF is the figure that says something of a single sentence."""
+    references = [pair.target for pair in pairs]
+    by_characters = scores.chrf_of(scores.chrf_counts(found.texts, references))
+    rows = zip(pairs, found.texts, found.finished, by_characters.tolist(), unknown, strict=True)
+    with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+        for pair, text, finished, chrf, words in rows:
+            line: Mapping[str, Any] = {
+                "file": pair.place.file,
+                "line": pair.place.line,
+                "source": pair.source,
+                "reference": pair.target,
+                "translation": text,
+                "exact": text.split() == pair.target.split(),
+                "chrf": round(chrf, 4),
+                "finished": finished,
+                "unknown": words,
+            }
+            lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _compared(mine: Judged, theirs: Judged, references: Sequence[str], language: str) -> dict[str, Any]:
+    """The other's BLEU, and the difference by the paired bootstrap over sentences (Koehn 2004); without sacrebleu, of
+    the share of exact translations."""
+    if scores.is_available():
+        first, second = (scores.bleu_counts(one.texts, references, language) for one in (mine, theirs))
+        value = scores.bleu(theirs.texts, references, language).value
+        return {"figure": "BLEU", "value": value, **paired_difference(first, second, scores.bleu_of)._asdict()}
+    exact = [
+        [[float(text.split() == wanted.split()), 1.0] for text, wanted in zip(one.texts, references, strict=True)]
+        for one in (mine, theirs)
+    ]
+    value = sum(right for right, _ in exact[1]) / len(references)
+    difference = paired_difference(exact[0], exact[1], lambda sums: sums[:, 0] / sums[:, 1])
+    return {"figure": "exact", "value": value, **difference._asdict()}

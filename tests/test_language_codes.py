@@ -1,0 +1,42 @@
+import pytest
+
+from qkv.data.language_codes import CODES, COUNTRIES, NAMES, check_language, is_language
+from qkv.errors import InputError
+from qkv.metrics.translation import words_by
+
+
+@pytest.mark.parametrize("code", ["en", "DE", "zh", "zh-CN", "zh_Hans_CN", "pt-BR", "yue", "cmn", "und", " fr ", "kr"])
+def test_codes(code: str) -> None:
+    assert is_language(code)
+    check_language(code, "--languages")
+    words_by(code)  # whoever counts BLEU takes it as well
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("cn", "zh"),
+        ("cn-zh", "zh"),
+        ("jp", "ja"),
+        ("CZ", "cs"),
+        ("Chinese", "zh"),
+        ("englisch", "en"),
+        ("中文", "zh"),
+        ("xx", None),
+        ("e", None),
+        ("", None),
+        ("zh CN", None),
+        ("12", None),
+    ],
+)
+def test_what_is_none_is_refused(code: str, meant: str | None) -> None:
+    with pytest.raises(InputError, match="is not the code of a language") as raised:
+        check_language(code, "bitext.source_language")
+    message = str(raised.value)
+    assert message.startswith(f"bitext.source_language: '{code}'") and "zh (汉字), ja and ko" in message
+    assert (f"Did you mean '{meant}'?" in message) if meant else ("Did you mean" not in message)
+
+
+def test_what_is_proposed_is_a_code() -> None:
+    assert len(CODES) >= 184 and all(len(code) == 2 for code in CODES)
+    assert {*NAMES.values(), *COUNTRIES.values()} <= CODES and not CODES & set(COUNTRIES)
