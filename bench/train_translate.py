@@ -7,7 +7,8 @@
 A step is all of it: forward, backward, clipping, AdamW, on batches that are ready on the device. Both sides have
 dropout 0.1 and none of attention, and label smoothing 0.1; on a GPU bf16 autocast with fp32 weights. Made-up tokens, as
 frequent as words are, stand in rows as long as the pairs of Multi30k (de → en). transformers pads a batch to its
-longest row, qkv packs.
+longest row, qkv packs. A small batch is computed sooner than Python hands it over, a large one is not: `--tokens` are
+the sizes to measure.
 
     sorted      pairs of like length lie together, as translation is trained everywhere
     shuffled    they do not
@@ -211,6 +212,7 @@ def measured(setting: Setting, kind: str, side: str) -> dict[str, Any]:
     tokens = statistics.mean(batch.n_tokens for batch in given)
     room = statistics.mean(batch.n_rows * batch.target.longest for batch in given)
     return {
+        "budget": setting.tokens,
         "kind": kind,
         "side": side,
         "milliseconds": 1000 * seconds,
@@ -226,14 +228,15 @@ def measured(setting: Setting, kind: str, side: str) -> dict[str, Any]:
 def show(found: Sequence[dict[str, Any]], setting: Setting) -> None:
     where = torch.cuda.get_device_name() if setting.device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     table = Table(title=f"Transformer-base on pairs as long as Multi30k's, {setting.precision}; {where}")
-    left = ("batches", "")
+    left = ("tokens", "batches", "")
     for heading in (*left, "ms a step", "target tokens/s", "× transformers", "padding", "GiB", "warm-up s"):
         table.add_column(heading, justify="left" if heading in left else "right")
     for one in found:
-        peer = next(
-            (other for other in found if other["kind"] == one["kind"] and other["side"] == "transformers"), None
-        )
+        batches_of = (one["budget"], one["kind"])
+        peers = [other for other in found if (other["budget"], other["kind"]) == batches_of]
+        peer = next((other for other in peers if other["side"] == "transformers"), None)
         table.add_row(
+            f"{one['budget']:,}",
             one["kind"],
             one["side"],
             f"{one['milliseconds']:,.1f}",
@@ -250,7 +253,13 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=["qkv", "transformers"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--tokens", type=int, default=4096, help="of a batch, on either side")
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        nargs="+",
+        default=[4_096, 25_000],
+        help="of a batch, on either side; several are measured",
+    )
     parser.add_argument("--batches", type=int, default=8, help="different ones, by turns")
     parser.add_argument("--steps", type=int, default=40, help="of a block; there are three")
     parser.add_argument("--words", type=int, default=10_000, help="of the vocabulary")
@@ -265,7 +274,7 @@ def arguments() -> argparse.Namespace:
         print("There is no GPU here: --device cpu.", file=sys.stderr)
         sys.exit(2)
     if options.quick:
-        options.tokens, options.batches, options.steps = 512, 2, 2
+        options.tokens, options.batches, options.steps = [512], 2, 2
     return options
 
 
@@ -273,20 +282,14 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    setting = Setting(
-        options.words,
-        options.tokens,
-        options.batches,
-        options.steps,
-        options.precision or ("bf16" if device.type == "cuda" else "fp32"),
-        device,
-        options.tiny,
-    )
+    precision = options.precision or ("bf16" if device.type == "cuda" else "fp32")
     found = []
-    for kind in options.kinds:
-        for side in options.sides:
-            found.append(measured(setting, kind, side))
-            print(json.dumps(found[-1]), flush=True)
+    for tokens in options.tokens:
+        setting = Setting(options.words, tokens, options.batches, options.steps, precision, device, options.tiny)
+        for kind in options.kinds:
+            for side in options.sides:
+                found.append(measured(setting, kind, side))
+                print(json.dumps(found[-1]), flush=True)
     show(found, setting)
     if options.json:
         shared = {name: str(value) if name == "device" else value for name, value in asdict(setting).items()}

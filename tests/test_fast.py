@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.batch import Batch
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn import fast
-from qkv.nn.block import FeedForward, PostNormBlock
+from qkv.nn.block import FeedForward, PostNormBlock, is_usual
 from qkv.nn.fused import Packed, packed
 from qkv.nn.kernels import Dropout, add_norm_forward
 from qkv.nn.multihead import MultiHeadSelfAttention
@@ -104,9 +104,11 @@ def test_what_lies_apart_is_taken_together(kernels: None) -> None:
     same(fast.bias_gelu(x, bias), functional.gelu(x + bias))
 
 
-def test_bias_gelu() -> None:
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_bias_gelu(approximate: str) -> None:
     ours, plain = (leaves(drawn(19, 150) * 4, drawn(150)) for _ in range(2))
-    out, expected = fast.bias_gelu(*ours), functional.gelu(plain[0] + plain[1])
+    out = fast.bias_gelu(ours[0], ours[1], tanh=approximate == "tanh")
+    expected = functional.gelu(plain[0] + plain[1], approximate=approximate)
     assert (out - expected).abs().max() < 2e-6
     for found, wanted in zip(gradients(out, ours), gradients(expected, plain), strict=True):
         same(found, wanted)
@@ -125,15 +127,16 @@ def test_a_projection_adds_its_gradient_to_the_residuals() -> None:
         same(one, wanted)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(5,), (3, 16, 1, 9), (40, 2)])
-def test_short_rows_attend_as_long_ones_do(lengths: tuple[int, ...]) -> None:
+def test_short_rows_attend_as_long_ones_do(lengths: tuple[int, ...], causal: bool) -> None:
     heads, width, tokens = 3, 16, sum(lengths)
     layer = nn.Linear(32, 3 * heads * width, device=DEVICE)
     (x,), (plain,) = leaves(drawn(tokens, 32)), leaves(drawn(tokens, 32))
-    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing)
+    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
     out, passed = fast.attend_short(x, layer, rows, heads)
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths)[0].flatten(-2)
+    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
     tolerance = 1e-3 if ON_GPU else 1e-5  # the matrix units of a GPU round to 10 bits
     same(out, expected, tolerance)
     inputs = [layer.weight, layer.bias]
@@ -142,16 +145,17 @@ def test_short_rows_attend_as_long_ones_do(lengths: tuple[int, ...]) -> None:
         same(one, wanted, 10 * tolerance)
 
 
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(3, 7, 130, 140), (130, 129), (5, 140, 6)])  # both, long ones, out of order
-def test_short_and_long_rows_in_one_batch(lengths: tuple[int, ...]) -> None:
+def test_short_and_long_rows_in_one_batch(lengths: tuple[int, ...], causal: bool) -> None:
     heads, width, tokens = 1, 16, sum(lengths)
     layer = nn.Linear(16, 3 * heads * width, device=DEVICE)
     (x,), (plain,) = leaves(drawn(tokens, 16)), leaves(drawn(tokens, 16))
-    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing)
+    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
     answer, weights, passed = fast.attended(x, layer, rows, heads, width, None, 0.0)
     assert weights is None
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths)[0].flatten(-2)
+    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
     tolerance = 1e-3 if ON_GPU else 1e-5
     same(answer, expected, tolerance)
     inputs = [layer.weight, layer.bias]
@@ -161,16 +165,17 @@ def test_short_and_long_rows_in_one_batch(lengths: tuple[int, ...]) -> None:
 
 
 @SMALL_NUMBERS
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [(200,) * 8, (5, 100, 128), (5, 100, 150, 300), (150, 300, 400), (300,)])
-def test_half_precision_on_every_kernel(lengths: tuple[int, ...]) -> None:
+def test_half_precision_on_every_kernel(lengths: tuple[int, ...], causal: bool) -> None:
     """cuDNN's for a rectangle, ours for short rows, both kinds together, flash attention for long ones."""
     heads, width, tokens = 2, 64, sum(lengths)
     layer = nn.Linear(32, 3 * heads * width, device=DEVICE)
     (x,), (plain,) = leaves(drawn(tokens, 32).bfloat16()), leaves(drawn(tokens, 32).bfloat16().float())
-    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing)
+    rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
     answer, _, passed = fast.attended(x, layer, rows, heads, width, None, 0.0)
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths)[0].flatten(-2)
+    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
     inputs: list[Tensor] = [layer.weight, layer.bias]
     found = [answer, *gradients(torch.cat([answer, passed], 1), [x, *inputs])]
     wanted = [expected, *gradients(torch.cat([expected, plain], 1), [plain, *inputs])]
@@ -211,6 +216,25 @@ def test_linear_cross_entropy(words: int) -> None:
     logits = functional.linear(*plain)
     expected = functional.cross_entropy(logits, targets, reduction="sum")
     same(loss, expected)
+    assert int(right) == int((logits.argmax(-1) == targets).sum())
+    for found, wanted in zip(
+        torch.autograd.grad(loss / 7, ours), torch.autograd.grad(expected / 7, plain), strict=True
+    ):
+        same(found, wanted)
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.7])
+@pytest.mark.parametrize("words", [5, 64, 130])
+def test_smoothed_cross_entropy(words: int, smoothing: float) -> None:
+    targets = torch.arange(9, device=DEVICE) % words
+    targets[4] = -100
+    ours, plain = (leaves(drawn(9, 12), drawn(words, 12), drawn(words)) for _ in range(2))
+    loss, without, right = fast.smoothed_cross_entropy(ours[0], ours[1], ours[2], targets, smoothing)
+    logits = functional.linear(*plain)
+    expected = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    same(loss, expected)
+    same(without, functional.cross_entropy(logits, targets, reduction="sum"))
+    assert not without.requires_grad
     assert int(right) == int((logits.argmax(-1) == targets).sum())
     for found, wanted in zip(
         torch.autograd.grad(loss / 7, ours), torch.autograd.grad(expected / 7, plain), strict=True
@@ -336,17 +360,17 @@ def test_what_is_not_plain_stays_with_the_readable_way() -> None:
     config = BertConfig(vocabulary_size=11, layers=1, width=8, heads=1, inner_width=8, max_length=8)
     block = BertWithHeads(config).encoder.blocks[0]
     assert isinstance(block, PostNormBlock)
-    assert block._is_usual()
+    assert is_usual(block.attention, block.feed_forward)
     block.feed_forward._compiled_call_impl = block.feed_forward._call_impl  # what `compile()` leaves behind
-    assert not block._is_usual()
+    assert not is_usual(block.attention, block.feed_forward)
     block.feed_forward._compiled_call_impl = None
-    assert block._is_usual()
+    assert is_usual(block.attention, block.feed_forward)
 
     class Adapted(nn.Linear):
         """As a low-rank adapter would be."""
 
     block.attention.out = Adapted(8, 8)
-    assert not block._is_usual()
+    assert not is_usual(block.attention, block.feed_forward)
 
 
 def test_where_nothing_can_be_built_the_readable_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

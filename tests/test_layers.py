@@ -23,8 +23,8 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         (
-            "errors atomic json_file config metrics batch",
-            "nn tokenizer tokenizer_files vocabulary wordpiece train segmenter chinese_words tokenizer_backend",
+            "errors atomic json_file config metrics batch nn",
+            "tokenizer tokenizer_files vocabulary wordpiece train segmenter chinese_words tokenizer_backend",
             "models data",
             "objectives generate",
             "tasks",

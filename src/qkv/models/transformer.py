@@ -17,7 +17,6 @@ longest source, D width, H heads, K head width, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -30,9 +29,9 @@ from qkv.models.decoding import Stepped
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.by_columns import by_columns, is_of_use
 from qkv.nn.cache import SourceMemory, TokenCache
-from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, keys_and_values
+from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, memories
 from qkv.nn.decoder_step import Function, PostNormStep, PreNormStep, decoder_step, direct
-from qkv.nn.fused import Packed, packed
+from qkv.nn.fused import Across, Packed
 from qkv.nn.int8 import bytes_of, int8, unavailable
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from qkv.nn.position import HalvedSinusoidalPositions, SinusoidalPositions
@@ -180,19 +179,11 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
         """(N,) and (M,) → (M, D), the vector after each target token, from which `scores` predicts the next."""
         encoded = self.encode(source, source_packing)  # (N, D)
-        rows = partial(
-            packed, offsets=target_packing.offsets, longest=target_packing.longest, lengths=target_packing.lengths
-        )
-        attend = partial(rows, causal=True)
-        attend_to_source = partial(
-            rows,
-            key_offsets=source_packing.offsets,
-            key_longest=source_packing.longest,
-            key_lengths=source_packing.lengths,
-        )
+        attend = Packed(*target_packing, part=True, causal=True)
+        attend_to_source = Across(attend, Packed(*source_packing, part=True))
         x = self._embed(target, self._places(target_packing), self.embedding)  # (M, D)
-        for block in self.decoder:
-            x, _ = block(x, keys_and_values(block, encoded), attend, attend_to_source)
+        for block, memory in zip(self.decoder, memories(list(self.decoder), encoded), strict=True):
+            x, _ = block(x, memory, attend, attend_to_source)
         return self.decoder_norm(x)
 
     def encode(self, source: Tensor, packing: Packing, blocks: Sequence[nn.Module] | None = None) -> Tensor:

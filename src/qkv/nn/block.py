@@ -12,7 +12,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn import fast
+from qkv.nn import fast, sublayer
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadSelfAttention
 
@@ -24,6 +24,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "tanh": functional.tanh,
 }
+KERNELS = {ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
+"""What kernels.py knows by itself."""
 
 
 class FeedForward(nn.Module):
@@ -61,19 +63,12 @@ class PostNormBlock(nn.Module):
 
     def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """`only` (M,) are the packed tokens to go on with after the attention: what nobody reads is not computed."""
-        if x.dim() == 2 and fast.fits(x) and self._is_usual():
+        if x.dim() == 2 and fast.fits(x) and is_usual(self.attention, self.feed_forward):
             return self._fused(x, attend, only)
         answer, weights = self.attention(x, attend, only)
         x = self.attention_norm((x if only is None else x.index_select(0, only)) + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x, weights
-
-    def _is_usual(self) -> bool:
-        """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
-        feed_forward, attention = self.feed_forward, self.attention
-        layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down)
-        plain = all(type(layer) is nn.Linear for layer in layers)  # and not something that stands in for one
-        return plain and feed_forward._compiled_call_impl is None
 
     def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The same on the kernels of fast.py."""
@@ -85,20 +80,33 @@ class PostNormBlock(nn.Module):
         )
         if only is not None:
             answer, x = answer.index_select(0, only), x.index_select(0, only)
-        out = attention.out
-        x = fast.add_norm(functional.linear(answer, out.weight), out.bias, x, self.attention_norm, dropped)
+        x = sublayer.out_add_norm(answer, attention.out, x, self.attention_norm, dropped)
         return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
+
+
+def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward) -> bool:
+    """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
+    layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down)
+    plain = all(type(layer) is nn.Linear for layer in layers)  # and not something that stands in for one
+    return plain and feed_forward._compiled_call_impl is None
 
 
 def fed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropped: float) -> Tensor:
     """norm(x + feed-forward(x)) on the kernels of fast.py, (N, D) → (N, D)."""
     up, down = feed_forward.up, feed_forward.down
+    if (bend := KERNELS.get(feed_forward.activation)) is not None:
+        return sublayer.fed_forward(x, up, down, norm, bend, dropped)
     inner, x = fast.widen(x, up)
-    if feed_forward.activation is functional.gelu:
-        inner = fast.bias_gelu(inner, up.bias)
-    else:
-        inner = feed_forward.activation(inner + up.bias.to(inner.dtype))
-    return fast.add_norm(functional.linear(inner, down.weight), down.bias, x, norm, dropped)
+    return fast.add_norm(functional.linear(bent(inner, feed_forward), down.weight), down.bias, x, norm, dropped)
+
+
+def bent(inner: Tensor, feed_forward: FeedForward) -> Tensor:
+    """What a product (N, I) becomes between the two linear maps, on the kernels of fast.py: a bias and a bend."""
+    bias, bend = feed_forward.up.bias, feed_forward.activation
+    by_tanh = isinstance(bend, partial) and bend.func is functional.gelu and bend.keywords == {"approximate": "tanh"}
+    if by_tanh or bend is functional.gelu:
+        return fast.bias_gelu(inner, bias, by_tanh)
+    return bend(inner + bias.to(inner.dtype))
 
 
 class PreNormBlock(nn.Module):
@@ -117,8 +125,9 @@ class PreNormBlock(nn.Module):
         self.feed_forward = feed_forward
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, attend: Attend) -> tuple[Tensor, Tensor | None]:
-        answer, weights = self.attention(self.attention_norm(x), attend)
-        x = x + self.dropout(answer)
+    def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """`only` as in `PostNormBlock`."""
+        answer, weights = self.attention(self.attention_norm(x), attend, only)
+        x = (x if only is None else x.index_select(0, only)) + self.dropout(answer)
         x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return x, weights

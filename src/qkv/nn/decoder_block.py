@@ -7,11 +7,12 @@ the keys and values of the others remembered (cache.py). The layer is the same f
 Shapes: … (M,) of packed target rows or (Q,) new tokens, D width, H heads, K head width.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from qkv.nn import fast
+from qkv.nn import fast, sublayer
 from qkv.nn.block import FeedForward, fed_forward
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
@@ -66,15 +67,14 @@ class PostNormDecoderBlock(nn.Module):
         dropped = self.dropout.p if self.training else 0.0
         dropped_of = {layer: layer.dropout if self.training else 0.0 for layer in (writing, asking)}
         x = x.to(fast.compute_type(x))
-        query, key, value, x = fast.project(x, writing.qkv, writing.heads, writing.head_width)
-        answer, _ = attend(query, key, value, scale=writing.scale, dropout=dropped_of[writing])
-        answer = functional.linear(answer.flatten(-2), writing.out.weight)
-        x = fast.add_norm(answer, writing.out.bias, x, self.attention_norm, dropped)
-        query, x = fast.widen(x, asking.query, biased=True)
-        query = query.unflatten(-1, (asking.heads, asking.head_width))
-        answer, weights = attend_to_source(query, *memory, scale=asking.scale, dropout=dropped_of[asking])
-        answer = functional.linear(answer.flatten(-2), asking.out.weight)
-        x = fast.add_norm(answer, asking.out.bias, x, self.cross_attention_norm, dropped)
+        answer, _, x = fast.attended(
+            x, writing.qkv, attend, writing.heads, writing.head_width, writing.scale, dropped_of[writing]
+        )
+        x = sublayer.out_add_norm(answer, writing.out, x, self.attention_norm, dropped)
+        answer, weights, x = sublayer.asked(
+            x, asking.query, memory, attend_to_source, asking.heads, asking.scale, dropped_of[asking]
+        )
+        x = sublayer.out_add_norm(answer, asking.out, x, self.cross_attention_norm, dropped)
         return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
 
 
@@ -112,10 +112,25 @@ class PreNormDecoderBlock(nn.Module):
 
 def keys_and_values(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
     """The encoder's vectors (…, D) → keys and values (…, H, K) for this block: the same for every question."""
-    layer = block.cross_attention
-    assert isinstance(layer, MultiHeadCrossAttention), f"{type(block).__name__} does not ask a source"
+    layer = _asked(block)
     key, value = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width)).unbind(-3)
     return key, value
+
+
+def memories(blocks: Sequence[nn.Module], source: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The same for all blocks of a decoder; in training on a GPU as one product, since they read the same vectors."""
+    layers = [_asked(block) for block in blocks]
+    usual = all(type(layer.key_value) is nn.Linear and layer.heads == layers[0].heads for layer in layers)
+    if usual and torch.is_grad_enabled() and source.dim() == 2 and fast.fits(source):
+        source = source.to(fast.compute_type(source))
+        return sublayer.keys_and_values(source, [layer.key_value for layer in layers], layers[0].heads)
+    return [keys_and_values(block, source) for block in blocks]
+
+
+def _asked(block: nn.Module) -> MultiHeadCrossAttention:
+    layer = block.cross_attention
+    assert isinstance(layer, MultiHeadCrossAttention), f"{type(block).__name__} does not ask a source"
+    return layer
 
 
 def ask(

@@ -21,7 +21,7 @@ import math
 import warnings
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from qkv.nn.fused import SHORT, Attend, Packed
+from qkv.nn.halves import half
+
+if TYPE_CHECKING:
+    from qkv.nn.short_attention import Short
 
 KNOWN = (torch.float32, torch.bfloat16, torch.float16)
 ALIGNED = 64
@@ -90,29 +94,29 @@ def project(x: Tensor, layer: nn.Linear, heads: int, head_width: int) -> tuple[T
 class _Project(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        weight = weight.to(x.dtype)
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
         ctx.save_for_backward(x, weight)
-        out = functional.linear(x, weight, bias.to(x.dtype))  # (N, 3 · H · K)
+        out = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
         return *out.chunk(3, dim=1), x.view_as(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(
+        ctx: Any, to_query: Tensor, to_key: Tensor, to_value: Tensor, to_x: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         from qkv.nn.kernels import side_by_side
 
-        *parts, to_x = gradients
         x, weight = ctx.saved_tensors
-        gradient, to_bias = side_by_side(*(part.contiguous() for part in parts))
-        return _added_product(to_x, gradient, weight), gradient.t() @ x, to_bias
+        gradient, to_bias = side_by_side(*(part.contiguous() for part in (to_query, to_key, to_value)))
+        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
 def attend_short(
     x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
-    width = layer.out_features // (3 * heads)
-    scale = 1 / math.sqrt(width) if scale is None else scale
-    return _AttendShort.apply(x, layer.weight, layer.bias, rows.offsets, rows.longest, heads, scale, dropout)
+    return _AttendShort.apply(x, layer.weight, layer.bias, _own(rows, layer, heads, scale), dropout)
 
 
 def attend_mixed(
@@ -122,72 +126,72 @@ def attend_mixed(
     width = layer.out_features // (3 * heads)
     qkv, x = widen(x, layer, biased=True)
     short, long = qkv.split([part.n_tokens for part in parts])
-    rows = parts[0]
-    scale = 1 / math.sqrt(width) if scale is None else scale
-    answer = _Short.apply(short, rows.offsets, rows.longest, heads, scale, dropout)
+    answer = _Short.apply(short, _own(parts[0], layer, heads, scale), dropout)
     others, _ = parts[1](*long.unflatten(-1, (3, heads, width)).unbind(-3), scale=scale, dropout=dropout)
     return torch.cat([answer, others.flatten(-2)]), x
 
 
 def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
     """Whether the kernel of short rows can serve."""
+    return isinstance(attend, Packed) and knows_short(x, head_width)
+
+
+def knows_short(x: Tensor, head_width: int) -> bool:
     from qkv.nn.short_attention import WIDTHS
 
-    # with products of 32 bits it would round to 10
-    return isinstance(attend, Packed) and head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)
+    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # of 32 bits it would round to 10
+
+
+def _own(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
+    """Rows that look at themselves."""
+    from qkv.nn.short_attention import Short
+
+    scale = 1 / math.sqrt(layer.out_features // (3 * heads)) if scale is None else scale
+    return Short(rows.offsets, rows.offsets, rows.longest, rows.causal, heads, scale)
 
 
 class _Short(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, qkv: Tensor, offsets: Tensor, longest: int, heads: int, scale: float, dropout: float
-    ) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, rows: "Short", dropout: float) -> Tensor:
         from qkv.nn.kernels import Dropout
         from qkv.nn.short_attention import short_forward
 
-        ctx.settings = (longest, heads, scale, Dropout(dropout))
-        ctx.save_for_backward(qkv, offsets)
-        return short_forward(qkv, offsets, *ctx.settings)
+        ctx.rows, ctx.dropout = rows, Dropout(dropout)
+        ctx.save_for_backward(qkv)
+        return short_forward(qkv, qkv, rows, ctx.dropout)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from qkv.nn.short_attention import short_backward
 
-        qkv, offsets = ctx.saved_tensors
-        return short_backward(gradient.contiguous(), qkv, offsets, *ctx.settings)[0], None, None, None, None, None
+        (qkv,) = ctx.saved_tensors
+        return short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)[0], None, None
 
 
 class _AttendShort(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        offsets: Tensor,
-        longest: int,
-        heads: int,
-        scale: float,
-        dropout: float,
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rows: "Short", dropout: float
     ) -> tuple[Tensor, Tensor]:
         from qkv.nn.kernels import Dropout
         from qkv.nn.short_attention import short_forward
 
-        weight = weight.to(x.dtype)
-        qkv = functional.linear(x, weight, bias.to(x.dtype))  # (N, 3 · H · K)
-        ctx.settings = (longest, heads, scale, Dropout(dropout))
-        ctx.save_for_backward(x, weight, qkv, offsets)
-        return short_forward(qkv, offsets, *ctx.settings), x.view_as(x)
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
+        qkv = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        ctx.rows, ctx.dropout = rows, Dropout(dropout)
+        ctx.save_for_backward(x, weight, qkv)
+        return short_forward(qkv, qkv, rows, ctx.dropout), x.view_as(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
         from qkv.nn.short_attention import short_backward
 
-        x, weight, qkv, offsets = ctx.saved_tensors
-        to_qkv, to_bias = short_backward(gradient.contiguous(), qkv, offsets, *ctx.settings)
-        return _added_product(to_x, to_qkv, weight), to_qkv.t() @ x, to_bias, None, None, None, None, None
+        x, weight, qkv = ctx.saved_tensors
+        to_qkv, _, to_bias = short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)
+        return added_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
 
 
 def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Tensor]:
@@ -198,26 +202,34 @@ def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Te
 class _Widen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        weight = weight.to(x.dtype)
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        return functional.linear(x, weight, None if bias is None else bias.to(x.dtype)), x.view_as(x)
+        return functional.linear(x, weight, None if bias is None else half(bias, x.dtype)), x.view_as(x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, to_x: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         to_bias = gradient.sum(0, dtype=torch.float32) if ctx.has_bias else None
-        return _added_product(to_x, gradient, weight), gradient.t() @ x, to_bias
+        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
-def _added_product(residual: Tensor, gradient: Tensor, weight: Tensor) -> Tensor:
-    """residual + gradient W, written over the residual.
+def added_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+    """residual + gradient W, written over the residual; without one, where x was read by nobody else, the product.
 
     It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
     comes before this gradient, which was computed from it.
     """
-    return residual.addmm_(gradient, weight)
+    return gradient @ weight if residual is None else residual.addmm_(gradient, weight)
+
+
+def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """(N, O) and (N, D) → (O, D). Weights are learned in 32 bits, and a GPU adds up in them: nothing to round."""
+    if gradient.is_cuda and gradient.element_size() == 2:
+        return torch.mm(gradient.t(), x, out_dtype=torch.float32)
+    return gradient.t() @ x
 
 
 def add_norm(answer: Tensor, bias: Tensor | None, x: Tensor | None, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
@@ -258,32 +270,39 @@ class _AddNorm(torch.autograd.Function):
         return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
 
 
-def bias_gelu(before: Tensor, bias: Tensor) -> Tensor:
-    """gelu(before + bias), (N, I)"""
-    return _BiasGelu.apply(before, bias)
+def bias_gelu(before: Tensor, bias: Tensor, tanh: bool = False) -> Tensor:
+    """gelu(before + bias), (N, I), or its approximation by a tanh"""
+    return _BiasGelu.apply(before, bias, "gelu_tanh" if tanh else "gelu")
 
 
 class _BiasGelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, before: Tensor, bias: Tensor) -> Tensor:
-        from qkv.nn.kernels import bias_gelu_forward
+    def forward(ctx: Any, before: Tensor, bias: Tensor, bend: str) -> Tensor:
+        from qkv.nn.kernels import bend_forward
 
         before = before.contiguous()
         ctx.save_for_backward(before, bias)
-        return bias_gelu_forward(before, bias)
+        ctx.bend = bend
+        return bend_forward(before, bias, bend)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        from qkv.nn.kernels import bias_gelu_backward
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        from qkv.nn.kernels import bend_backward
 
         before, bias = ctx.saved_tensors
-        return bias_gelu_backward(gradient.contiguous(), before, bias)
+        return *bend_backward(gradient.contiguous(), before, bias, ctx.bend), None
 
 
 def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
     return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
+
+
+def embed_two(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
+    """The same without segments; in the type of the tables, for sums that go on as they are."""
+    first, zeros = torch.zeros_like(ids), token.new_zeros(1, token.size(1))
+    return _Embed.apply(ids, first, positions, token, zeros, position, token.dtype)
 
 
 class _Embed(torch.autograd.Function):
@@ -302,7 +321,7 @@ class _Embed(torch.autograd.Function):
 
         ids, segments, positions = ids.contiguous(), segments.contiguous(), positions.contiguous()
         ctx.save_for_backward(ids, segments, positions)
-        ctx.sizes = token.size(0), segment.size(0), position.size(0)
+        ctx.sizes, ctx.type = (token.size(0), segment.size(0), position.size(0)), compute_type(token)
         return embed_forward(ids, segments, positions, (token, segment, position), dtype)
 
     @staticmethod
@@ -312,6 +331,7 @@ class _Embed(torch.autograd.Function):
         words, kinds, places = ctx.sizes
         to_token = torch.ops.aten.embedding_dense_backward(gradient, ids, words, -1, False)
         # few segments and positions, and each of them in a large share of the tokens: their sums are a matrix product
+        gradient = gradient.to(ctx.type)
         columns = places + kinds + -(places + kinds) % ALIGNED
         where = torch.zeros(ids.numel(), columns, dtype=gradient.dtype, device=gradient.device)
         where.scatter_(1, torch.stack([positions, segments + places], dim=1), 1.0)
@@ -319,7 +339,7 @@ class _Embed(torch.autograd.Function):
         return None, None, None, to_token, to_others[places : places + kinds], to_others[:places], None
 
 
-def word_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
     if fits(x):
         return linear_cross_entropy(x, table, bias, targets)
@@ -328,32 +348,43 @@ def word_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[
     return functional.cross_entropy(scores, targets, reduction="sum"), right
 
 
-def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The same on kernels. The scores, the largest tensor of pre-training, exist once, in the type of products, and
     become their own gradient. A target of −100 is not scored, as in torch's cross entropy.
     """
-    return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets)
+    loss, _, right = smoothed_cross_entropy(x, table, bias, targets, 0.0)
+    return loss, right
+
+
+def smoothed_cross_entropy(
+    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """With label smoothing (objectives/translation.py); the loss without it stands beside, not to be learned from."""
+    return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets, smoothing)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
         from qkv.nn.word_kernels import cross_entropy_forward
 
         words = table.size(0)
         padding = -words % ALIGNED
-        table = functional.pad(table.to(x.dtype), (0, 0, 0, padding))
-        scores = functional.linear(x, table, functional.pad(bias.to(x.dtype), (0, padding)))  # (M, V and padding)
-        losses, normalizers, hits = cross_entropy_forward(scores, targets, words)
-        right = hits.sum()
+        table = functional.pad(half(table, x.dtype), (0, 0, 0, padding))
+        bias = None if bias is None else functional.pad(half(bias, x.dtype), (0, padding))
+        scores = functional.linear(x, table, bias)  # (M, V and padding)
+        losses, without, normalizers, hits = cross_entropy_forward(scores, targets, words, smoothing)
+        plain, right = without.sum(), hits.sum()
         ctx.save_for_backward(x, table, targets, normalizers)
-        ctx.scores, ctx.words = scores, words
-        ctx.mark_non_differentiable(right)
-        return losses.sum(), right
+        ctx.scores, ctx.words, ctx.has_bias, ctx.smoothing = scores, words, bias is not None, smoothing
+        ctx.mark_non_differentiable(plain, right)
+        return losses.sum(), plain, right
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         from qkv.nn.word_kernels import cross_entropy_backward
 
         x, table, targets, normalizers = ctx.saved_tensors
@@ -361,7 +392,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             raise RuntimeError(
                 "the scores were overwritten by their gradients: this loss can be gone back through once"
             )
-        scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words)
+        scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words, ctx.smoothing)
         ctx.scores = None
-        to_bias = scores.sum(0, dtype=torch.float32)
-        return scores @ table, (scores.t() @ x)[: ctx.words], to_bias[: ctx.words], None
+        to_bias = scores.sum(0, dtype=torch.float32)[: ctx.words] if ctx.has_bias else None
+        return scores @ table, weight_gradient(scores, x)[: ctx.words], to_bias, None, None

@@ -43,6 +43,7 @@ class Packed:
     longest: int
     lengths: tuple[int, ...]
     part: bool = False  # of a batch: how many rows it has changes from one to the next
+    causal: bool = False  # nobody sees what comes after
 
     @cached_property
     def short_and_long(self) -> tuple[Self, Self] | None:
@@ -52,8 +53,8 @@ class Packed:
             return None
         before, after = self.lengths[:short], self.lengths[short:]
         rest = self.offsets[short:] - sum(before)
-        front = type(self)(self.offsets[: short + 1], max(before), before, part=True)
-        return front, type(self)(rest, max(after), after, part=True)
+        front = type(self)(self.offsets[: short + 1], max(before), before, True, self.causal)
+        return front, type(self)(rest, max(after), after, True, self.causal)
 
     @property
     def n_tokens(self) -> int:
@@ -69,9 +70,39 @@ class Packed:
             offsets=self.offsets,
             longest=self.longest,
             lengths=self.lengths,
+            causal=self.causal,
             scale=scale,
             dropout=dropout,
             steady=not self.part,
+        )
+
+
+@dataclass(frozen=True)
+class Across:
+    """`packed` for the rows of two sides: each attends to the row of the same number among the others."""
+
+    own: Packed
+    others: Packed
+
+    @property
+    def longest(self) -> int:
+        return max(self.own.longest, self.others.longest)
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor | None]:
+        return packed(
+            query,
+            key,
+            value,
+            offsets=self.own.offsets,
+            longest=self.own.longest,
+            lengths=self.own.lengths,
+            key_offsets=self.others.offsets,
+            key_longest=self.others.longest,
+            key_lengths=self.others.lengths,
+            scale=scale,
+            dropout=dropout,
         )
 
 

@@ -15,12 +15,15 @@ What this file does NOT do: gradients as autograd wants them, or deciding when t
 Shapes: N tokens, D width, I inner width, M predicted tokens, V vocabulary, P programs.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from qkv.nn.launch import launch
 
 ROW_PROGRAMS, PATCH_PROGRAMS = 8, 32
 """How many programs share the rows, for every multiprocessor; each writes one partial sum. Measured on an H200."""
@@ -28,6 +31,7 @@ ELEMENTS = 2048
 """Of a tile of whole rows: 16 a thread at 4 warps, as loads of 16 bytes."""
 PATCH = {"ROWS": 16, "BLOCK": 128}
 """A tile of rows that are too wide, or need not be seen whole."""
+BENDS = ("gelu", "gelu_tanh", "relu")
 
 
 @triton.jit
@@ -47,6 +51,17 @@ def _normal_integral(x):
     t = 1.0 / (1.0 + 0.2316418882663604 * tl.abs(x))  # 0.3275911 / √2
     tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * bell
     return tl.where(x >= 0, 1.0 - 0.5 * tail, 0.5 * tail), bell
+
+
+@triton.jit
+def _share(x, BEND: tl.constexpr):
+    """The share of x that gelu lets through, and its slope: by the integral of the bell, or by a tanh that is near."""
+    if BEND == "gelu_tanh":
+        inner = x * (1.5957691216057308 + 0.07135481282553514 * x * x)  # √(8 / π) (x + 0.044715 x³)
+        share = 1.0 / (1.0 + tl.exp(-tl.maximum(tl.minimum(inner, 40.0), -40.0)))
+        return share, share * (1.0 - share) * (1.5957691216057308 + 0.21406443847660542 * x * x)
+    share, bell = _normal_integral(x)
+    return share, bell * 0.3989422804014327  # 1 / √(2π)
 
 
 @triton.jit(do_not_specialize=["rows", "seed", "threshold"])
@@ -81,8 +96,9 @@ def _add_norm_forward(
 
 @triton.jit(do_not_specialize=["rows", "seed", "threshold"])
 def _add_norm_backward(
-    gradient, total, gamma, means, deviations, to_x, to_answer, to_gamma, to_beta, to_bias, rows, width, seed,
-    threshold, kept_scale, HAS_BIAS: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    gradient, more, total, gamma, means, deviations, to_x, to_answer, sums, rows, width, seed, threshold,
+    kept_scale, HAS_MORE: tl.constexpr, HAS_BIAS: tl.constexpr, DROPS: tl.constexpr, APART: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, BLOCK)
@@ -117,35 +133,45 @@ def _add_norm_backward(
         along = tl.sum(scaled * normal, axis=1) / width
         level = tl.sum(scaled, axis=1) / width
         dz = (scaled - normal * along[:, None] - level[:, None]) * deviation[:, None]
+        if HAS_MORE:
+            dz += tl.load(more + at, mask=inside, other=0.0).to(tl.float32)
         dz = tl.where(inside, dz, 0.0)
         tl.store(to_x + at, dz, mask=inside)
         if DROPS:
             dz = tl.where(kept(at, seed, threshold), dz * kept_scale, 0.0)
+        if APART:
             tl.store(to_answer + at, dz, mask=inside)
         if HAS_BIAS:
             sum_bias += dz
-    at = program * width + column
-    tl.store(to_gamma + at, tl.sum(sum_gamma, axis=0), mask=column < width)
-    tl.store(to_beta + at, tl.sum(sum_beta, axis=0), mask=column < width)
+    at = sums + program * width + column  # (3, P, D): of gamma, of beta, of the bias
+    tl.store(at, tl.sum(sum_gamma, axis=0), mask=column < width)
+    tl.store(at + programs * width, tl.sum(sum_beta, axis=0), mask=column < width)
     if HAS_BIAS:
-        tl.store(to_bias + at, tl.sum(sum_bias, axis=0), mask=column < width)
+        tl.store(at + 2 * programs * width, tl.sum(sum_bias, axis=0), mask=column < width)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bias_gelu_forward(before, bias, out, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _bend_forward(
+    before, bias, out, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # on the one axis of a grid that has no end
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     at = row[:, None].to(tl.int64) * width + column[None, :]
     x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
     x += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
-    share, _ = _normal_integral(x)
-    tl.store(out + at, x * share, mask=inside)
+    if BEND == "relu":
+        bent = tl.where(x < 0, 0.0, x)  # what is not a number stays that
+    else:
+        share, _ = _share(x, BEND)
+        bent = x * share
+    tl.store(out + at, bent, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bias_gelu_backward(
-    gradient, before, bias, to_before, to_bias, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr
+def _bend_backward(
+    gradient, before, bias, to_before, to_bias, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     program, programs = tl.program_id(1), tl.num_programs(1)
@@ -157,9 +183,13 @@ def _bias_gelu_backward(
         inside = (row[:, None] < rows) & (column[None, :] < width)
         at = row[:, None].to(tl.int64) * width + column[None, :]
         dy = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
-        x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32) + shift
-        share, bell = _normal_integral(x)
-        dx = dy * (share + x * bell * 0.3989422804014327)  # 1 / √(2π)
+        x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
+        if BEND == "relu":
+            dx = tl.where(x <= 0, 0.0, dy)  # x is bent already
+        else:
+            x += shift
+            share, slope = _share(x, BEND)
+            dx = dy * (share + x * slope)
         tl.store(to_before + at, dx, mask=inside)
         sum_bias += dx
         first += programs * ROWS
@@ -215,16 +245,17 @@ class Dropout:
 def add_norm_forward(
     answer: Tensor, bias: Tensor | None, x: Tensor | None, gamma: Tensor, beta: Tensor, epsilon: float, dropout: Dropout
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """norm(x + dropout(answer + bias)), (N, D) → the same, the sum before the norm, and its mean and 1 / deviation."""
+    """norm(x + dropout(answer + bias)), (N, D) → the same, the sum before the norm (of the type of x, if there is one),
+    and its mean and 1 / deviation."""
     rows, width = answer.shape
     plain = bias is None and x is None and not dropout.drops
     out = torch.empty_like(answer)
-    total = answer if plain else torch.empty_like(answer)
+    total = answer if plain else torch.empty_like(answer if x is None else x)
     means, deviations = (torch.empty(rows, dtype=torch.float32, device=answer.device) for _ in range(2))
     tile = _tile(width)
     launch(
         _add_norm_forward,
-        (triton.cdiv(rows, tile["ROWS"]),),
+        (-(-rows // tile["ROWS"]),),
         *(answer, bias, x, gamma, beta, total, out, means, deviations, rows, width, epsilon, *dropout.arguments),
         HAS_BIAS=bias is not None,
         HAS_X=x is not None,
@@ -242,66 +273,78 @@ def add_norm_backward(
     deviations: Tensor,
     has_bias: bool,
     dropout: Dropout,
+    more: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """→ the gradients of x and of the answer (one tensor, where nothing is dropped), of gamma, beta and the bias."""
+    """→ the gradients of x and of the answer (one tensor, where nothing is dropped and both are of one type), of gamma,
+    beta and the bias. `more` (N, D) is what comes back to the sum itself, past the norm."""
     rows, width = total.shape
     tile = _tile(width)
-    programs = _programs(total.device, triton.cdiv(rows, tile["ROWS"]), ROW_PROGRAMS)
+    programs = _programs(total.device, -(-rows // tile["ROWS"]), ROW_PROGRAMS)
     to_x = torch.empty_like(total)
-    to_answer = torch.empty_like(total) if dropout.drops else to_x
+    apart = dropout.drops or gradient.dtype != total.dtype  # the answer is of the type of what is handed on
+    to_answer = torch.empty_like(gradient) if apart else to_x
     sums = torch.empty(3 if has_bias else 2, programs, width, dtype=torch.float32, device=total.device)
     launch(
         _add_norm_backward,
         (programs,),
-        *(gradient, total, gamma, means, deviations, to_x, to_answer, sums[0], sums[1], sums[-1]),
+        *(gradient, more, total, gamma, means, deviations, to_x, to_answer, sums),
         *(rows, width, *dropout.arguments),
+        HAS_MORE=more is not None,
         HAS_BIAS=has_bias,
         DROPS=dropout.drops,
+        APART=apart,
         **tile,
     )
-    added = sums.sum(1)
-    return to_x, to_answer, added[0], added[1], added[2] if has_bias else None
+    to_gamma, to_beta, *to_bias = sums.sum(1).unbind()
+    return to_x, to_answer, to_gamma, to_beta, to_bias[0] if has_bias else None
 
 
-def bias_gelu_forward(before: Tensor, bias: Tensor) -> Tensor:
-    """gelu(before + bias), (N, I)"""
+def bend_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
+    """bend(before + bias), (N, I). Relu writes over what came before it, which its way back does not need."""
     rows, width = before.shape
-    out = torch.empty_like(before)
-    grid = (triton.cdiv(rows, PATCH["ROWS"]), triton.cdiv(width, PATCH["BLOCK"]))
-    launch(_bias_gelu_forward, grid, before, bias, out, rows, width, **PATCH)
+    out = before if bend == "relu" else torch.empty_like(before)
+    grid = (-(-rows // PATCH["ROWS"]), -(-width // PATCH["BLOCK"]))
+    launch(_bend_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
     return out
 
 
-def bias_gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
+    """→ the gradients of `before` and the bias."""
     rows, width = before.shape
-    blocks = triton.cdiv(width, PATCH["BLOCK"])
-    programs = triton.cdiv(_programs(before.device, blocks * triton.cdiv(rows, PATCH["ROWS"]), PATCH_PROGRAMS), blocks)
+    blocks = -(-width // PATCH["BLOCK"])
+    programs = -(-_programs(before.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
     to_before = torch.empty_like(before)
     sums = torch.empty(programs, width, dtype=torch.float32, device=before.device)
-    launch(_bias_gelu_backward, (blocks, programs), gradient, before, bias, to_before, sums, rows, width, **PATCH)
+    arguments = (gradient, before, bias, to_before, sums, rows, width)
+    launch(_bend_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
     return to_before, sums.sum(0)
 
 
 def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
     """Three (N, D) → (N, 3 D), and its sums over the tokens (3 D,)."""
     rows, width = one.shape
-    blocks = 3 * triton.cdiv(width, PATCH["BLOCK"])
-    programs = triton.cdiv(_programs(one.device, blocks * triton.cdiv(rows, PATCH["ROWS"]), PATCH_PROGRAMS), blocks)
+    blocks = 3 * -(-width // PATCH["BLOCK"])
+    programs = -(-_programs(one.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
     out = torch.empty(rows, 3 * width, dtype=one.dtype, device=one.device)
     sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
     launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
     return out, sums.sum(0)
 
 
-def _tile(width: int) -> dict[str, int]:
+@cache
+def _tile(width: int) -> Mapping[str, int]:
     """Whole rows, a few at a time where they are narrow."""
     block = triton.next_power_of_2(width)
     return {"ROWS": max(1, ELEMENTS // block), "BLOCK": block}
 
 
 def _programs(device: torch.device, most: int, a_processor: int) -> int:
-    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
-    return max(1, min(most, processors * a_processor))
+    return max(1, min(most, _processors(device) * a_processor))
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def reason_not_to(device: torch.device) -> str | None:
@@ -311,13 +354,3 @@ def reason_not_to(device: torch.device) -> str | None:
     except Exception as error:  # whatever a compiler, a linker or a driver may say
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None
-
-
-def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """On the device of the first argument: Triton takes whichever is the current one."""
-    device = arguments[0].device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            kernel[grid](*arguments, **constants)
-    else:
-        kernel[grid](*arguments, **constants)

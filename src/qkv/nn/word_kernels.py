@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qkv.nn.kernels import launch
+from qkv.nn.launch import launch
 
 IGNORED = tl.constexpr(-100)
 """The target of what is not scored, as in torch's cross entropy."""
@@ -21,12 +21,12 @@ IGNORED = tl.constexpr(-100)
 
 @triton.jit
 def _cross_entropy_forward(
-    logits, targets, losses, normalizers, hits, stride, words: tl.constexpr, BLOCK: tl.constexpr
+    logits, targets, losses, plain, normalizers, hits, stride, smoothing, words: tl.constexpr, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row)
     scores = logits + row * stride
-    best, best_at, total = -float("inf"), words, 0.0
+    best, best_at, total, added = -float("inf"), words, 0.0, 0.0
     for first in range(0, words, BLOCK):
         column = first + tl.arange(0, BLOCK)
         score = tl.load(scores + column, mask=column < words, other=-float("inf")).to(tl.float32)
@@ -36,25 +36,28 @@ def _cross_entropy_forward(
         higher = tl.maximum(best, here)
         total = total * tl.exp(best - higher) + tl.sum(tl.exp(score - higher), axis=0)
         best = higher
+        added += tl.sum(tl.where(column < words, score, 0.0), axis=0)
     normalizer = best + tl.log(total)
     counts = target != IGNORED
     known = (target >= 0) & (target < words)
     score = tl.load(scores + target, mask=known, other=float("nan")).to(tl.float32)  # no word: no number
     tl.store(normalizers + row, normalizer)
-    tl.store(losses + row, tl.where(counts, normalizer - score, 0.0))
+    tl.store(plain + row, tl.where(counts, normalizer - score, 0.0))
+    tl.store(losses + row, tl.where(counts, normalizer - score + smoothing * (score - added / words), 0.0))
     tl.store(hits + row, (best_at == target).to(tl.float32))
 
 
 @triton.jit
-def _cross_entropy_backward(logits, targets, normalizers, gradient, words, stride, BLOCK: tl.constexpr):
+def _cross_entropy_backward(logits, targets, normalizers, gradient, words, stride, smoothing, BLOCK: tl.constexpr):
     """In place: scores become their gradients, and what pads the vocabulary becomes 0."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     target, normalizer, factor = tl.load(targets + row), tl.load(normalizers + row), tl.load(gradient)
     at = logits + row * stride + column
     score = tl.load(at, mask=column < words, other=-float("inf")).to(tl.float32)
-    share = tl.exp(score - normalizer) - tl.where(column == target, 1.0, 0.0)
-    tl.store(at, tl.where(target == IGNORED, 0.0, share * factor), mask=column < stride)
+    share = tl.exp(score - normalizer) - tl.where(column == target, 1.0 - smoothing, 0.0) - smoothing / words
+    wanted = (target != IGNORED) & (column < words)
+    tl.store(at, tl.where(wanted, share * factor, 0.0), mask=column < stride)
 
 
 @triton.jit
@@ -77,25 +80,25 @@ def _embed_forward(
     tl.store(out + row * width + column, x, mask=column < width)
 
 
-def cross_entropy_forward(logits: Tensor, targets: Tensor, words: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (M, V and padding) → by row the loss, the logarithm of the sum of exponentials, and 1 where right."""
+def cross_entropy_forward(
+    logits: Tensor, targets: Tensor, words: int, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scores (M, V and padding) → by row the loss, the same without smoothing (objectives/translation.py), the
+    logarithm of the sum of exponentials, and 1 where right."""
     rows, stride = logits.shape
-    found = torch.empty(3, rows, dtype=torch.float32, device=logits.device)
-    losses, normalizers, hits = found.unbind()
-    arguments = (logits, targets, losses, normalizers, hits, stride)
+    losses, plain, normalizers, hits = torch.empty(4, rows, dtype=torch.float32, device=logits.device).unbind()
+    arguments = (logits, targets, losses, plain, normalizers, hits, stride, smoothing)
     launch(_cross_entropy_forward, (rows,), *arguments, words=words, BLOCK=4096, num_warps=8)
-    return losses, normalizers, hits
+    return losses, plain, normalizers, hits
 
 
 def cross_entropy_backward(
-    logits: Tensor, targets: Tensor, normalizers: Tensor, gradient: Tensor, words: int
+    logits: Tensor, targets: Tensor, normalizers: Tensor, gradient: Tensor, words: int, smoothing: float = 0.0
 ) -> Tensor:
     """The scores, overwritten by their gradients; `gradient` is that of the summed loss, one number."""
     rows, stride = logits.shape
-    grid = (rows, triton.cdiv(stride, 4096))
-    launch(
-        _cross_entropy_backward, grid, logits, targets, normalizers, gradient, words, stride, BLOCK=4096, num_warps=8
-    )
+    arguments = (logits, targets, normalizers, gradient, words, stride, smoothing)
+    launch(_cross_entropy_backward, (rows, -(-stride // 4096)), *arguments, BLOCK=4096, num_warps=8)
     return logits
 
 

@@ -6,8 +6,8 @@ minimised for a token y is
 
     (1 − ε) · −log p(y)  +  ε · mean over v of −log p(v)   =   −log p(y)  +  ε · (s_y − mean over v of s_v)
 
-The right-hand side needs the plain loss, for which there is a fused kernel (nn/fast.py), and two products that never
-see the whole vocabulary. The plain loss, which can be compared with other models', is noted beside it.
+The right-hand side needs the plain loss and two products that never see the whole vocabulary; on a GPU one kernel has
+it all (nn/fast.py). The plain loss, which can be compared with other models', is noted beside it.
 
 Shapes: M target tokens, D width, V vocabulary.
 """
@@ -22,6 +22,7 @@ from qkv.data.pair_batch import NEXT, PairBatch
 from qkv.errors import InputError
 from qkv.models.seq2seq import Seq2Seq
 from qkv.models.transformer import Transformer
+from qkv.nn import fast
 from qkv.nn.fast import word_loss
 from qkv.train.loop import Term
 
@@ -59,6 +60,8 @@ def losses(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, smoothing: fl
     >>> round(plain.item(), 4), round(smoothed.item(), 4), right.item()
     (0.4076, 0.7076, 1)
     """
+    if smoothing and fast.fits(x):
+        return fast.smoothed_cross_entropy(x, table, bias, labels, smoothing)
     plain, right = word_loss(x, table, bias, labels)
     if not smoothing:
         return plain, plain, right

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
+from qkv.nn.halves import Halves
 from qkv.train import checkpoint
 from qkv.train.ahead import batches_ahead, built_ahead, interruptible
 from qkv.train.best import Best
@@ -116,6 +117,8 @@ class Trainer(Generic[B]):
         self.step = 0
         self.window = Window()
         self.best = Best()
+        self.parameters = list(self.job.model.parameters())  # to look for them takes longer than a small step
+        self.halves = Halves()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = self._optimizer()
 
@@ -286,16 +289,17 @@ class Trainer(Generic[B]):
             job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
-        for batch, count in zip(batches, counts, strict=True):
-            with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
-                terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
-            shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
-            loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
-            self.scaler.scale(loss).backward()
-            for name, term in terms.items():
-                self.window.add(name, term.loss, term.correct, count[name])
+        with self.halves:
+            for batch, count in zip(batches, counts, strict=True):
+                with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
+                    terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
+                shares = {name: weight / max(1, totals[name]) for name, weight in job.objective.weights.items()}
+                loss = torch.stack([term.loss * shares[name] for name, term in terms.items()]).sum()
+                self.scaler.scale(loss).backward()
+                for name, term in terms.items():
+                    self.window.add(name, term.loss, term.correct, count[name])
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(job.model.parameters(), config.clip, foreach=True)
+        norm = nn.utils.clip_grad_norm_(self.parameters, config.clip, foreach=True)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["scale"]
         self.scaler.step(self.optimizer)
