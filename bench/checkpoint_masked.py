@@ -37,7 +37,7 @@ from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated
 from qkv.run.evaluation import SEED
-from qkv.run.load import device_named, model_folder
+from qkv.run.places import device_named, model_folder
 from qkv.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]

@@ -51,7 +51,7 @@ from qkv.run.finetune_data import LabelledData, read_data
 from qkv.run.finetune_job import DevEvaluation, Prepared, prepare, settled, trainer_for
 from qkv.run.finetune_start import configured_for
 from qkv.run.finish import baseline
-from qkv.run.load import device_named, model_folder
+from qkv.run.places import device_named, model_folder
 from qkv.run.solver import Solver
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Features, Scored

@@ -23,7 +23,7 @@ from qkv.interop.features import read_features
 from qkv.interop.folder import model_type_of
 from qkv.models.contextual import ElmoVectors
 from qkv.models.elmo import ElmoConfig
-from qkv.run.load import model_folder
+from qkv.run.places import model_folder
 from qkv.run.word_vectors import WordVectors, load_vectors
 from qkv.tokenizer import Encoded, Tokenizer
 

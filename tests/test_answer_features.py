@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from qkv.data.examples import Answer, AnswerExample, Place
+from qkv.data.task_marks import TaskTokenizer
 from qkv.errors import InputError
+from qkv.tasks.answer_candidates import candidates
 from qkv.tasks.answer_features import END, START, AnswerFeatures, Passages
 from qkv.tokenizer import Tokenizer
 from tests.folders import make_tokenizer
@@ -121,3 +123,22 @@ def test_a_very_long_passage() -> None:
     features = built(example, max_length=64, overlap=16)
     assert features.rows.n_tokens.tolist() == [100_002 + 3 + 3]
     assert features.holds.sum() in (1, 2)
+
+
+def test_a_gpt_says_at_its_last_mark_that_the_answer_is_not_here() -> None:
+    text, tokenizer = "我 你 他 她 欠 万 元 今 天 气 很 好 坏 中 国 的", TaskTokenizer(make_tokenizer())
+    examples = [asked("猫", text, "今 天"), asked("狗", "我 你")]
+    features = AnswerFeatures(tokenizer, examples, max_length=13, overlap=4)
+    assert features.rows.lengths.tolist() == [12, 12, 12, 6] and features.nothing.tolist() == [11, 11, 11, 5]
+    starts, ends = features.targets
+    assert starts.tolist() == [11, 6, 11, 5] and ends.tolist() == [11, 7, 11, 5]
+    batch = features.rows.collate(np.array([3]))
+    assert [tokenizer.token(number) for number in batch.ids.tolist()] == [
+        *("[SEP]", "狗", "<|delimiter|>", "我", "你", "<|extract|>")
+    ]
+    # and there it is asked when answers are searched for
+    scores = np.zeros((int(features.rows.lengths.sum()), 2), np.float32)
+    scores[[11, 23, 35]] = [[3, 4], [1, 2], [5, 6]]  # in every window of the first
+    scores[-1] = [7, 8]
+    found = candidates(features, scores, longest=5, n_best=2)
+    assert found.nothing.tolist() == [3, 15]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from qkv.data.examples import ChoiceExample, Place
+from qkv.data.task_marks import TaskTokenizer
 from qkv.errors import InputError
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.tasks.choice import SLOT, TARGET, WINDOWS, Choice, ChoiceFeatures, ChoiceResult, ChoiceSettings
@@ -80,6 +81,18 @@ def test_rows_are_text_question_and_choice() -> None:
         "[CLS] 猫 爱 吃 鱼 [SEP] 猫 ? 鱼 [SEP]",
         "[CLS] 猫 爱 吃 鱼 [SEP] 猫 ? 狗 [SEP]",
         "[CLS] 大 ? [SEP] 小 [SEP]",  # no text: the question takes its place
+    ]
+    assert features.n_tokens.tolist() == [10, 6]
+
+
+def test_a_gpt_reads_text_and_question_before_the_choice() -> None:
+    tokenizer = TaskTokenizer(TOKENIZER)
+    examples = ChoiceExample("猫 爱 吃 鱼", "猫?", ("鱼", "狗")), ChoiceExample(" ", "大?", ("小", "猫"))
+    features = Choice(ChoiceSettings()).features(tokenizer, examples, 64, training=True)
+    batch = features.rows.collate(np.array([1, 2]))
+    assert [" ".join(map(tokenizer.token, part.tolist())) for part in batch.rows(batch.ids)] == [
+        "[SEP] 猫 爱 吃 鱼 猫 ? <|delimiter|> 狗 <|extract|>",
+        "[SEP] 大 ? <|delimiter|> 小 <|extract|>",
     ]
     assert features.n_tokens.tolist() == [10, 6]
 

@@ -121,7 +121,7 @@ TRAIN = ["pretrain", "bert", "--data", "FOLDER/shards", "--out", "OUT"]
     ("words", "message"),
     [
         (["check", "FOLDER/corpus.text"], "corpus.text. Did you mean 'corpus.txt'?"),
-        (["check"], "Missing argument"),
+        (["check"], "Give a corpus or labelled files"),
         (["check", "FOLDER/corpus.txt", "-n", "-1"], "-n must be 0 or more"),
         (["check", "FOLDER/corpus.txt", "--filed", "x"], "There is no option --filed. Did you mean '--field'?"),
         (["prepare", "FOLDER/corpus.txt", "-o", "OUT"], "Missing option '--tokenizer'"),
@@ -132,7 +132,7 @@ TRAIN = ["pretrain", "bert", "--data", "FOLDER/shards", "--out", "OUT"]
         (["prepare", "FOLDER/corpus.txt", "-o", "FOLDER/corpus.txt", "-t", "FOLDER/tokenizer"], "is a file"),
         (["show", "FOLDER/shard"], "Did you mean 'shards'?"),
         (["show", "FOLDER"], "is no prepared corpus"),
-        (["pretrain"], "qkv pretrain bert|word2vec|elmo|nnlm|rnnlm --data SHARDS --out RUN"),
+        (["pretrain"], "qkv pretrain bert|word2vec|elmo|nnlm|rnnlm|gpt --data SHARDS --out RUN"),
         (["pretrain", "brt", "--data", "FOLDER/shards", "--out", "OUT"], "Did you mean 'bert'?"),
         (["pretrain", "bert", "--data", "FOLDER/shards"], "with --out"),
         (["pretrain", "bert", "--data", "FOLDER/shard", "--out", "OUT"], "Did you mean 'shards'?"),

@@ -15,6 +15,7 @@ from qkv.report.run_page import RunPage
 from qkv.run.elmo_config import ElmoTraining
 from qkv.run.finetune_config import FinetuneConfig
 from qkv.run.from_shards import Finished, Training, ended, model_of
+from qkv.run.gpt_config import GPTTrainConfig
 from qkv.run.language_model_config import LanguageModelConfig
 from qkv.run.pretrain_config import PretrainConfig
 from qkv.run.pretrain_recipe import MODELS
@@ -31,6 +32,7 @@ CONFIGS = (
     ElmoTraining(),
     LanguageModelConfig(model_type="nnlm"),
     LanguageModelConfig(),
+    GPTTrainConfig(),
 )
 
 
@@ -143,7 +145,7 @@ def test_what_is_no_run_from_shards(tmp_path: Path) -> None:
             f"{tmp_path} is a learning curve: qkv curve --resume {tmp_path}.",
         ),
         ("rows = 3\n", "config.toml does not say which model is trained. Known as model_type: bert, word2vec, elmo"),
-        ('model_type = "gpt"\n', "unknown model_type 'gpt'. Known: bert, word2vec, elmo, nnlm, rnnlm."),
+        ('model_type = "t5"\n', "unknown model_type 't5'. Known: bert, word2vec, elmo, nnlm, rnnlm, gpt."),
         ('model_type = "emlo"\n', "Did you mean 'elmo'?"),
         ("model_type = [1]\n", "unknown model_type [1]"),
     ):

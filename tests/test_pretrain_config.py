@@ -11,6 +11,7 @@ from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.models.bert import PRESETS
 from qkv.run.elmo_config import ElmoTraining
+from qkv.run.gpt_config import GPTTrainConfig
 from qkv.run.language_model_config import LanguageModelConfig
 from qkv.run.pretrain_config import ModelChoice, PretrainConfig, configured
 from qkv.run.word2vec_config import Word2VecConfiguration
@@ -22,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "word2vec": Word2VecConfiguration(),
     "elmo": ElmoTraining(),
     "rnnlm": LanguageModelConfig(),
+    "gpt": GPTTrainConfig(),
 }
 
 

@@ -9,7 +9,7 @@ import typer
 from qkv.cli.main import main
 from qkv.cli.pretrain_models import begin, tell
 from qkv.errors import InputError
-from qkv.models import bert, elmo, nnlm, rnnlm
+from qkv.models import bert, elmo, gpt, nnlm, rnnlm
 from qkv.run.from_shards import Finished, model_of
 from qkv.run.pretrain_recipe import MODELS
 from qkv.train.loop import Outcome
@@ -23,13 +23,15 @@ FEW = {
     "elmo": ("rows=4", "text.length=8", "model.filters=[4, 4]", "model.width=6", "model.cell_width=10"),
     "rnnlm": ("rows=4", "text.length=8", "rnnlm.width=8"),
     "nnlm": ("rows=4", "text.length=8", "nnlm.width=8", "nnlm.hidden_width=8"),
+    "gpt": ("rows=4", "length=16", "model.layers=1"),
 }
-SIZES = {"elmo": "mini", "rnnlm": "small", "nnlm": "small"}
+SIZES = {"elmo": "mini", "rnnlm": "small", "nnlm": "small", "gpt": "tiny"}
 SAID = {
     "word2vec": ("the word vectors. Try: qkv similar WORD --model ", "curves, neighbours, a map of words"),
     "elmo": ("perplexity ", " forward and ", " backward, on ", ": the model\n", "curves, remarks"),
     "rnnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
     "nnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
+    "gpt": (" bits a character", ": the model, for qkv and transformers. Try: qkv generate ", "curves, what it writes"),
 }
 
 
@@ -90,8 +92,9 @@ def test_without_held_out_text_nothing_is_said_of_it(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model != "bert"])
 def test_flags_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
-    with pytest.raises(InputError, match=f"--init is for bert; {model} begins from nothing"):
-        begin(model, "shards", tmp_path / "run", flags={"init": "qkv-mini"})
+    if model != "gpt":
+        with pytest.raises(InputError, match=f"--init is for bert and gpt; {model} begins from nothing"):
+            begin(model, "shards", tmp_path / "run", flags={"init": "qkv-mini"})
     assert main(["pretrain", model, "--data", "shards", "--out", str(tmp_path / "run"), "--size", "huge"]) == 2
     expected = "--size is not for word2vec" if model == "word2vec" else "Unknown size 'huge'."
     assert expected in capsys.readouterr().err
@@ -101,7 +104,10 @@ def test_flags_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ("text", "message"),
     [
         (None, "is not a run: it has no config.toml"),
-        ('model_type = "gpt"\n', "unknown model_type 'gpt'. Known: bert, word2vec, elmo, nnlm, rnnlm."),
+        (
+            'model_type = "gtp"\n',
+            "unknown model_type 'gtp'. Did you mean 'gpt'? Known: bert, word2vec, elmo, nnlm, rnnlm, gpt.",
+        ),
         ('task = "classify"\n', "RUN is a fine-tuning run: qkv finetune --resume RUN."),
     ],
 )
@@ -124,6 +130,7 @@ def test_the_help_names_every_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", "--help"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.replace(",", "").replace("│", "").splitlines()]
     sizes = {"bert": bert.PRESETS, "elmo": elmo.PRESETS, "nnlm": nnlm.PRESETS, "rnnlm": rnnlm.PRESETS}
+    sizes["gpt"] = gpt.PRESETS
     for model, known in sizes.items():
         assert [set(rest) for first, *rest in filter(None, lines) if first == model].count(set(known)) == 1, model
 
@@ -132,6 +139,7 @@ SMALLER = {
     "word2vec": (*FEW["word2vec"], "sampling.window=3"),
     "elmo": (*FEW["elmo"], "device=cpu", "negatives=20", "train.steps=2"),
     "rnnlm": (*FEW["rnnlm"], "train.steps=2"),
+    "gpt": (*FEW["gpt"], "device=cpu", "model.size=tiny", "train.steps=2"),
 }
 
 

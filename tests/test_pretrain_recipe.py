@@ -10,7 +10,7 @@ from qkv.cli.main import main
 from qkv.cli.pretrain_models import begin
 from qkv.config import read_toml
 from qkv.errors import InputError
-from qkv.run import elmo_config, language_model_config, pretrain_config, word2vec_config
+from qkv.run import elmo_config, gpt_config, language_model_config, pretrain_config, word2vec_config
 from qkv.run.pretrain_recipe import MODELS, read_recipe
 from tests.conftest import ROOT
 
@@ -21,6 +21,7 @@ CONFIGURED: dict[str, Callable[[Path], Any]] = {
     "elmo": lambda recipe: elmo_config.configured("shards", recipe, {}, []),
     "nnlm": lambda recipe: language_model_config.configured("nnlm", "shards", recipe, {}, []),
     "rnnlm": lambda recipe: language_model_config.configured("rnnlm", "shards", recipe, {}, []),
+    "gpt": lambda recipe: gpt_config.configured("shards", recipe, {}, []),
 }
 
 

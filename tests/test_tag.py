@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from qkv.data.examples import Place, Span, TagExample
 from qkv.data.labelled import labelled
+from qkv.data.task_marks import TaskTokenizer
 from qkv.errors import InputError
 from qkv.tasks.tag import Tag, TagSettings
 from qkv.tasks.tag_features import TagFeatures
@@ -24,6 +25,7 @@ from qkv.tokenizer import Tokenizer
 from tests.folders import make_tokenizer
 
 TOKENIZER = make_tokenizer()
+LEFTWARD = TaskTokenizer(TOKENIZER)  # a GPT's
 PLAIN = Calibration()
 NASTY = (
     "the cat 北京 cafe\u0301 👩\u200d👩\u200d👧 ❤️ ＡＢ１２ שלום עולם "
@@ -48,9 +50,11 @@ def perfect(features: TagFeatures, outputs: int, by: float = 30.0) -> NDArray[np
     return scores
 
 
-def answered(task: Tag, examples: Sequence[TagExample], max_length: int = 64) -> list[TagResult]:
+def answered(
+    task: Tag, examples: Sequence[TagExample], max_length: int = 64, tokenizer: Tokenizer = TOKENIZER
+) -> list[TagResult]:
     task.check(examples)
-    features = task.features(TOKENIZER, examples, max_length, training=False)
+    features = task.features(tokenizer, examples, max_length, training=False)
     return task.decode(features, perfect(features, task.outputs), zeros(task), PLAIN)
 
 
@@ -71,7 +75,7 @@ def test_spans_come_back_as_they_went(texts: list[str], unit: str, crf: bool, da
         examples.append(TagExample(text, tuple(spans)))
     max_length = data.draw(st.sampled_from([6, 10, 64]))
     assert task.misaligned(TOKENIZER, examples) == []
-    results = answered(task, examples, max_length)
+    results = answered(task, examples, max_length, data.draw(st.sampled_from([TOKENIZER, LEFTWARD])))
     for example, result in zip(examples, results, strict=True):
         assert result.spans == example.spans
         assert all(entity.text == example.text[entity.start : entity.end] for entity in result.entities)
@@ -363,3 +367,17 @@ def test_unsure_entities_are_marked() -> None:
     [result] = task.decode(features, scores, {}, Calibration(abstain_below=0.9))
     [entity] = result.entities
     assert entity.abstained and entity.probability < 0.9
+
+
+def test_a_word_is_labelled_where_all_of_it_was_read() -> None:
+    example = TagExample("unhappyness the unhappyness", (Span(0, 11, "LOC"), Span(16, 27, "PER")))
+    for tokenizer, places in ((TOKENIZER, [1, 4, 5]), (LEFTWARD, [3, 4, 7])):
+        features = tag().features(tokenizer, [example], 64, training=True)
+        assert features.places.tolist() == places
+        batch = features.batch(np.array([0]), np.random.default_rng(0))
+        assert batch.labels["tag_at"].tolist() == places
+    # a word that lies in two windows counts in the one that counts its last token
+    features = tag(overlap=2).features(LEFTWARD, [example], 6, training=True)
+    assert features.n_windows[0] > 1
+    marks = [LEFTWARD.token(number) for number in features.rows.collate(np.arange(len(features.rows))).ids.tolist()]
+    assert [marks[place] for place in features.places] == ["##ness", "the", "##ness"]

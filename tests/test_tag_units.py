@@ -112,6 +112,7 @@ def test_any_text(texts: list[str], kind: str, by: str) -> None:
     assert (found.starts < found.ends).all()
     assert (found.ends[:-1] <= found.starts[1:]).all()
     assert len(found.first) == len(set(found.first.tolist())) and sorted(found.first) == found.first.tolist()
+    assert (found.first <= found.last).all() and (found.last[:-1] < found.first[1:]).all()
     for text, ids, spans in zip(texts, tokens.ids, found.spans(), strict=True):
         assert all(0 <= start < end <= len(text) for start, end in spans)
         assert bool(spans) == bool(ids)

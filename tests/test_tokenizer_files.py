@@ -64,8 +64,8 @@ BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "odd normalizers": ({"tokenizer.json": '{"normalizer": {"normalizers": [null]}}'}, "tokenizer.json is not a tok"),
     "odd settings": ({"vocab.txt": GOOD, "tokenizer_config.json": '{"do_lower_case": "no"}'}, "lowercase is 'no'; it"),
     "byte pairs": (
-        {"tokenizer.json": Backend(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")])).to_str()},
-        "holds a BPE tokenizer, as GPT-2, RoBERTa or XLM have; qkv reads WordPiece",
+        {"tokenizer.json": Backend(models.Unigram([("a", 0.0)])).to_str()},
+        "holds a Unigram tokenizer, as XLM or T5 have; qkv reads WordPiece, byte-pair",
     ),
     "unigram": ({"tokenizer.json": Backend(models.Unigram([("a", 0.0)], 0, False)).to_str()}, "holds a Unigram"),
 }

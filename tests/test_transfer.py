@@ -100,3 +100,4 @@ def test_a_mix_is_learned_whatever_stays() -> None:
     assert not transfer_from_nothing("features", 0, "elmo", mixes=True).cached
     assert transfer_from_nothing("features", 0, "words").cached
     assert layer_scale(0.5, 1)("network.encoder.mix.weights") == 1.0
+    assert layer_scale(0.5, 3)("network.encoder.norm.weight") == 0.5  # goes with the last layer, below the head

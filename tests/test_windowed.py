@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.windowed import Windowed, merged, room_beside
+from qkv.data.windowed import BothOrders, Windowed, merged, room_beside
 
 CLS, SEP = 101, 102
 
@@ -24,6 +24,34 @@ def test_texts_and_pairs_that_fit() -> None:
     pair = windowed([[1, 2]], [[3]]).collate(np.array([0]))
     assert pair.ids.tolist() == [CLS, 1, 2, SEP, 3, SEP]
     assert pair.segments.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_another_mark_at_the_end() -> None:
+    alone, pair = windowed([[1, 2]], end_id=103), windowed([[1, 2]], [[3]], end_id=103)
+    assert alone.collate(np.array([0])).ids.tolist() == [CLS, 1, 2, 103]
+    assert pair.collate(np.array([0])).ids.tolist() == [CLS, 1, 2, SEP, 3, 103]
+    assert pair.collate(np.array([0])).segments.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_pairs_in_both_orders() -> None:
+    first, second = [[1, 2], list(range(20, 60)), []], [[3], [7, 8], [9]]
+    rows = BothOrders(first, second, cls_id=CLS, sep_id=SEP, max_length=16, overlap=3, end_id=103)
+    assert rows.n_examples == 3 and rows.n_tokens.tolist() == [6, 45, 4]
+    assert rows.n_windows.tolist()[::2] == [1, 1] and rows.n_windows[1] > 1  # of either order
+    assert (rows.n_rows == 2 * rows.n_windows).all() and rows.n_rows.sum() == len(rows)
+    assert rows.first_row.tolist() == np.flatnonzero(rows.windows == 0).tolist()
+    short = rows.collate(np.array([0, 1, len(rows) - 2, len(rows) - 1]))
+    assert [row.tolist() for row in short.rows(short.ids)] == [
+        [CLS, 1, 2, SEP, 3, 103],
+        [CLS, 3, SEP, 1, 2, 103],
+        [CLS, SEP, 9, 103],
+        [CLS, 9, SEP, 103],
+    ]
+    assert short.examples.tolist() == [0, 0, 2, 2] and short.windows.tolist() == [0, 1, 0, 1]
+    there, back = (windowed(*sides, end_id=103) for sides in ((first, second), (second, first)))
+    long = rows.collate(np.arange(2, len(rows) - 2)).ids.tolist()
+    apart = [one.collate(np.flatnonzero(one.examples == 1)).ids.tolist() for one in (there, back)]
+    assert long == apart[0] + apart[1]
 
 
 @given(

@@ -1,5 +1,6 @@
 """Other processes do the same work in the same order, and whatever befalls them is said."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 
 from qkv.data.documents import Block, blocks, sources
-from qkv.data.workers import Job, Result, run, token_type
+from qkv.data.prepare import prepare
+from qkv.data.shards import Shards
+from qkv.data.workers import Job, Result, keeps_white_space, run, token_type
 from qkv.errors import InputError
 from qkv.tokenizer import Tokenizer
+from tests.byte_pairs import TEXTS, gpt2_backend
 from tests.corpora import broken, dying, noisy, write_corpus
 from tests.folders import make_tokenizer
 
@@ -43,6 +47,33 @@ def test_chinese_words_of_the_tokenizer_are_cut_in_every_process(tmp_path: Path)
     )
     assert np.array_equal(alone, several)
     assert [tokenizer.token(id) for id in alone[:5].tolist()] == "我 爱 北京大学 。 我".split()
+
+
+TEXT = TEXTS[1]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [Tokenizer.train([TEXT], "character", 100, lowercase=False), Tokenizer(gpt2_backend(), "byte-pair")],
+    ids=["characters", "bytes"],
+)
+@pytest.mark.parametrize("size", [1 << 19, 30])
+def test_white_space_inside_of_documents_is_kept(tmp_path: Path, tokenizer: Tokenizer, size: int) -> None:
+    """Where it is part of tokens. However the file is cut into blocks, and as if each document were one text."""
+    (tmp_path / "a.txt").write_text(f"\n{TEXT}\n\n{TEXT}\n \n\n{TEXT}\n", encoding="utf-8", newline="\r\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": f"{TEXT}\n\n{TEXT}\n"}) + "\n", encoding="utf-8")
+    prepare([tmp_path / "a.txt", tmp_path / "b.jsonl"], tokenizer, tmp_path / "out", hold_out=0, block_bytes=size)
+    shards = Shards.open(tmp_path / "out")
+    ends = shards.sentence_offsets[shards.document_offsets]
+    texts = [shards.tokens(ends[n : n + 1], np.diff(ends)[n : n + 1]).tolist() for n in range(shards.n_documents)]
+    # the line end before blank lines, or before the end of the file, stays where a block ends with it
+    assert [tokenizer.decode(ids).strip() for ids in texts] == [*[TEXT] * 3, f"{TEXT}\n\n{TEXT}"]
+    assert keeps_white_space(tokenizer) and shards.n_sentences > 12
+    assert texts[-1] == tokenizer.encode_ids([f"{TEXT}\n\n{TEXT}"])[0]
+
+
+def test_white_space_is_nothing_to_others() -> None:
+    assert not keeps_white_space(make_tokenizer())
 
 
 def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:

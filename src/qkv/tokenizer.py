@@ -8,7 +8,9 @@ Three kinds, which differ in what a token is:
     character   every code point by itself, spaces and line ends included, nothing cleaned away: without lower-casing,
                 decoding gives back exactly the text, so a character model can write verse
 
-In all three the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] are recognised inside a text, as they are written here:
+A fourth is read but not learned: byte-pair, as GPT and GPT-2 have it, with one mark between texts or none at all.
+
+In the three the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] are recognised inside a text, as they are written here:
 that is how a blank is given. Whoever feeds text in which "[SEP]" means those five characters takes it out first.
 
 What this file does NOT do: show how it is done. `wordpiece.py` cuts a text as this one does, in plain Python, and
@@ -26,13 +28,24 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, pre_tokenizers, processors
+from tokenizers import AddedToken, pre_tokenizers
 
 from qkv.chinese_words import ChineseWords, spans_before
 from qkv.errors import InputError, reading
 from qkv.json_file import read_object, to_json
 from qkv.segmenter import is_known, segmenter_name
-from qkv.tokenizer_backend import build, find_normalizer, kind_of, state_of
+from qkv.tokenizer_backend import (
+    BYTE_PAIR,
+    AnyKind,
+    around,
+    build,
+    byte_pairs,
+    find_normalizer,
+    foreign_files,
+    kind_of,
+    special_ids,
+    state_of,
+)
 from qkv.tokenizer_files import added_tokens, find_file, replace_files
 from qkv.vocabulary import SIZE, Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
 from qkv.wordpiece import CHINESE, SPECIAL, WordPiece
@@ -72,29 +85,22 @@ class Tokenizer:
     def __init__(
         self,
         backend: tokenizers.Tokenizer,
-        kind: Kind,
+        kind: AnyKind,
         source: str = "The vocabulary",
         segmenter: str | None = None,
     ) -> None:
-        ids = {token: number for token in SPECIAL if (number := backend.token_to_id(token)) is not None}
-        if missing := [token for token in SPECIAL if token not in ids]:
-            raise InputError(
-                f"{source} has no {' '.join(missing)}: a vocabulary needs all of {' '.join(SPECIAL)}. "
-                "Is it the vocabulary of a BERT? Otherwise add the missing tokens, each on a line of its own."
-            )
-        # Only what is not there yet, so that the settings of a foreign file stay as they are.
-        known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
-        backend.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL if token not in known])
+        # ids by name; is there something to put around a text; what a file has for that, where it is not ours
+        ids, self.has_marks, self._foreign = special_ids(backend, kind, source)
+        if self._foreign is None:
+            # Only what is not there yet, so that the settings of a foreign file stay as they are.
+            known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+            backend.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL if token not in known])
         backend.no_truncation()
         backend.no_padding()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
-        backend.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]",
-            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", self.cls_id), ("[SEP]", self.sep_id)],
-        )
+        backend.post_processor = around(backend, self.cls_id, self.sep_id)
         self.backend = backend
-        self.kind: Kind = kind
+        self.kind: AnyKind = kind
         self.special_ids = frozenset(ids.values())
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
@@ -137,6 +143,8 @@ class Tokenizer:
         settings = {name: config[key] for key, name in SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
+        if file.name == "vocab.json":
+            return cls(byte_pairs(file), BYTE_PAIR, str(file))
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
             backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
@@ -227,6 +235,8 @@ class Tokenizer:
     ) -> list[Encoded]:
         if pairs is not None and len(pairs) != len(texts):
             raise InputError(f"{len(texts)} texts and {len(pairs)} pairs: each text needs its pair.")
+        if special:
+            self._check_marks()
         written = [texts] if pairs is None else [texts, pairs]
         try:
             read = [self._spaced(one) for one in written]
@@ -258,12 +268,17 @@ class Tokenizer:
 
     def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
         """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`."""
+        self._check_marks()
         ids = [self.cls_id, *a, self.sep_id]
         segments = [0] * len(ids)
         if b is not None:
             ids += [*b, self.sep_id]
             segments += [1] * (len(b) + 1)
         return ids, segments
+
+    def _check_marks(self) -> None:
+        if not self.has_marks:
+            raise InputError("This vocabulary has no mark for the beginning and the end of a text, such as [SEP].")
 
     # Ids to text
 
@@ -275,7 +290,7 @@ class Tokenizer:
         return self._tidied(text)
 
     def _tidied(self, text: str) -> str:
-        return text if self.kind == "character" else _needless.sub("", text)
+        return text if self.kind in ("character", BYTE_PAIR) else _needless.sub("", text)
 
     def token(self, id: int) -> str:
         token = self.backend.id_to_token(int(id)) if id >= 0 else None
@@ -322,6 +337,9 @@ class Tokenizer:
         `vocab.txt` is left out for characters: a line end is one of them, and cannot stand on a line.
         """
         names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+        whole = self.backend.to_str(pretty=True) + "\n"
+        if self._foreign is not None:
+            whole, names = foreign_files(self.backend, self._foreign, self.has_marks, self.unk_id)
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
         if self._is_berts:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in SETTINGS}
@@ -330,11 +348,11 @@ class Tokenizer:
         if max_length is not None:
             config["model_max_length"] = max_length
         files = {
-            "tokenizer.json": self.backend.to_str(pretty=True) + "\n",
+            "tokenizer.json": whole,
             "tokenizer_config.json": to_json(config),
             "special_tokens_map.json": to_json(names),
         }
-        if self.kind != "character":
+        if self.kind not in ("character", BYTE_PAIR):
             own = self.backend.get_vocab(with_added_tokens=False)
             files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
         return files

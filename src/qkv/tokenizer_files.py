@@ -12,12 +12,16 @@ from qkv.atomic import check_folder, replaced_folder
 from qkv.errors import InputError, did_you_mean
 from qkv.json_file import read_object
 
-FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")
+FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *("vocab.json", "merges.txt"),
+)
 """What a tokenizer folder may hold. Only a folder of nothing else is replaced."""
 
 
 def find_file(path: str | os.PathLike[str]) -> Path:
-    """The tokenizer.json of a folder, else its vocab.txt; or the file itself, if one is given."""
+    """The tokenizer.json of a folder, else its vocab.txt, else its vocab.json with merges.txt; or the file itself, if
+    one is given."""
     path = Path(os.path.expanduser(path))
     if path.is_file():
         return path
@@ -27,6 +31,8 @@ def find_file(path: str | os.PathLike[str]) -> Path:
     for name in ("tokenizer.json", "vocab.txt"):
         if (path / name).is_file():
             return path / name
+    if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
+        return path / "vocab.json"
     held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
     raise InputError(f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there.")
 

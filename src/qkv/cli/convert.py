@@ -61,7 +61,7 @@ def convert(
     from qkv.cli.terminal import say
     from qkv.interop import hf
     from qkv.interop.hub import locate
-    from qkv.run.load import model_folder
+    from qkv.run.places import model_folder
 
     place = model_folder(locate(source))
     stored = hf.describe(place)["dtype"]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli.info_data import describe_data, lines_of_data, vocabulary_line
+from qkv.cli.info_gpt import lines_of_gpt
 from qkv.cli.info_translation import lines_of_translation
 from qkv.cli.options import JsonOption
 from qkv.errors import reading
@@ -14,6 +15,14 @@ from qkv.interop.zoo import DEFAULT_MODEL
 
 LICENCE = re.compile(r"^license:[ \t]*['\"]?(?P<name>[^'\"\n]+)", re.MULTILINE)
 """A line in the head of a model card, as the hub has it."""
+
+OF_TEXTS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
+FOR = {
+    **dict.fromkeys(("word2vec", "nnlm"), ("qkv similar WORD --model {}", *OF_TEXTS)),
+    **dict.fromkeys(("rnnlm", "elmo"), OF_TEXTS),
+    "reader": ("qkv predict {} TEXT",),
+}
+"""The verbs that take a folder of ours, by its model_type."""
 
 
 def info(
@@ -34,11 +43,13 @@ def info(
     --json prints one document with every field.
     """
     from qkv.cli.terminal import print_json, table
-    from qkv.interop.folder import KINDS, describe_folder, model_type_of
+    from qkv.interop.folder import KINDS, WEIGHTS, describe_folder, model_type_of
+    from qkv.interop.gpt2 import describe as describe_gpt
+    from qkv.interop.gpt2 import is_gpt
     from qkv.interop.hf import describe
     from qkv.interop.hub import locate
     from qkv.interop.translation_folder import describe_translation, is_translation
-    from qkv.run.load import model_folder
+    from qkv.run.places import model_folder
 
     folder = model_folder(locate(model))
     if (data := describe_data(folder)) is not None:
@@ -47,15 +58,21 @@ def info(
         else:
             table(["", ""], [list(line) for line in lines_of_data(data)])
         return
-    if is_translation(folder):
-        known = describe_translation(folder) | terms(folder)
-        if as_json:
-            print_json(known)
-        else:
-            table(["", ""], [list(line) for line in lines_of_translation(known) if line[1]])
-        return
+    for fits, described, lines_of in (
+        (is_translation, describe_translation, lines_of_translation),
+        (is_gpt, describe_gpt, lines_of_gpt),
+    ):
+        if fits(folder):
+            known = described(folder) | terms(folder)
+            if as_json:
+                print_json(known)
+            else:
+                table(["", ""], [list(line) for line in lines_of(known) if line[1]])
+            return
     ours = model_type_of(folder) in KINDS  # a model that transformers has no class for
     facts = (describe_folder(folder) if ours else describe(folder)) | terms(folder)
+    if ours:
+        facts["weight_bytes"] = facts["files"][WEIGHTS]
     if as_json:
         print_json(facts)
         return
@@ -92,9 +109,11 @@ def _lines_of_ours(facts: dict[str, Any]) -> list[tuple[str, str]]:
             ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),
         ),
         ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
-        ("parameters", f"{facts['parameters']:,}, {facts['dtype']}"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
         ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
         ("licence", facts["licence"] or ""),
+        ("for", "; ".join(verb.format(facts["path"]) for verb in FOR.get(facts["model_type"], ()))),
     ]
 
 

@@ -21,6 +21,7 @@ from qkv.cli.evaluate import evaluate
 from qkv.cli.evaluate_vectors import evaluate_vectors
 from qkv.cli.fill import fill
 from qkv.cli.finetune import finetune
+from qkv.cli.generate import generate
 from qkv.cli.info import info
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare
@@ -29,7 +30,7 @@ from qkv.cli.show import show
 from qkv.cli.similar import similar
 from qkv.cli.tokenize import tokenize
 from qkv.cli.tokenizer import tokenizer
-from qkv.cli.train import train
+from qkv.cli.train import WithFiles, train
 from qkv.cli.translate import translate
 from qkv.errors import InputError, did_you_mean
 
@@ -39,14 +40,15 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
     "tokenize": (tokenize, "Cut a text into tokens."),
-    "check": (check, "Say what is in a corpus or a labelled file, and what is wrong with it."),
+    "check": (check, "Say what is in a corpus, a labelled file or pairs, and what is wrong with it."),
     "prepare": (prepare, "Turn a corpus into shards to train on."),
     "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
-    "pretrain": (pretrain, "Pretrain BERT, word2vec, ELMo or a language model on shards; resume a run."),
+    "pretrain": (pretrain, "Pretrain BERT, GPT, word2vec, ELMo or a language model on shards; resume a run."),
     "finetune": (finetune, "Fine-tune on a labelled file: classes, entities, answers, choices."),
-    "evaluate": (evaluate, "Score a fine-tuned model on a labelled file."),
+    "evaluate": (evaluate, "Score a fine-tuned model on a labelled file, or one that translates on pairs."),
     "predict": (predict, "Say what a fine-tuned model says about texts."),
     "curve": (curve, "How many more labels would help."),
+    "generate": (generate, "Write on from a prompt, with a GPT or a recurrent language model."),
     "translate": (translate, "Translate texts or a file, with the words they came from."),
     "similar": (similar, "The nearest words of a word, by its vector."),
     "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
@@ -54,6 +56,8 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "info": (info, "Say what a folder holds: a model, a tokenizer, shards."),
     "convert": (convert, "Rewrite a BERT folder as transformers does today; word vectors to other forms."),
 }
+PAIRED = ("check", "evaluate")
+"""Verbs with options that take several names: --pairs test.de test.en"""
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
 
 HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
@@ -126,7 +130,7 @@ def build() -> typer.Typer:
     ) -> None: ...
 
     for name, (verb, summary) in VERBS.items():
-        app.command(name, short_help=summary)(verb)
+        app.command(name, short_help=summary, cls=WithFiles if name in PAIRED else None)(verb)
     for name, noun in NOUNS.items():
         app.add_typer(noun, name=name)
     return app

@@ -33,8 +33,8 @@ def prepare(
     """Turn a corpus into shards: token ids with the boundaries of documents, sentences and words.
 
     In .txt a blank line stands between documents, and a line is a sentence or a paragraph; in .jsonl a line is a
-    document. Memory stays flat however large the corpus is, and a preparation that was killed goes on when it is
-    asked for again.
+    document. White space inside of a document is kept where tokens are characters or pairs of bytes. Memory stays flat
+    however large the corpus is, and a preparation that was killed goes on when it is asked for again.
 
     \b
     qkv tokenizer train corpus.txt --vocab-size 8000 --out tokenizer

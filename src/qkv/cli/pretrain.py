@@ -12,7 +12,9 @@ from qkv.run.pretrain_recipe import MODELS
 
 
 def pretrain(
-    model: Annotated[str | None, typer.Argument(metavar="MODEL", help="bert, word2vec, elmo, nnlm or rnnlm.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="bert, gpt, word2vec, elmo, nnlm or rnnlm.")
+    ] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
     out: RunOption = None,
     size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="One of the model's sizes, above.")] = None,
@@ -31,12 +33,13 @@ def pretrain(
 ) -> None:
     """Pretrain a model on shards; the result is a folder in the manner of Hugging Face.
 
-    bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, nnlm and rnnlm the
-    next word from those before it, elmo the next word and the one before. --init is for bert, --size for all but
-    word2vec:
+    bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, gpt, nnlm and rnnlm
+    the next word from those before it, elmo the next word and the one before. --init is for bert and gpt, --size for
+    all but word2vec:
 
     \b
     bert   tiny, mini, small, medium, base, large
+    gpt    tiny, mini, small, gpt, gpt2
     elmo   mini, small, paper
     nnlm   small, medium, paper
     rnnlm  small, medium, large
@@ -45,13 +48,14 @@ def pretrain(
     qkv pretrain bert --size mini --data shards --out run
     qkv pretrain bert --data shards --out run --minutes 20 --set train.lr=5e-4
     qkv pretrain bert --data shards --out run --init qkv-mini --recipe recipes/adapt.toml
+    qkv pretrain gpt --size mini --data shards --out gpt --minutes 20
     qkv pretrain word2vec --data shards --out vectors
     qkv pretrain rnnlm --data shards --out lm --set rnnlm.cell=gru
     qkv pretrain elmo --data shards --out elmo --recipe recipes/elmo.toml
     qkv pretrain --resume run
 
     \b
-    RUN/model        the finished model: qkv fill, qkv similar, qkv finetune, …
+    RUN/model        the finished model: qkv fill, qkv generate, qkv similar, qkv finetune, …
     RUN/report.html  curves, samples, remarks
     RUN/config.toml  every setting; these are the keys of --set
     RUN/log.jsonl    step, loss, learning rate

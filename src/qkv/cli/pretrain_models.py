@@ -39,8 +39,13 @@ def _settled(model: str, data: str, recipe: Path | None, flags: dict[str, Any], 
         from qkv.run.pretrain_config import configured as of_bert
 
         return partial(bert.start, of_bert(data, recipe, flags, settings))
+    if model == "gpt":
+        from qkv.run import gpt
+        from qkv.run.gpt_config import configured as of_gpt
+
+        return partial(gpt.start, of_gpt(data, recipe, flags, settings))
     if "init" in flags:
-        raise InputError(f"--init is for bert; {model} begins from nothing.")
+        raise InputError(f"--init is for bert and gpt; {model} begins from nothing.")
     if model == "word2vec":
         from qkv.run import word2vec
         from qkv.run.word2vec_config import configured as of_word2vec
@@ -62,7 +67,7 @@ def _settled(model: str, data: str, recipe: Path | None, flags: dict[str, Any], 
 
 def go_on(model: str, run: Path) -> "Finished":
     """A run of this model (`model_of` says of which it is), from where it was left."""
-    from qkv.run import elmo, language_model, pretrain, word2vec
+    from qkv.run import elmo, gpt, language_model, pretrain, word2vec
     from qkv.train.progress import for_stderr
 
     runs: dict[str, Run] = {
@@ -71,6 +76,7 @@ def go_on(model: str, run: Path) -> "Finished":
         "elmo": elmo.resume,
         "nnlm": language_model.resume,
         "rnnlm": language_model.resume,
+        "gpt": gpt.resume,
     }
     with for_stderr() as progress:
         return runs[model](run, progress)
@@ -108,11 +114,17 @@ def _lines(model: str, run: Path, evaluation: Mapping[str, Any]) -> list[str]:
     if "next_perplexity" in evaluation:
         forward, count = evaluation["next_perplexity"], evaluation["next_count"]
         both = f" forward and {evaluation['previous_perplexity']:,.1f} backward," if model == "elmo" else ""
-        found.append(f"perplexity {forward:,.1f}{both} on {count:,} held-out tokens")
+        bits = f", {evaluation['bits_per_character']:.3f} bits a character" if model == "gpt" else ""
+        found.append(f"perplexity {forward:,.1f}{both} on {count:,} held-out tokens{bits}")
     kind = {
         "bert": "the model, for qkv and transformers",
         "word2vec": f"the word vectors. Try: qkv similar WORD --model {run / 'model'}",
+        "gpt": f"the model, for qkv and transformers. Try: qkv generate {run / 'model'} TEXT",
     }
-    shown = {"bert": "curves, fillings, remarks", "word2vec": "curves, neighbours, a map of words"}
+    shown = {
+        "bert": "curves, fillings, remarks",
+        "word2vec": "curves, neighbours, a map of words",
+        "gpt": "curves, what it writes, remarks",
+    }
     found.append(f"{run / 'model'}: {kind.get(model, 'the model')}")
     return [*found, f"{run / 'report.html'}: {shown.get(model, 'curves, remarks')}"]

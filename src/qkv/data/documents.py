@@ -127,7 +127,7 @@ def read(block: Block, field: str = "text", fault: Fault | None = None) -> Docum
     >>> read(block)
     Documents(text='我。\\n你。\\n \\nShe.\\n\\n', begins=[0, 8, 14], lines=[])
     """
-    text = _decoded(block, fault)
+    text = _decoded(block, fault).replace("\r\n", "\n")  # a line end is one character
     if block.place.offset == 0:
         text = text.removeprefix(BOM)
     if block.source.kind == ".txt":
@@ -140,7 +140,8 @@ def read(block: Block, field: str = "text", fault: Fault | None = None) -> Docum
     for number, line in enumerate(text.split("\n"), block.place.line):
         if line.strip():
             try:
-                texts.append(field_of(line, f"{block.source.path}, line {number}", field))
+                text = field_of(line, f"{block.source.path}, line {number}", field)
+                texts.append(text.replace("\r\n", "\n"))
                 lines.append(number)
             except InputError as error:
                 if fault is None:

@@ -32,6 +32,7 @@ from qkv.data.ranges import ranges
 from qkv.data.words import word_starts
 from qkv.segmenter import Segmenter
 from qkv.tokenizer import Tokenizer
+from qkv.tokenizer_backend import BYTE_PAIR
 from qkv.wordpiece import CHINESE, WHITE, is_punctuation
 
 MOST_WORDS = 1 << 17  # remembered at a time, and
@@ -265,6 +266,8 @@ def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
     state = json.loads(tokenizer.backend.to_str())
     if any(not token["special"] for token in state["added_tokens"]):
         return "somehow"  # such a token is found inside a text, across spaces too
+    if tokenizer.kind == BYTE_PAIR:
+        return "somehow"
     normalizer, model = state["normalizer"] or {}, state["model"]
     if tokenizer.kind == "character":
         settings = "dropout continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback".split()

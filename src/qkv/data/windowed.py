@@ -3,6 +3,8 @@
     one text   [CLS] a [SEP]
     a pair     [CLS] a [SEP] b [SEP]        segment 1 begins after the first [SEP]
 
+Others may have other marks in these three places (task_marks.py).
+
 A text that fits is one window. A longer one becomes windows of equal length that overlap (see batching.py), each of its
 tokens counted in exactly one of them. Of a pair, one side is cut and the other stands whole in every window:
 
@@ -54,10 +56,14 @@ class Windowed:
         max_length: int,
         overlap: int,
         keep: str = "shorter",
+        end_id: int | None = None,
     ) -> None:
-        """Ids without special tokens; `max_length` with them. A side that stands whole must fit: see `room_beside`."""
+        """Ids without special tokens; `max_length` with them. A side that stands whole must fit: see `room_beside`.
+
+        `end_id` is what a row ends with, if not with `sep_id`.
+        """
         assert keep in ("first", "second", "shorter"), keep
-        self._cls_id, self._sep_id = cls_id, sep_id
+        self._cls_id, self._sep_id, self._end_id = cls_id, sep_id, sep_id if end_id is None else end_id
         sizes_a = _sizes(first)  # (E,)
         sizes_b = np.zeros_like(sizes_a) if second is None else _sizes(second)
         self._special = 2 if second is None else 3
@@ -74,6 +80,7 @@ class Windowed:
         self.n_examples = len(sizes_a)
         self.n_tokens: Integers = sizes_a + sizes_b + self._special  # (E,) each token once, whatever the windows
         self.n_windows: Integers = np.bincount(self.examples, minlength=len(sizes_a)).astype(np.int64)  # (E,)
+        self.n_rows: Integers = self.n_windows  # (E,)
         self.first_row: Integers = np.cumsum(self.n_windows) - self.n_windows  # (E,) rows of e: first_row[e] + windows
         begins_a = np.cumsum(sizes_a) - sizes_a
         begins_b = np.cumsum(sizes_b) - sizes_b + int(sizes_a.sum())
@@ -98,11 +105,11 @@ class Windowed:
         segments = np.zeros(len(ids), np.int64)
         ids[begins] = self._cls_id
         ids[ranges(begins + 1, a_length)] = self._content[ranges(self._a_at[rows], a_length)]
-        ids[begins + 1 + a_length] = self._sep_id
+        ids[ends - 1] = self._end_id
         if self.paired:
             b_length = self.b.lengths[rows]
+            ids[begins + 1 + a_length] = self._sep_id
             ids[ranges(begins + a_length + 2, b_length)] = self._content[ranges(self._b_at[rows], b_length)]
-            ids[ends - 1] = self._sep_id
             segments[ranges(begins + a_length + 2, b_length + 1)] = 1
         return Batch.packed(
             torch.from_numpy(ids),
@@ -120,6 +127,36 @@ class Windowed:
     def b_begins(self, rows: Integers) -> Integers:
         """(R,) where in its row the second side's tokens begin: after the first [SEP]."""
         return self.a.lengths[rows] + 2
+
+
+class BothOrders(Windowed):
+    """Pairs that are read as a, b and as b, a: rows of the one order, then of the other, of every pair."""
+
+    def __init__(
+        self,
+        first: Sequence[Sequence[int]],
+        second: Sequence[Sequence[int]] | None,
+        *,
+        cls_id: int,
+        sep_id: int,
+        max_length: int,
+        overlap: int,
+        end_id: int | None = None,
+    ) -> None:
+        assert second is not None, "one text has no other order"
+        pairs = zip(first, second, strict=True)
+        sides = [side for pair in pairs for side in pair]  # a, b, a, b, …
+        turned = [sides[place ^ 1] for place in range(len(sides))]  # b, a, b, a, …
+        super().__init__(
+            sides, turned, cls_id=cls_id, sep_id=sep_id, max_length=max_length, overlap=overlap, end_id=end_id
+        )
+        self.examples = self.examples // 2
+        self.windows = np.arange(len(self.examples)) - np.searchsorted(self.examples, self.examples)
+        self.n_examples //= 2
+        self.n_tokens = self.n_tokens[::2]
+        self.n_rows = self.n_windows[::2] + self.n_windows[1::2]
+        self.n_windows = self.n_windows[::2]  # of either order
+        self.first_row = self.first_row[::2]
 
 
 def room_beside(max_length: int, overlap: int) -> int:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
 
 from qkv.data.documents import Block, read
 from qkv.data.encode import Encoder
@@ -32,7 +33,7 @@ from qkv.data.sentences import split
 from qkv.errors import InputError
 from qkv.segmenter import Cut, segmenter
 from qkv.tokenizer import Tokenizer
-from qkv.vocabulary import Kind
+from qkv.tokenizer_backend import BYTE_PAIR, AnyKind
 
 SAMPLE = 20  # sentences of a block that come back as text
 SCRIPT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qkv.data.workers import serve; serve()"
@@ -43,7 +44,7 @@ class Job:
     """All that a worker has to know."""
 
     tokenizer: str  # what a tokenizer.json holds
-    kind: Kind
+    kind: AnyKind
     segmenter: str | Cut
     field: str = "text"
     words: str | None = None  # the tokenizer's own segmenter
@@ -80,6 +81,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
         self._field = job.field
+        self._keeps_white_space = keeps_white_space(tokenizer)
         self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
         self._encoder = Encoder(tokenizer, segmenter(job.segmenter))
         self._letters = Letters()
@@ -88,9 +90,16 @@ class Worker:
         text, begins, _ = read(block, self._field)
         spans = np.array(split(text), np.int64).reshape(-1, 2)
         starts, ends = spans.T
+        document = np.searchsorted(np.array(begins), starts, side="right") - 1
+        if self._keeps_white_space and len(starts):
+            starts, ends = after_the_last(starts, ends, document), ends.copy()
+            # unless blank lines lie there, a document may have begun in the block before, or go on in the next
+            if block.goes_on and document[0] == 0:
+                starts[0] = 0
+            if block.source.kind == ".txt" and document[-1] == len(begins) - 1:
+                ends[-1] = len(text)
         found = self._encoder.encode(text, starts, ends)
         kept = found.lengths > 0  # a sentence of invisible characters has no tokens
-        document = np.searchsorted(np.array(begins), starts, side="right") - 1
         return Result(
             tokens=found.ids.astype(self._type),
             word_starts=found.word_starts,
@@ -100,6 +109,29 @@ class Worker:
             letters=self._letters.count(text),
             sample=[text[start:end] for start, end in spans[kept][:SAMPLE].tolist()],
         )
+
+
+def keeps_white_space(tokenizer: Tokenizer) -> bool:
+    """Whether spaces and line ends are tokens, or parts of them: characters, and pairs of bytes."""
+    by_bytes = tokenizer.kind == BYTE_PAIR and isinstance(tokenizer.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
+    return by_bytes or tokenizer.kind == "character"
+
+
+def after_the_last(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], document: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where sentences start if the white space before them is theirs: nothing is lost inside of a document.
+
+    >>> text = "To be. \\nOr\\n\\nnot"
+    >>> starts, ends = np.array([0, 8, 12]), np.array([6, 10, 15])
+    >>> starts = after_the_last(starts, ends, np.array([0, 0, 1]))
+    >>> [text[start:end] for start, end in zip(starts, ends)]
+    ['To be.', ' \\nOr', 'not']
+    """
+    starts = starts.copy()
+    goes_on = document[1:] == document[:-1]
+    starts[1:][goes_on] = ends[:-1][goes_on]
+    return starts
 
 
 def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:

@@ -131,7 +131,7 @@ def read_config(file: Path) -> FolderConfig:
     if isinstance(stated, list) and stated:
         architecture = str(stated[0])
         check_architecture(architecture, str(file))
-    labels, notes = _labels(file, fields)
+    labels, notes = read_labels(file, fields)
     if twice := sorted(name for name, count in Counter(labels).items() if count > 1):
         notes.append(f"{file.name}: more than one label is called {listed(twice)}; only their ids tell them apart")
     unknown = [name for name in fields if name not in FIELDS and name not in FIXED and name not in NEUTRAL]
@@ -185,7 +185,8 @@ def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
     return value
 
 
-def _labels(file: Path, fields: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
+def read_labels(file: Path, fields: Mapping[str, Any]) -> tuple[tuple[str, ...] | None, list[str]]:
+    """The names of a head's outputs, None where there are none, and what is odd about them."""
     by_id, by_name = fields.get("id2label"), fields.get("label2id")
     if by_id is None and by_name is None:
         count = fields.get("num_labels", fields.get("_num_labels"))
@@ -219,10 +220,13 @@ def write_config(
     for theirs, ours in FIELDS.items():
         fields[theirs] = getattr(config, ours)
     fields["hidden_act"] = next(name for name, ours in ACTIVATIONS.items() if ours == config.activation)
-    if labels:
-        fields["id2label"] = {str(number): name for number, name in enumerate(labels)}
-        by_name: dict[str, int] = {}
-        for number, name in enumerate(labels):
-            by_name.setdefault(name, number)  # of two that are called the same, the first
-        fields["label2id"] = by_name
-    return dict(carried) | fields
+    return dict(carried) | fields | write_labels(labels)
+
+
+def write_labels(labels: Sequence[str]) -> dict[str, Any]:
+    """The fields for the names of a head's outputs; none without names."""
+    by_name: dict[str, int] = {}
+    for number, name in enumerate(labels):
+        by_name.setdefault(name, number)  # of two that are called the same, the first
+    by_id = {str(number): name for number, name in enumerate(labels)}
+    return {"id2label": by_id, "label2id": by_name} if labels else {}

@@ -68,6 +68,8 @@ KINDS: dict[str, Kind] = {
 """Every `model_type` that a folder of ours may have."""
 TRANSLATORS = ("qkv-transformer", "qkv-seq2seq", "marian")
 """Those of models that translate (translation_folder.py, marian.py)."""
+GPTS = ("gpt2", "openai-gpt")
+"""Those of GPT, ours and others', which are transformers' own (gpt2.py)."""
 
 
 class Folder(NamedTuple):

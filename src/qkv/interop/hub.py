@@ -31,6 +31,7 @@ SETTINGS = (
     "qkv.json",
     # of models that translate: OPUS-MT's pieces and vocabularies, and a tokenizer for each side
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "generation_config.json"),
+    "merges.txt",  # of GPT and GPT-2
     *("source/*.json", "source/vocab.txt", "target/*.json", "target/vocab.txt"),
     "README.md",
     "LICENSE*",

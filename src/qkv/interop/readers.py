@@ -1,4 +1,4 @@
-"""Folders of readers (models/text_readers.py), and the one door to every model that a task can be put on.
+"""Folders of readers (models/text_readers.py), and the one door to every model that a task was put on, or can be.
 
 A reader's folder is one of ours (folder.py): config.json has `model_type` "reader", the fields of its config, its heads
 and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same way.
@@ -19,11 +19,13 @@ from qkv.errors import InputError, reading
 from qkv.interop import hf
 from qkv.interop.config_json import read_config
 from qkv.interop.features import sizes_of, sizes_table
-from qkv.interop.folder import CONFIG, KINDS, TRANSLATORS, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.interop.folder import CONFIG, GPTS, KINDS, TRANSLATORS, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.interop.gpt_tasks import GPTFolder, open_gpt, shape_of_gpt
 from qkv.interop.keys import listed
 from qkv.json_file import read_object
 from qkv.models.bert import BertConfig
 from qkv.models.elmo import ElmoConfig
+from qkv.models.gpt_reader import GPTReaderConfig
 from qkv.models.heads import HEADS
 from qkv.models.text_readers import ReaderConfig, ReaderWithHeads
 from qkv.tokenizer import Tokenizer
@@ -61,18 +63,35 @@ class ReaderFolder:
         return save_reader(path, self.model, self.tokenizer, self.labels, self.record)
 
 
-Opened = hf.Folder | ReaderFolder
+Opened = hf.Folder | ReaderFolder | GPTFolder
+Shape = BertConfig | ReaderConfig | GPTReaderConfig
 
 
 def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, most: int | None = MOST) -> Opened:
-    """Any folder that a task can be put on, or has been: a BERT's, or a reader's. `most` as for `OpenTokenizer`."""
+    """A folder that answers: a BERT's, or a reader's or GPT's that has a task. `most` as for `OpenTokenizer`."""
     folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        is_gpt = model_type_of(folder) in GPTS
+    if is_gpt and (opened := open_gpt(folder, dtype=dtype)).model.heads:
+        return opened
     return load_reader(folder, dtype=dtype, most=most) if _is_reader(folder) else hf.load(folder, dtype=dtype)
 
 
-def shape_of(path: str | Path) -> BertConfig | ReaderConfig:
+def open_start(path: str | Path) -> Opened:
+    """A folder that a task can be put on: all that `open_model` takes, and a GPT as it was pretrained."""
+    folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        is_gpt = model_type_of(folder) in GPTS
+    return open_gpt(folder) if is_gpt else open_model(folder, most=None)  # a run keeps the tokens of all its texts
+
+
+def shape_of(path: str | Path) -> Shape:
     """The sizes that a folder states, without its weights."""
     folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        is_gpt = model_type_of(folder) in GPTS
+    if is_gpt:
+        return shape_of_gpt(folder)
     if not _is_reader(folder):
         return read_config(folder / CONFIG).config
     with reading(folder):
@@ -137,6 +156,11 @@ def _is_reader(folder: Path) -> bool:
         model_type = model_type_of(folder)
     if model_type in TRANSLATORS:
         raise InputError(f"{folder} holds a model that translates, and does nothing else: qkv translate {folder} TEXT.")
+    if model_type in GPTS:
+        raise InputError(
+            f"{folder} holds a GPT, which writes on from a text: qkv generate {folder} TEXT. It neither fills blanks "
+            f"nor was made for a task. Make one of it: qkv finetune TASK --model {folder} --train FILE --out RUN."
+        )
     if model_type in KINDS and model_type != MODEL_TYPE:
         raise InputError(
             f"{folder} holds a model of type {model_type}, which was not made for a task, and neither fills blanks nor "

@@ -38,7 +38,7 @@ class EncoderConfig(Protocol):
 
 class Encoding(NamedTuple):
     hidden: Tensor  # (…, D)
-    pooled: Tensor | None  # (B, D), None without a pooler
+    pooled: Tensor | None  # (B, D), what the heads of rows read; None where nobody makes it
     states: tuple[Tensor, ...] | None  # the embedding and every layer's output, (…, D) each, when asked for
     attention: dict[int, Tensor]  # by layer, as asked for: (B, H, T, T), rows padded
 

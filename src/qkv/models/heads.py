@@ -16,10 +16,10 @@ from qkv.models.encoder import Encoder, EncoderConfig, Encoding
 class LinearHead(nn.Module):
     """Dropout and one linear layer: all that fine-tuning adds."""
 
-    def __init__(self, width: int, outputs: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, outputs: int, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs)
+        self.linear = nn.Linear(width, outputs, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, outputs)"""

@@ -15,6 +15,7 @@ from qkv.report.run_page import Charts, Figure, Gauge, Remarks, RunPage, Section
 
 NAMES = {
     "nnlm": Phrase("Neural network language model (NNLM)", "神经网络语言模型（NNLM）"),
+    "gpt": Phrase("GPT, a Transformer that looks to the left", "GPT：只看左边的 Transformer"),
     "rnnlm": Phrase("Recurrent language model (RNNLM)", "循环神经网络语言模型（RNNLM）"),
 }
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")

@@ -32,7 +32,7 @@ from qkv.run.finetune_job import Prepared, prepare
 from qkv.run.finetune_model import again, begun
 from qkv.run.finish import baseline
 from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
-from qkv.run.load import device_named
+from qkv.run.places import device_named
 from qkv.train.progress import Progress
 
 

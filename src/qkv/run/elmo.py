@@ -28,7 +28,7 @@ from qkv.run.elmo_config import MODEL_TYPE, ElmoTraining
 from qkv.run.elmo_evaluation import TwoWayEvaluation
 from qkv.run.from_shards import Finished, Training, opened
 from qkv.run.language_model import facts_of, row_sizes
-from qkv.run.load import device_named
+from qkv.run.places import device_named
 from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Trainer

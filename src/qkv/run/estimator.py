@@ -28,7 +28,7 @@ from qkv.run.finetune_data import LabelledData, Part, hold_out, kind_of
 from qkv.run.finetune_model import tokenizer_of
 from qkv.run.finetune_start import configured_for
 from qkv.run.inputs import examples_of
-from qkv.run.load import device_named, model_folder
+from qkv.run.places import device_named, model_folder
 from qkv.run.predict import Model
 from qkv.train.progress import Silent, for_stderr
 

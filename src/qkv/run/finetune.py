@@ -31,8 +31,8 @@ from qkv.run.finetune_job import Prepared, prepare, seed_folder, settled, traine
 from qkv.run.finetune_model import again, begun
 from qkv.run.finish import finish
 from qkv.run.folder import add_line, begin, config_of, read_lines, remove_drafts
-from qkv.run.load import device_named
 from qkv.run.peak import peak_memory
+from qkv.run.places import device_named
 from qkv.tasks.table import task_named
 from qkv.train.loop import Trainer
 from qkv.train.progress import Progress

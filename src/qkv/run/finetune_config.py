@@ -99,6 +99,7 @@ class FinetuneConfig:
     class_weights: str = "none"  # auto: rare classes weigh as much as frequent ones
     dropout: float | None = None  # None: the model's own
     attention_dropout: float = 0.0  # above 0 attention takes a slower way, and gains nothing that was measured
+    language_model_weight: float | None = None  # of a GPT, of predicting the next word; None: 0.5 where layers move
     precision_target: float = 0.95  # of the abstain threshold
     device: str = "cpu"
     data: DataChoice = field(default_factory=DataChoice)
@@ -129,6 +130,8 @@ class FinetuneConfig:
         for name in ("dropout", "attention_dropout"):
             if (share := getattr(self, name)) is not None and not 0 <= share < 1:
                 raise InputError(f"{name} is a share from 0 to less than 1, not {share}.")
+        if self.language_model_weight is not None and not 0 <= self.language_model_weight < 1_000:
+            raise InputError(f"language_model_weight is 0 or more, not {self.language_model_weight}.")
         if not 0 < self.precision_target < 1:
             raise InputError(f"precision_target lies between 0 and 1, unlike {self.precision_target}.")
 
@@ -147,8 +150,8 @@ def starting_point(
 ) -> dict[str, Any]:
     """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
 
-    `width` is that of a BERT. Without one it is a reader, which takes the steps of a head, whatever its size; where it
-    stands on a language model that moves with it, those of a small BERT.
+    `width` is that of a BERT or a GPT. Without one it is a reader, which takes the steps of a head, whatever its size;
+    where it stands on a language model that moves with it, those of a small BERT.
     """
     lr = LONE
     if width is not None and transfer.moves_encoder:

@@ -13,9 +13,11 @@ from torch import nn
 from qkv.batch import IGNORE, Batch
 from qkv.errors import InputError
 from qkv.interop import hf
+from qkv.interop.gpt_tasks import GPTFolder
 from qkv.interop.plan import Undrawn
 from qkv.interop.readers import Opened, ReaderFolder
 from qkv.models.bert import BertWithHeads
+from qkv.models.gpt_reader import GPTWithHeads
 from qkv.models.heads import WithHeads, initialise
 from qkv.models.text_readers import ReaderWithHeads
 from qkv.nn.block import FeedForward
@@ -26,22 +28,46 @@ from qkv.run.finetune_model import is_scratch, transfer_of
 from qkv.run.matrices import matrices_of
 from qkv.run.solver import TOKENS_PER_BATCH, TOKENS_PER_BATCH_ELSEWHERE, Solver
 from qkv.tasks.batches import TrainingBatches
+from qkv.tasks.language_model import WEIGHT, WithLanguageModel
 from qkv.tasks.model import TaskModel
 from qkv.tasks.regression import Regression
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.tag import Tag
 from qkv.tasks.tag_features import TagFeatures
 from qkv.tasks.task import Features
+from qkv.tasks.texts import TextTask
 from qkv.tasks.transfer import Transfer, hold, layer_scale
 from qkv.tasks.vectors import Vectors, found_vectors, without_vectors, write_vectors
-from qkv.train.loop import PRECISIONS, Job, Trainer, step_seed
+from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 from qkv.train.memory import Sizes
 from qkv.train.progress import Progress
 
 AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
 AT_ONCE_ELSEWHERE = 65_536
+WITH_WORDS = 4  # times fewer, where every token is scored against all words
 EVALUATING = 0.15  # of the time of training, about
 SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
+ORDERS = {
+    "ordered": Phrase(
+        "A GPT reads a pair from left to right, and these are read in their own order. Where it does not matter which "
+        "text is named first (paraphrase), have each read in both: --set classify.pairs=both.",
+        "GPT 从左往右读句对，这里按原来的次序读。若两句谁先谁后都一样（如判断是否同义），可让每对按两种次序各读一遍："
+        "--set classify.pairs=both。",
+    ),
+    "both": Phrase(
+        "A GPT reads a pair from left to right, and each of these is read in both orders, because a number says how "
+        "much two texts have of each other. If it does not: --set classify.pairs=ordered.",
+        "GPT 从左往右读句对；这里要预测的是数值（两句有多相似），每对按两种次序各读一遍。若次序有意义："
+        "--set classify.pairs=ordered。",
+    ),
+}
+LEARNED_ALONG = Phrase(
+    f"The GPT learns on to predict the next word of these texts, which counts {WEIGHT:g} beside the task. Without: "
+    "--set language_model_weight=0.",
+    f"GPT 一边学任务，一边继续在这些文本上预测下一个词，其损失乘以 {WEIGHT:g} 计入。不要的话："
+    "--set language_model_weight=0。",
+)
+"""What is told of choices that nobody made."""
 SELECTION = "selection"
 """What the best weights are chosen by: the main figure, and among equals the one with the lower loss."""
 
@@ -59,6 +85,7 @@ class Prepared:
     dev: Features
     transfer: Transfer
     notes: tuple[Phrase, ...] = ()
+    language_model_weight: float = 0.0  # 0: the task is learned alone
 
 
 def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
@@ -89,9 +116,14 @@ def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Ca
         found = found + task.misaligned(folder.tokenizer, data.train.examples)
     if found:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
+    weight = language_model_weight(config, folder, transfer)
+    if isinstance(task, TextTask) and task.settings.pairs != config.classify.pairs:
+        data = replace(data, notes=(*data.notes, ORDERS[task.settings.pairs]))
+    if weight and config.language_model_weight is None:
+        data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
         tell(f"note: {note.en}")
-    prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes)
+    prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
     return prepared
@@ -140,7 +172,8 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     if isinstance(task, Regression):
         head = task.unfolded(head)
     wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
-    wanted = {name: value.clone() for name, value in wanted.items()}
+    # row by row, as it is trained: a GPT's matrices lie the other way round in their file
+    wanted = {name: value.clone(memory_format=torch.contiguous_format) for name, value in wanted.items()}
     drawn_by = step_seed(seed, 1 << 20)
     dropout = folder.config.dropout if config.dropout is None else config.dropout
     network: WithHeads
@@ -150,16 +183,15 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
         network = ReaderWithHeads(sizes, [task.head], labels=task.outputs, words=folder.tokenizer)
         missing = list(network.load_state_dict(wanted, strict=False).missing_keys)
     else:
-        shape = replace(folder.config, dropout=dropout, attention_dropout=config.attention_dropout)
         # nothing is drawn that a file is about to fill
         with torch.device("meta"), Undrawn():
-            network = BertWithHeads(shape, [task.head], labels=task.outputs)
+            network = _with_attention(folder, config, task, dropout)
         missing = list(network.load_state_dict(wanted, strict=False, assign=True).missing_keys)
         torch.manual_seed(drawn_by)
         for module in network.modules():
             if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
                 module.to_empty(device="cpu", recurse=False)
-                initialise(module, shape.initial_std)
+                initialise(module, folder.config.initial_std)
     if is_scratch(config.model):
         missing = []  # all of it is new, and nobody expects otherwise
     fresh = {".".join(name.split(".")[:2]) for name in missing}
@@ -181,6 +213,30 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     return model
 
 
+def _with_attention(folder: hf.Folder | GPTFolder, config: FinetuneConfig, task: AnyTask, dropout: float) -> WithHeads:
+    attention = config.attention_dropout
+    if isinstance(folder, hf.Folder):
+        bert = replace(folder.config, dropout=dropout, attention_dropout=attention)
+        return BertWithHeads(bert, [task.head], labels=task.outputs)
+    below = folder.config.embedding_dropout if config.dropout is None else config.dropout
+    gpt = replace(folder.config, dropout=dropout, attention_dropout=attention, embedding_dropout=below)
+    return GPTWithHeads(gpt, [task.head], labels=task.outputs)
+
+
+def language_model_weight(config: FinetuneConfig, folder: Opened, transfer: Transfer) -> float:
+    """What the loss of the next word counts beside the task's: something, of a GPT whose layers learn."""
+    asked = config.language_model_weight
+    if asked and not isinstance(folder, GPTFolder):
+        raise InputError(f"language_model_weight is {asked:g}, and {folder.path} is no GPT: it predicts no next word.")
+    if asked and not transfer.moves_encoder:
+        raise InputError(
+            f"language_model_weight is {asked:g}, and with --transfer {transfer.name} nothing of the language model "
+            "moves. Leave one of the two out."
+        )
+    usual = WEIGHT if isinstance(folder, GPTFolder) and transfer.moves_encoder else 0.0
+    return usual if asked is None else asked
+
+
 def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress) -> Trainer[Batch]:
     config, task = prepared.config, prepared.task
     seed = config.train.seed + number
@@ -188,7 +244,8 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     hold(model, prepared.transfer)
     train, dev = prepared.train, prepared.dev
     # a head alone needs next to nothing
-    at_once = config.tokens_at_once or AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    usual = AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    at_once = config.tokens_at_once or (usual // WITH_WORDS if prepared.language_model_weight else usual)
     at_once = 1 << 30 if isinstance(train, Vectors) else at_once
     assert config.tokens_per_step is not None
     precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
@@ -196,7 +253,7 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     weights = class_weights(prepared) if config.class_weights == "auto" else None
     job = Job(
         model=model,
-        objective=task.objective(weights),
+        objective=_objective(prepared, weights),
         batches=TrainingBatches(train, config.tokens_per_step, at_once, seed),
         out=out,
         evaluate=DevEvaluation(solver, dev, prepared.data.dev.examples),
@@ -204,11 +261,19 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
         compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
         # a reader's layers are called through what stands above them
-        recomputed=list(model.network.encoder.blocks) if isinstance(prepared.folder, hf.Folder) else [],
+        recomputed=[] if isinstance(prepared.folder, ReaderFolder) else list(model.network.encoder.blocks),
         matrices=matrices_of(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
     )
     return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def _objective(prepared: Prepared, class_weights: list[float] | None) -> Objective[Batch]:
+    objective = prepared.task.objective(class_weights)
+    if not prepared.language_model_weight:
+        return objective
+    assert isinstance(prepared.folder, GPTFolder)
+    return WithLanguageModel(objective, prepared.language_model_weight, prepared.folder.config.words)
 
 
 def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Sizes[Batch]:

@@ -22,14 +22,13 @@ from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.interop.folder import CONFIG, model_type_of
 from qkv.interop.hub import locate
-from qkv.interop.readers import Opened, ReaderFolder, open_model, spelling
-from qkv.models.bert import BertConfig
+from qkv.interop.readers import Opened, ReaderFolder, Shape, open_start, spelling
 from qkv.models.contextual import ElmoVectors, StateVectors, width_of
 from qkv.models.elmo import ElmoConfig
 from qkv.models.text_readers import KINDS, ReaderConfig, ReaderWithHeads, Table
 from qkv.run.finetune_config import FinetuneConfig, ReaderSettings
 from qkv.run.folder import check_folder_sha256, folder_sha256
-from qkv.run.load import model_folder
+from qkv.run.places import model_folder
 from qkv.run.reader_sources import (
     BELOW,
     Source,
@@ -88,7 +87,7 @@ def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Tra
     return transfer_named(config.transfer, layers, mixes)
 
 
-def usual_transfer(config: FinetuneConfig, shape: BertConfig | ReaderConfig | None) -> str:
+def usual_transfer(config: FinetuneConfig, shape: Shape | None) -> str:
     """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3).
 
     `shape` is that of a folder, None where the run begins from nothing.
@@ -151,7 +150,7 @@ def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[Finetune
     check_sources(config)
     check_sizes(config)
     if not is_scratch(config.model):
-        folder = open_model(model_folder(locate(config.model)), most=None)  # a run keeps the tokens of all its texts
+        folder = open_start(model_folder(locate(config.model)))
         path = folder.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), folder
     reader = new_reader(config, tell)  # first: it says what is wrong with the sources
@@ -168,7 +167,7 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return open_model(folder, most=None)
+        return open_start(folder)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(

@@ -8,7 +8,6 @@ from qkv.config import read_toml
 from qkv.errors import InputError
 from qkv.interop.features import SIZES
 from qkv.interop.readers import shape_of
-from qkv.models.bert import BertConfig
 from qkv.models.text_readers import ReaderConfig
 from qkv.run.finetune_config import FinetuneConfig, configured, starting_point
 from qkv.run.finetune_model import (
@@ -62,7 +61,7 @@ def configured_for(
         moves = transfer_of(config, layers_of(config), mixes_layers(config))
     else:
         moves = transfer_of(config, shape.layers, isinstance(shape, ReaderConfig) and shape.mixed_layers > 0)
-    if isinstance(shape, BertConfig):
+    if shape is not None and not isinstance(shape, ReaderConfig):
         return asked(usual | starting_point(moves, config.device, shape.width))
     return asked(usual | starting_point(moves, config.device, on_language_model=_on_language_model(config, shape)))
 

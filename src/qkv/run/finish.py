@@ -12,8 +12,10 @@ from typing import Any
 from qkv.atomic import replaced_file
 from qkv.batch import Batch
 from qkv.interop import hf
+from qkv.interop.gpt_tasks import GPTFolder, save_gpt
 from qkv.interop.readers import Opened, ReaderFolder, save_reader
 from qkv.models.bert import BertWithHeads
+from qkv.models.gpt_reader import GPTWithHeads
 from qkv.models.text_readers import Reader, ReaderWithHeads
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.finetune_facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
@@ -26,6 +28,7 @@ from qkv.run.finetune_model import is_scratch
 from qkv.run.judging import Judged, judged
 from qkv.run.reader_sources import shown_name
 from qkv.run.solver import extra_record
+from qkv.tasks.language_model import TERM
 from qkv.tasks.model import TaskModel
 from qkv.tasks.regression import Regression
 from qkv.tasks.single_label import SingleLabel
@@ -110,6 +113,8 @@ def finish(
     }
     if facts.mix is not None:
         record["mix"] = asdict(facts.mix)
+    if prepared.language_model_weight:
+        result[TERM] = _language_model(prepared, out, best)
     _save(prepared, model, task, out / "model", record)
     return Figures(facts, result)
 
@@ -122,15 +127,27 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
         network.config = replace(network.config, dropout=folder.config.dropout)
         save_reader(target, network, folder.tokenizer, task.labels, record)
         return
+    problem = getattr(task, "problem", None)
+    if isinstance(folder, GPTFolder):
+        assert isinstance(network, GPTWithHeads)
+        network.config = folder.config
+        save_gpt(target, network, folder.tokenizer, task.labels, record, problem)
+        return
     assert isinstance(network, BertWithHeads)
     network.config = replace(
         network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
     )
-    carried = {"problem_type": problem} if (problem := getattr(task, "problem", None)) else {}
+    carried = {"problem_type": problem} if problem else {}
     terms = hf.terms_of(folder.path)
     hf.save(
         target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried, files=terms
     )
+
+
+def _language_model(prepared: Prepared, out: Path, best: int) -> dict[str, Any]:
+    """What the next word counted in training, and how well the training texts were predicted, first and last."""
+    losses = [loss for _, loss in read_run(out / seed_folder(prepared.config, best)).logged(f"{TERM}_loss")]
+    return {"weight": prepared.language_model_weight, "first_loss": losses[0], "last_loss": losses[-1]}
 
 
 def _mix(model: TaskModel, folder: Opened) -> MixFacts | None:

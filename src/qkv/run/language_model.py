@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,8 @@ from qkv.report.language_model_page import LanguageModelFacts, language_model_pa
 from qkv.report.run_page import RunPage
 from qkv.run.from_shards import Finished, Training, opened
 from qkv.run.language_model_config import MODELS, LanguageModelConfig
-from qkv.run.load import device_named
 from qkv.run.next_token_evaluation import NextTokenEvaluation
+from qkv.run.places import device_named
 from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Trainable, Trainer
@@ -143,7 +143,17 @@ def _matrices(model: nn.Module) -> dict[str, int]:
     return found
 
 
-S = TypeVar("S", bound=StreamBatches)
+class Resizable(Protocol):
+    """Batches of rows, of which a step has `streams`."""
+
+    rows: int
+
+    @property
+    def streams(self) -> int: ...
+    def resized(self, rows: int, accumulate: int) -> Self: ...
+
+
+S = TypeVar("S", bound=Resizable)
 B = TypeVar("B", bound=Trainable)
 
 

@@ -31,8 +31,8 @@ from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import RunPage
 from qkv.run.evaluation import Evaluation
 from qkv.run.from_shards import Finished, Training, opened
-from qkv.run.load import device_named
 from qkv.run.matrices import matrices_of
+from qkv.run.places import device_named
 from qkv.run.pretrain_config import SHAPE, ModelChoice, PretrainConfig
 from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from typing import Any
 from qkv.config import read_toml
 from qkv.errors import InputError, did_you_mean
 
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm")
+MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm", "gpt")
 
 
 def read_recipe(file: Path | None, model: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from qkv.report.word2vec_page import VectorFacts, word2vec_page
 from qkv.report.word_map import Placed
 from qkv.run.folder import begin, config_of, remove_drafts
 from qkv.run.from_shards import Finished, ended, opened, recognised
-from qkv.run.load import device_named
+from qkv.run.places import device_named
 from qkv.run.sessions import Sessions
 from qkv.run.word2vec_config import MODEL_TYPE, Word2VecConfiguration
 from qkv.run.word2vec_evaluation import VectorEvaluation

@@ -60,7 +60,7 @@ def candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: i
         np.zeros(shape, np.int64),
         np.zeros(shape, np.int64),
         np.full(shape, -np.inf),
-        np.minimum.reduceat(scores[row_begins].sum(-1, dtype=np.float64), rows.first_row)
+        np.minimum.reduceat(scores[row_begins + features.nothing].sum(-1, dtype=np.float64), rows.first_row)
         if rows.n_examples
         else np.empty(0),
     )

@@ -1,10 +1,11 @@
 """Questions and passages as rows, and where in each row the answer stands: what extractive reading is trained on.
 
-    [CLS] question [SEP] part of the passage [SEP]
+    [CLS] question [SEP] part of the passage [SEP]        or between the marks of a GPT (data/task_marks.py)
 
 The question stands whole in every window of its passage. The target of a window is the answer's first and last token,
-or twice [CLS] where the window does not hold the whole answer, or where there is none (BERT §4.3). Training reads every
-window of a passage, and of several accepted answers the first.
+or twice [CLS] where the window does not hold the whole answer, or where there is none (BERT §4.3); of a GPT, whose
+first mark has seen nothing, twice its last. Training reads every window of a passage, and of several accepted answers
+the first.
 
 An answer is a span of characters. Its tokens are all that share a character with it, so an answer that ends inside a
 word is trained as the whole word. Two answers cannot be trained on, and their questions are left out of training (not
@@ -24,6 +25,7 @@ import torch
 from qkv.batch import Batch
 from qkv.data.batching import Integers, chunks
 from qkv.data.examples import NOWHERE, AnswerExample, Fault, Place
+from qkv.data.task_marks import marks_of
 from qkv.data.windowed import Windowed, room_beside
 from qkv.errors import InputError
 from qkv.tokenizer import Tokenizer
@@ -76,15 +78,19 @@ class AnswerFeatures:
             check_room(
                 len(question), len(context), max_length, overlap, f"{where(example.place, number)}: the question"
             )
+        marks = marks_of(tokenizer)
         self.rows = Windowed(
             questions,
             contexts,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
+            cls_id=marks.start,
+            sep_id=marks.between,
+            end_id=marks.end,
             max_length=max_length,
             overlap=overlap,
             keep="first",
         )
+        # (R,) the place in its row that stands for "not here": one that has seen the passage
+        self.nothing: Integers = self.rows.lengths - 1 if marks.leftward else np.zeros_like(self.rows.lengths)
         self._place_answers()
         self.memo: dict[str, Any] = {}  # what decoding would compute again for every temperature
 
@@ -110,8 +116,8 @@ class AnswerFeatures:
         )
         shift = rows.b_begins(np.arange(len(rows))) - rows.b.starts  # passage token → position in the row
         self.targets: tuple[Integers, Integers] = (
-            np.where(self.holds, self.first_tokens[of_row] + shift, 0),
-            np.where(self.holds, self.last_tokens[of_row] + shift, 0),
+            np.where(self.holds, self.first_tokens[of_row] + shift, self.nothing),
+            np.where(self.holds, self.last_tokens[of_row] + shift, self.nothing),
         )
         self.reachable = np.bincount(of_row[self.holds], minlength=number) > 0  # (E,)
         self.units: Integers = np.flatnonzero((self.reachable | ~answered)[of_row])  # (U,) rows

@@ -2,6 +2,7 @@
 
     [CLS] part of the text [SEP] question choice [SEP]      one row for each choice and each part of the text
     [CLS] question [SEP] choice [SEP]                       where there is no text
+    start part of the text question delimiter choice extract      of a GPT (Radford et al. 2018, §3.3)
 
 The choice's tokens follow the question's, with nothing between: the question's own mark parts them. Both stand whole
 in every window of the text. Windows are cut for the longest choice, so that all choices are held against the same parts
@@ -30,6 +31,7 @@ from qkv.config import merge
 from qkv.data.batching import Integers, cut
 from qkv.data.examples import ChoiceExample, Fault
 from qkv.data.ranges import ranges
+from qkv.data.task_marks import marks_of
 from qkv.data.windowed import Windowed
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
@@ -77,7 +79,7 @@ class ChoiceFeatures:
 
     def __init__(self, tokenizer: Tokenizer, examples: Sequence[ChoiceExample], max_length: int, overlap: int) -> None:
         self.examples = examples
-        overlap = min(overlap, max_length // 3)
+        overlap, marks = min(overlap, max_length // 3), marks_of(tokenizer)
         ids = _encoded_once(tokenizer, (text for e in examples for text in (e.text, e.question, *e.choices)))
         first: list[list[int]] = []
         second: list[list[int]] = []
@@ -86,14 +88,14 @@ class ChoiceFeatures:
             moving, before = ids[example.text], ids[example.question]
             if not moving:
                 moving, before = before, []
-            standing = [before + ids[choice] for choice in example.choices]
-            longest = max(map(len, standing))
+            longest = len(before) + max(len(ids[choice]) for choice in example.choices)
             what = f"{where(example.place, number)}: the question with its longest choice"
             check_room(longest, len(moving), max_length, overlap, what)
             windows = _windows(moving, max_length - 3 - longest, overlap)
-            for choice in standing:
-                first += windows
-                second += [choice] * len(windows)
+            asked, beside = (before, []) if marks.leftward else ([], before)  # which side the question stands on
+            for choice in example.choices:
+                first += [window + asked for window in windows]
+                second += [beside + ids[choice]] * len(windows)
             n_tokens.append(len(moving) + longest + 3)
             n_windows.append(len(windows))
         self.n_tokens: Integers = np.array(n_tokens, np.int64)  # (E,)
@@ -105,7 +107,13 @@ class ChoiceFeatures:
         if all(example.answer is not None for example in examples):
             self.targets = np.array([example.answer for example in examples], np.int64)
         self.rows = Windowed(
-            first, second, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id, max_length=max_length, overlap=0
+            first,
+            second,
+            cls_id=marks.start,
+            sep_id=marks.between,
+            end_id=marks.end,
+            max_length=max_length,
+            overlap=0,
         )
         # windows of a text are equally long, so each costs a share of the example
         tokens = np.add.reduceat(self.rows.lengths, self.first_row) if len(rows_of) else rows_of

@@ -10,10 +10,12 @@ The files beside this one hold the tasks; `texts.py` says how texts are read.
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qkv.config import merge
 from qkv.data.examples import TextExample
+from qkv.data.task_marks import marks_of
 from qkv.errors import InputError
 from qkv.tasks.multi_label import MultiLabel
 from qkv.tasks.regression import Regression, as_number
@@ -28,6 +30,9 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
     """The task that these training examples call for, with their labels."""
     paired = examples[0].pair is not None
     kind = kind_of(examples) if settings.kind == "auto" else settings.kind
+    if paired and settings.pairs == "auto" and marks_of(tokenizer).leftward:
+        # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
+        settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":
         numbers = [Regression(settings, paired).target(example, str(example.place)) for example in examples]
         deviation = statistics.pstdev(numbers)

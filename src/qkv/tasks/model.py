@@ -32,22 +32,26 @@ class TaskModel(nn.Module):
 
     @property
     def reads_rows(self) -> bool:
-        """One vector a row, at [CLS]; else one a token."""
+        """One vector a row, at [CLS] or wherever the encoder has it; else one a token."""
         return self.head in READS_POOLED
 
     def vectors(self, batch: Batch) -> Tensor:
         """What the head reads: (R, D) at [CLS], or (N, D)."""
-        if VECTORS in batch.labels:
-            return batch.labels[VECTORS]
-        hidden = self.network.encoder(**batch.inputs(), pool=False).hidden  # (N, D)
+        return batch.labels[VECTORS] if VECTORS in batch.labels else self.of(self.hidden(batch), batch)
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """(N, D), what the encoder says."""
+        return self.network.encoder(**batch.inputs(), pool=False).hidden
+
+    def of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """(N, D) → what the head reads of it."""
         return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
 
     def scores(self, batch: Batch) -> Tensor:
         """(R, L) or (N, L)"""
-        vectors = self.vectors(batch)
-        if self.reads_rows:
-            assert self.network.encoder.pooler is not None, "a head that reads [CLS] comes with a pooler"
-            vectors = self.network.encoder.pooler(vectors)
+        vectors, pooler = self.vectors(batch), self.network.encoder.pooler
+        if self.reads_rows and pooler is not None:  # a GPT has none
+            vectors = pooler(vectors)
         return self.network.predict(self.head, vectors)
 
     def head_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:

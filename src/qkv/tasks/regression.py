@@ -67,17 +67,24 @@ class Regression(TextTask):
         return super().record() | {"mean": self.mean, "deviation": self.deviation, "spread": self.spread}
 
     def folded(self, model: TaskModel) -> "Regression":
-        """The head's scores become the number itself, for whoever loads the folder elsewhere."""
+        """The head's scores become the number itself, for whoever loads the folder elsewhere.
+
+        A head without a bias has no place for the mean, and stays as it is.
+        """
         with torch.no_grad():
             head = model.network.heads[self.head]
             assert isinstance(head, LinearHead)
             linear = head.linear
+            if linear.bias is None:
+                return self
             linear.weight.mul_(self.deviation)
             linear.bias.mul_(self.deviation).add_(self.mean)
         return Regression(self.settings, self.paired, spread=self.spread)
 
     def unfolded(self, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A folded head's tensors by name, as one that learns numbers of this mean and deviation."""
+        if not any(name.endswith("bias") for name in head):
+            return dict(head)  # it never was folded
         return {
             name: (value - self.mean if name.endswith("bias") else value) / self.deviation
             for name, value in head.items()

@@ -1,8 +1,9 @@
 """Tagged texts as rows for an encoder, and each unit's place in what the encoder's head says.
 
-A text longer than the model is read in overlapping windows, in training as in prediction. A unit counts once: in the
-window that counts its first token. In training a row is a unit of its own, with the tags of the units it counts; for a
-CRF these are one chain, whose start and end are scored only where the text itself starts and ends.
+A unit is labelled at its first token; of a GPT, where the first has not seen the others, at its last. A text longer
+than the model is read in overlapping windows, in training as in prediction. A unit counts once: in the window that
+counts this token. In training a row is a unit of its own, with the tags of the units it counts; for a CRF these are one
+chain, whose start and end are scored only where the text itself starts and ends.
 
 Shapes: E examples, R rows, N tokens of all rows, C tokens of all texts, U units, M units of a batch.
 """
@@ -16,6 +17,7 @@ from qkv.batch import IGNORE, Batch
 from qkv.data.batching import Integers
 from qkv.data.examples import Fault, TagExample
 from qkv.data.ranges import ranges
+from qkv.data.task_marks import marks_of
 from qkv.data.windowed import Windowed
 from qkv.tasks.tag_units import Fitted, Units, fitted, tokens_of, units_of
 from qkv.tokenizer import Tokenizer
@@ -37,11 +39,14 @@ class TagFeatures:
         self.texts = [example.text for example in examples]
         tokens = tokens_of(tokenizer, self.texts)
         self.units = units_of(tokens, self.texts, [example.units for example in examples], unit)
+        marks = marks_of(tokenizer)
+        self._labelled_at = self.units.last if marks.leftward else self.units.first  # (U,) tokens
         self.rows = Windowed(
             tokens.ids,
             None,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
+            cls_id=marks.start,
+            sep_id=marks.between,
+            end_id=marks.end,
             max_length=max_length,
             overlap=min(overlap, (max_length - 2) // 4),
         )
@@ -56,9 +61,9 @@ class TagFeatures:
         self._position = 1 + rows.a.counted_starts - rows.a.starts  # (R,) of the first counted token in its row
         begins = np.cumsum(sizes) - sizes  # (R,) in the tokens of all texts
         row_begins = np.cumsum(rows.lengths) - rows.lengths
-        self.places: Integers = ranges(row_begins + self._position, sizes)[self.units.first]  # (U,) in the scores
-        self._first_unit = np.searchsorted(self.units.first, begins)  # (R,) the units that a row counts
-        self._n_units = np.searchsorted(self.units.first, begins + sizes) - self._first_unit
+        self.places: Integers = ranges(row_begins + self._position, sizes)[self._labelled_at]  # (U,) in the scores
+        self._first_unit = np.searchsorted(self._labelled_at, begins)  # (R,) the units that a row counts
+        self._n_units = np.searchsorted(self._labelled_at, begins + sizes) - self._first_unit
         self._position -= begins
 
     @property
@@ -83,7 +88,7 @@ class TagFeatures:
         assert (tags != IGNORE).all(), "training needs labels"
         lengths = self.rows.lengths[rows]
         row_begins = np.cumsum(lengths) - lengths
-        at = np.repeat(row_begins + self._position[rows], sizes) + self.units.first[which]
+        at = np.repeat(row_begins + self._position[rows], sizes) + self._labelled_at[which]
         begins = self.units.begins[self.rows.examples[rows]]
         stops = begins + self.units.counts[self.rows.examples[rows]]
         labels = {

@@ -2,7 +2,7 @@
 
     text     U n h a p p i n e s s   i n   北 京 !
     tokens   un ##happi ##ness       in    北 京 !
-    words    [                  ]    [ ]   [][][]     one tag each, at the first token
+    words    [                  ]    [ ]   [][][]     one tag each, at the first token, or at the last
 
 A unit is a word (a token with the ## pieces that continue it), a piece, or what a column file gave on one line. Three
 things keep units and characters in step, whatever the text:
@@ -50,7 +50,8 @@ class Tokens:
 class Units:
     starts: Integers  # (U,) characters, counted through all texts
     ends: Integers
-    first: Integers  # (U,) the token that each is labelled at
+    first: Integers  # (U,) tokens
+    last: Integers
     text_begins: Integers  # (E + 1,) characters
     counts: Integers  # (E,) units of each text
 
@@ -116,7 +117,9 @@ def units_of(tokens: Tokens, texts: Sequence[str], given: Sequence[Given], by: s
     starts, ends = starts[group_begins[seen]], ends[group_stops[seen] - 1]
     ends = _with_marks(starts, ends, texts)
     counts = np.diff(np.searchsorted(starts, tokens.text_begins))
-    return Units(starts, ends, np.flatnonzero(lies)[first], tokens.text_begins, counts)
+    lying = np.flatnonzero(lies)
+    last = np.append(first[1:], len(lying))[: len(first)] - 1
+    return Units(starts, ends, lying[first], lying[last], tokens.text_begins, counts)
 
 
 def fitted(units: Units, examples: Sequence[TagExample]) -> Fitted:

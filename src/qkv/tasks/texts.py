@@ -1,8 +1,13 @@
 """How texts and pairs are read for classification, whatever is asked about them.
 
-[CLS] text [SEP], or [CLS] text [SEP] pair [SEP]. A text longer than the model is read in overlapping windows, and its
-scores are the plain mean of its windows' scores, in training as in prediction. In training at most `train_windows`
-windows of a text are read, drawn anew in every epoch; in prediction all are.
+[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (data/task_marks.py). A text
+longer than the model is read in overlapping windows, and its scores are the plain mean of its windows' scores, in
+training as in prediction. In training at most `train_windows` windows of a text are read, drawn anew in every epoch; in
+prediction all are.
+
+Where it does not matter which of two texts is named first, as in paraphrase and similarity, a pair can be read in both
+orders, and its scores are the mean of both. With a linear layer on the vector of a row that is, but for a factor of
+two, the sum of both vectors in GPT (Radford et al. 2018, §3.3), which reads leftwards and so not the same in each.
 
 Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 """
@@ -20,7 +25,8 @@ from torch import Tensor, nn
 from qkv.batch import Batch
 from qkv.data.batching import Integers
 from qkv.data.examples import Fault, TextExample
-from qkv.data.windowed import Windowed, merged
+from qkv.data.task_marks import marks_of
+from qkv.data.windowed import BothOrders, Windowed, merged
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Scores
@@ -28,6 +34,7 @@ from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
 KINDS = ("auto", "single", "multi", "regression")
+PAIRS = ("auto", "ordered", "both")
 Extra = Mapping[str, NDArray[np.float32]]
 
 
@@ -36,10 +43,12 @@ class ClassifySettings:
     kind: str = "auto"  # single: one label; multi: any number of labels; regression: a number
     train_windows: int = 4  # of a long text, in one epoch
     overlap: int = 64  # tokens that two windows share
+    pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}.")
+        for name, known in (("kind", KINDS), ("pairs", PAIRS)):
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         if self.train_windows < 1 or self.overlap < 0:
             raise InputError("train_windows must be 1 or more, and overlap 0 or more.")
 
@@ -50,7 +59,7 @@ class TextFeatures:
     def __init__(self, rows: Windowed, targets: Tensor | None, train_windows: int) -> None:
         self.rows, self.targets, self.train_windows = rows, targets, train_windows
         self.n_tokens, self.n_windows = rows.n_tokens, rows.n_windows
-        read = np.minimum(rows.n_windows, train_windows)
+        read = np.minimum(rows.n_rows, train_windows)
         # the windows of a text are equally long
         self.unit_tokens: Integers = rows.lengths[rows.first_row] * read
 
@@ -65,7 +74,7 @@ class TextFeatures:
         return []
 
     def _rows_of(self, units: Integers, draw: np.random.Generator) -> tuple[Integers, Integers]:
-        windows = self.rows.n_windows[units]
+        windows = self.rows.n_rows[units]
         first = self.rows.first_row[units]
         if windows.max() == 1:
             return first, np.arange(len(units))
@@ -167,11 +176,14 @@ class TextTask(ABC):
         first = tokenizer.encode_ids([example.text for example in examples])
         second = tokenizer.encode_ids([example.pair or "" for example in examples]) if paired else None
         room = max_length - (3 if paired else 2)
-        rows = Windowed(
+        marks = marks_of(tokenizer)
+        cut = BothOrders if paired and self.settings.pairs == "both" else Windowed
+        rows = cut(
             first,
             second,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
+            cls_id=marks.start,
+            sep_id=marks.between,
+            end_id=marks.end,
             max_length=max_length,
             overlap=min(self.settings.overlap, room // 4),
         )
@@ -187,4 +199,4 @@ class TextTask(ABC):
 
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
         """(R, L) → (E, L)"""
-        return merged(scores, features.rows.examples, features.rows.n_windows).astype(np.float64)
+        return merged(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)

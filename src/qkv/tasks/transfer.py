@@ -28,6 +28,8 @@ from qkv.tasks.model import OF_THE_HEAD, TaskModel, is_encoder
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
+ABOVE = ("norm", "table")
+"""Parts of an encoder that stand above its blocks, and go with the last of them."""
 WAYS = ("full", "top:K", "freeze", "features")
 
 
@@ -117,7 +119,7 @@ def layer_scale(decay: float, layers: int) -> Callable[[str], float]:
         if not is_encoder(name):
             return 1.0
         parts = name.split(".")
-        depth = layers - int(parts[3]) if parts[2] == "blocks" else layers + 1
+        depth = layers - int(parts[3]) if parts[2] == "blocks" else 1 if parts[2] in ABOVE else layers + 1
         return float(decay**depth)
 
     return scale

@@ -1,0 +1,265 @@
+"""`qkv generate`: a language model writes on from a prompt."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ThreadsOption, suffix_of, text_or_stdin
+from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.generate.options import GenerateConfig
+    from qkv.run.generate import Generator, Text
+
+WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
+CHANCE: dict[str, Any] = {"temperature": 0.8, "top_k": 40}
+"""How tokens are drawn if nobody says how: as in the report of a run."""
+
+
+def generate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A GPT or recurrent model: its run or folder, or hf:owner/name.")
+    ],
+    prompts: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to write on from; - is standard input.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="FILE", help="A prompt a line; .jsonl: prompt or text; - also.")
+    ] = None,
+    n_best: Annotated[int | None, typer.Option("--n", metavar="N", help="Texts of a prompt.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", metavar="N", help="New tokens at most; 256, if there is room.")
+    ] = None,
+    min_length: Annotated[int | None, typer.Option("--min-length", metavar="N", help="New tokens, at least.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", metavar="T", help="Below 1: surer. 0.8, if nothing is said.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="K", help="Of the K likeliest. 40, if nothing is said.")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option("--top-p", metavar="P", help="Of the likeliest of P in all.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Another one, another text; 0.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time, not by chance.")] = False,
+    beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Of beam search, not by chance.")] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option("--length-penalty", metavar="A", help="Of beams: above 1 favours long texts.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option("--repetition-penalty", metavar="P", help="Above 1: less of what was written.")
+    ] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option("--no-repeat", metavar="N", help="No run of N tokens is written twice.")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="Any other option; repeatable.")
+    ] = None,
+    begins: Annotated[
+        bool | None,
+        typer.Option("--begin/--inside", help="A prompt begins a document, or stands inside one.", show_default=False),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt or .jsonl.")] = None,
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = None,
+    dtype: DtypeOption = "float32",
+    as_json: JsonOption = False,
+) -> None:
+    """Write on from a prompt, with a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language model.
+
+    \b
+    qkv generate run "ROMEO:"
+    qkv generate run 春眠不觉晓， --n 3 --seed 7
+    qkv generate run --max-length 100                    # from nothing
+    qkv generate run "The capital of" --greedy
+    qkv generate run "It was" --beams 4 --no-repeat 3
+    qkv generate run --file prompts.txt --out texts.jsonl
+    cat poem.txt | qkv generate run -                    # one prompt of all its lines
+    qkv generate hf:openai-community/gpt2 "Once upon a time" --temperature 1 --top-p 0.95
+
+    Tokens are drawn by chance, at temperature 0.8 from the 40 likeliest, unless you say how: any of --temperature,
+    --top-k and --top-p puts both aside, --greedy and --beams choose the best instead. The same seed gives the same
+    text, whatever other prompts are beside it. One text is shown while it grows.
+    A prompt of a model that was trained here begins a document; --inside if it does not. One that leaves no room for
+    --max-length new tokens is refused, and nothing is cut.
+    --decoding has the options that have no flag: length_formula, stopping, renormalise.
+    --json prints one line of JSON a prompt: prompt, texts (text, score, log_probability, finished, n_tokens).
+    """
+    if file is not None and prompts:
+        raise InputError("Choose one: prompts, or --file.")
+    if prompts and "-" in prompts and len(prompts) > 1:
+        raise InputError("Give - for standard input alone, without other prompts.")
+    for number, text in enumerate(prompts or (), 1):
+        if not text:
+            raise InputError(
+                f"Prompt {number} is empty. Write something, or leave the prompt out to have a text begun from nothing."
+            )
+    suffix = None if out is None else suffix_of(out, WRITTEN)
+    if suffix is not None and as_json:
+        raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
+    if out is not None and file is not None and out.resolve() == Path(file).expanduser().resolve():
+        raise InputError(f"--out {out} is the file of the prompts: they would be lost. Give another name.")
+    given: dict[str, Any] = {
+        "n_best": n_best,
+        "max_length": max_length,
+        "min_length": min_length,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "beams": beams,
+        "length_penalty": length_penalty,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat": no_repeat,
+    }
+    from qkv.cli.terminal import say
+    from qkv.cli.translate import assigned
+
+    # what is not there, or does not go together, is told before a model is loaded
+    wanted = {key: value for key, value in given.items() if value is not None} | assigned(options or [])
+    config = decoding_of(wanted, greedy)
+    texts = [text_or_stdin(text) for text in prompts or ()]
+    from qkv.run.generate import Generator
+
+    generator = Generator(model, device, threads, dtype)
+    for note in generator.notes:
+        say(f"note: {note}")
+    how: dict[str, Any] = {"begins": begins, "fit": "max_length" not in wanted}
+    if file is None and len(texts) < 2 and config.hypotheses == 1 and not as_json and out is None:
+        _show(generator, texts[0] if texts else "", config, how)
+        return
+    # what cannot be read is told before anything is written; standard input can be read but once
+    count = None if file == "-" else generator.check(_placed(texts, file), config, **how)
+    found = _telling(generator.generate_all(_placed(texts, file), config, **how))
+    if out is not None and suffix is not None:
+        _write(out, suffix, found, count)
+        return
+    for number, texts_of in enumerate(found, 1):
+        if as_json:
+            from qkv.cli.terminal import print_json
+
+            print_json(to_dict(texts_of))
+        else:
+            _print(texts_of, number, (count or 2) > 1)
+
+
+def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
+    """By chance, unless beams or the likeliest are asked for; chance as in CHANCE, unless something is said of it.
+
+    >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
+    (40, None, False)
+    """
+    from qkv.generate.options import GenerateConfig
+
+    wanted = dict(wanted)
+    beams = wanted.get("beams", 1)
+    of_chance: list[str] = [key for key in ("temperature", "top_k", "top_p") if key in wanted]
+    if greedy and wanted.get("beams", 1) != 1:
+        raise InputError("Choose one: --greedy, or --beams.")
+    if wanted.get("sample") is False:
+        greedy = True
+    if greedy or beams != 1:
+        how = "--greedy" if greedy else "--beams"
+        if of_chance or "seed" in wanted:
+            name = (of_chance or ["seed"])[0]
+            raise InputError(f"{name} is for drawing by chance, and {how} draws nothing: leave one of them out.")
+        if greedy and wanted.get("n_best", 1) != 1:
+            raise InputError("The likeliest token each time gives one text: leave --n or --greedy out, or use --beams.")
+        return GenerateConfig.of({**wanted, "sample": False})
+    return GenerateConfig.of({"sample": True, **({} if of_chance else CHANCE), **wanted})
+
+
+def to_dict(texts: list["Text"]) -> dict[str, Any]:
+    """A prompt with all that was written from it."""
+    first = texts[0].to_dict()
+    beside = ("prompt", "n_prompt_tokens", "n_unknown")
+    return {
+        "prompt": first["prompt"],
+        "texts": [{key: value for key, value in one.to_dict().items() if key not in beside} for one in texts],
+        **{key: first[key] for key in beside[1:]},
+    }
+
+
+def _placed(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
+    """Each prompt, and what messages call it."""
+    if file is None:
+        yield from ((text, f"Prompt {number}") for number, text in enumerate(texts or [""], 1))
+        return
+    lines = _lines_of(Path(file).expanduser()) if file != "-" else _standard_input()
+    for text, place in lines:
+        if not text:
+            raise InputError(f"{place} is empty: every line is a prompt. Take it out, or write something.")
+        yield text, place
+
+
+def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
+    from qkv.data.readers import COMPRESSED, field_of, lines
+
+    ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
+    for number, line in lines(path):
+        place = f"{path}, line {number}"
+        if ending != ".jsonl":
+            yield line, place
+        elif line.strip():
+            yield field_of(line, place, "prompt" if '"prompt"' in line else "text"), place
+
+
+def _standard_input() -> Iterator[tuple[str, str]]:
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        place = f"Standard input, line {number}"
+        try:
+            yield raw.decode("utf-8").rstrip("\r\n"), place
+        except UnicodeDecodeError:
+            raise InputError(f"{place} is not UTF-8.") from None
+
+
+def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: dict[str, Any]) -> None:
+    """One text, while it grows."""
+    pieces = generator.stream(prompt, config, **how)
+    first = next(pieces, "")  # bad input is told before the prompt is printed
+    typer.echo(prompt + first, nl=False)
+    for piece in pieces:
+        typer.echo(piece, nl=False)
+        sys.stdout.flush()
+    typer.echo("")
+
+
+def _print(texts: list["Text"], number: int, several: bool) -> None:
+    """Texts have lines of their own, so each has a number above it where there are several."""
+    for place, one in enumerate(texts, 1):
+        if several or len(texts) > 1:
+            name = f"{number}.{place}" if several and len(texts) > 1 else str(number if several else place)
+            typer.echo(f"--- {name}")
+        typer.echo(one.prompt + one.text)
+
+
+def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
+    """The same; at the end it is told how many prompts held what the vocabulary lacks."""
+    from qkv.cli.terminal import say
+
+    unknown = prompts = 0
+    for texts in found:
+        unknown += texts[0].n_unknown
+        prompts += texts[0].n_unknown > 0
+        yield texts
+    if unknown:
+        say(f"note: the vocabulary lacks {unknown:,} tokens of {prompts:,} prompts, which the model reads as unknown")
+
+
+def _write(out: Path, suffix: str, found: Iterator[list["Text"]], total: int | None) -> None:
+    import json
+
+    from qkv.atomic import replaced_file
+    from qkv.cli.terminal import progress, say
+
+    prompts = count = 0
+    with progress("prompts", total) as advance, replaced_file(out) as part, part.open("w", encoding="utf-8") as file:
+        for texts in found:
+            if suffix == ".jsonl":
+                file.write(json.dumps(to_dict(texts), ensure_ascii=False) + "\n")
+            else:
+                file.writelines(one.prompt + one.text + "\n" for one in texts)
+            prompts, count = prompts + 1, count + len(texts)
+            advance(1)
+    say(f"{out}: {count:,} texts from {prompts:,} prompts")

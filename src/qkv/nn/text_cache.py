@@ -1,0 +1,170 @@
+"""What a language model remembers of texts that it goes on with: keys and values of a prompt and of what was written.
+
+Prompts differ in length. They are laid so that all of them end at the same place, which leaves some places before the
+shorter ones unused: nobody may look there. From then on every row grows by the same tokens at a time. Memory is taken
+once, for the whole length; a step writes into it and copies nothing.
+
+Rows change their places, because a search goes on with some hypotheses and drops others. Hypotheses of one prompt have
+that prompt in common, so that between them only what was written after it is copied.
+
+What this file does NOT do: gradients. Training computes all positions at once (fused.py). Nor sources that are asked
+beside the text itself, as a translation has (cache.py).
+
+Shapes: L layers, R prompts, W hypotheses of a prompt, Q = R · W rows, P tokens of the longest prompt that are read, N
+tokens of all prompts, T tokens that there is room for, C tokens of a step, H heads, K head width.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from qkv.nn.fused import Attend, packed
+
+
+class TextCache:
+    def __init__(
+        self,
+        layers: int,
+        lengths: Sequence[int],
+        longest: int,
+        shape: tuple[int, int],
+        like: Tensor,
+        hypotheses: int = 1,
+    ) -> None:
+        """`lengths` are the tokens of each prompt that will be read, none or more; `longest` those that will come after
+        them; `shape` is (H, K); `like` has the type and the place of the numbers. Row r · W + j is hypothesis j of
+        prompt r."""
+        self.lengths, self.hypotheses = tuple(lengths), hypotheses
+        self.read = self.length = max(lengths)
+        self.owners = [number for number in range(len(lengths)) for _ in range(hypotheses)]
+        room = self.read + longest
+        self.keys = like.new_empty(layers, len(self.owners), room, *shape)  # (L, Q or more, T, H, K)
+        self.values = torch.empty_like(self.keys)
+        self.unused = [self.read - length for length in lengths]  # places before each prompt
+        self._begins, self._mask = self._seen()
+
+    @property
+    def rows(self) -> int:
+        return len(self.owners)
+
+    @property
+    def room(self) -> int:
+        """Tokens that can still be written."""
+        return self.keys.size(2) - self.length
+
+    def prompts(self) -> list[Attend]:
+        """One way to attend a layer: all tokens of the prompts, (N, H, K), those of a prompt end to end, are written
+        down, and each asks those before it and itself."""
+        assert self.length == self.read, "prompts are read before anything is written"
+        device = self.keys.device
+        lengths = tuple(length for length in self.lengths if length)
+        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int32)
+        torch.cumsum(torch.tensor(lengths), 0, out=offsets[1:])
+        attend = partial(packed, offsets=offsets.to(device), longest=self.read, lengths=lengths, causal=True)
+        places = torch.cat(
+            [torch.arange(n) + (row * self.read + self.unused[row]) for row, n in enumerate(self.lengths)]
+        ).to(device)  # (N,)
+        return [partial(self._read, attend, places, *sides) for sides in zip(self.keys, self.values, strict=True)]
+
+    def _read(
+        self,
+        attend: Attend,
+        places: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> tuple[Tensor, Tensor | None]:
+        for side, read in ((keys, key), (values, value)):
+            # zeros where nobody looks: what happens to lie there may be no number, and that times 0 is none either
+            laid = read.new_zeros(len(self.lengths) * self.read, *read.shape[1:]).index_copy(0, places, read)
+            rows = side.unflatten(0, (-1, self.hypotheses))[:, :, : self.read]  # (R, W, P, H, K)
+            rows.copy_(laid.unflatten(0, (-1, 1, self.read)))
+        return attend(query, key, value, scale=scale, dropout=dropout)
+
+    def next_tokens(self, count: int = 1) -> list[Attend]:
+        """One way to attend a layer: the next tokens of each row, (Q · C, H, K), are written down and ask all tokens of
+        their row up to themselves. When every layer has done so, `advance`; without, they are forgotten."""
+        begin, end = self.length, self.length + count
+        assert count <= self.room, f"the cache was made for {self.keys.size(2)} tokens; {end} would be written"
+        keys, values = self.keys[:, : self.rows], self.values[:, : self.rows]
+        # all views of all layers at once: for a single row, so many small calls would cost as much as the products
+        new = (side[:, :, begin:end].unbind() for side in (keys, values))  # (Q, C, H, K) each
+        past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
+        mask = None if self._mask is None else self._mask[:, None, None, :end]  # (Q, 1, 1, T)
+        if count > 1:
+            before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(begin)  # (C, T)
+            mask = before if mask is None else mask & before
+        return [partial(_attend, mask, *views) for views in zip(*new, *past, strict=True)]
+
+    def advance(self, count: int = 1) -> None:
+        self.length += count
+
+    @property
+    def positions(self) -> Tensor | int:
+        """Where the next token stands in its text: (Q,), or one number for all rows."""
+        return self.length if self._begins is None else self.length - self._begins
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row rows[i] was."""
+        owners = [self.owners[row] for row in rows]
+        changed = [(place, row) for place, row in enumerate(rows) if place != row]
+        if len(rows) > self.keys.size(1):
+            index = torch.tensor(rows, device=self.keys.device)
+            self.keys, self.values = self.keys.index_select(1, index), self.values.index_select(1, index)
+        else:
+            same = [(to, come) for to, come in changed if to < self.rows and owners[to] == self.owners[to]]
+            self._move([pair for pair in changed if pair not in same], 0, same)
+        if owners != self.owners:
+            self.owners = owners
+            self._begins, self._mask = self._seen()
+
+    def _move(self, pairs: Sequence[tuple[int, int]], begin: int, of_one_prompt: Sequence[tuple[int, int]]) -> None:
+        """Rows to their new places. All are taken up before any is laid down: one may lie where another comes from."""
+        device, taken = self.keys.device, []
+        for some, start in ((pairs, begin), (of_one_prompt, self.read)):
+            if some and start < self.length:
+                to, come = torch.tensor(some, device=device).unbind(1)
+                for side in (self.keys, self.values):
+                    part = side[:, :, start : self.length]
+                    taken.append((part, to, part.index_select(1, come)))
+        for part, to, rows in taken:
+            part.index_copy_(1, to, rows)
+
+    def _seen(self) -> tuple[Tensor | None, Tensor | None]:
+        """(Q,), where the prompt of each row begins, and (Q, T), False at the places before that; None, if all of them
+        begin at once."""
+        unused = [self.unused[owner] for owner in self.owners]
+        if not any(unused):
+            return None, None
+        places = torch.arange(self.keys.size(2), device=self.keys.device)
+        begins = torch.tensor(unused, device=self.keys.device)
+        return begins, places >= begins[:, None]
+
+
+def _attend(
+    mask: Tensor | None,
+    new_key: Tensor,
+    new_value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    assert dropout == 0, "a cache is for decoding, not for training"
+    new_key.copy_(key.view(new_key.shape))
+    new_value.copy_(value.view(new_key.shape))
+    asked = query.view(new_key.shape).transpose(1, 2)  # (Q, H, C, K)
+    answer = functional.scaled_dot_product_attention(asked, keys, values, attn_mask=mask, scale=scale)
+    return answer.transpose(1, 2).flatten(0, 1), None
