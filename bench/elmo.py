@@ -48,6 +48,7 @@ from qkv.data.ranges import ranges
 from qkv.models.elmo import DIRECTIONS, Elmo, ElmoConfig
 from qkv.nn.characters import NONE, spell
 from qkv.nn.fast import word_loss
+from qkv.nn.halves import Halves
 from qkv.objectives.both_directions import BothDirections, CarryingBoth, TwoWayBatches, TwoWays
 from qkv.objectives.running_text import TextConfig
 from qkv.objectives.sampled_softmax import Unigram, sampled_loss
@@ -114,7 +115,7 @@ def ours(setting: Setting, config: ElmoConfig, text: Text, batches: Sequence[Two
     if setting.side == "qkv sampled":
         counts = torch.from_numpy(np.rint(text.weights * 1e7).astype(np.int64)).to(device)
         sampler = Unigram(counts, NEGATIVES)
-    job = Job(model, BothDirections(sampler), lambda step: [batches[step % len(batches)]], Path())
+    job = Job(model, BothDirections(sampler), lambda step: [batches[step % len(batches)]], Path(), around=Halves)
     return Trainer(job, TrainConfig(precision=setting.precision), Silent())
 
 

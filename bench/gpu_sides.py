@@ -27,6 +27,7 @@ from qkv.batch import IGNORE, Batch
 from qkv.data.ranges import ranges
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn.block import FeedForward
+from qkv.nn.halves import Halves
 from qkv.objectives.masked import MaskingConfig
 from qkv.objectives.pairs import Instances, PairConfig
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, model_flops, training_flops
@@ -98,7 +99,7 @@ def ours(
     model = BertWithHeads(config, HEADS).to(device)
     parts = [part for part in model.modules() if isinstance(part, FeedForward)]
     there = [batch.to(device) for batch in batches]
-    job = Job(model, Pretraining(), lambda step: [there[step % len(there)]], Path(), compiled=parts)
+    job = Job(model, Pretraining(), lambda step: [there[step % len(there)]], Path(), compiled=parts, around=Halves)
     trainer = Trainer(job, TrainConfig(precision=precision, compile=compiled), Silent())
 
     def step(number: int) -> None:

@@ -1,9 +1,12 @@
 """One fine-tuning of bench/lineage.py: a system, a set, a seed; with what came of every single test example.
 
-A Transformer is fine-tuned whole, with the rates that checkpoint_tasks.py had for small ones before any was scored.
-Vectors of words are read by one bidirectional LSTM, as they were in their time: those of word2vec move along, ELMo is
-frozen and its layers are mixed (Peters et al. 2018), both at qkv's own rate for such readers. Examples, epochs, texts a
-step and windows are the same for all. Scores are those of the last step: nothing is chosen by what is scored.
+A Transformer is fine-tuned whole, with the rates that checkpoint_tasks.py had for small ones before any was scored; WiC
+does not stand there, and has the rate of the other classifications. Vectors of words are read by one bidirectional
+LSTM, as they were in their time: those of word2vec move along, ELMo is frozen and its layers are mixed (Peters et al.
+2018), both at qkv's own rate for such readers and with their dropout; of a Transformer nothing is dropped out, as in
+its training. Examples, epochs, texts a step and windows are the same for all. Scores are those of the last step:
+nothing is chosen by what is scored. What GPT's loss of the next word counts beside the task's is chosen, by
+lineage_choice.py, on examples held out of a training file.
 """
 
 import lzma
@@ -36,15 +39,16 @@ LONGEST = 256  # tokens of a window; no more were seen in training
 MOST = 30_000  # examples that are learned from, drawn from a larger file: the same for every system
 READERS = ("word2vec", "elmo")  # systems that a reader is put on
 RATE, READER_WIDTH = 1e-3, 256
+HELD_OUT = 0.1  # of a training file, where something is chosen; qkv takes 5,000 at most
 
-WIC = Task(
+WIC = Task(  # its settings are ours: those of sst2, more epochs of a small file
     kind="classify",
     ending=".tsv",
     train="wic",
     scored={"test": "wic"},
     figures=("accuracy",),
-    lr=1e-4,
-    lr_wider=5e-5,
+    lr=TASKS["sst2"].lr,
+    lr_wider=TASKS["sst2"].lr_wider,
     epochs=5,
     batch=32,
     max_length=128,
@@ -74,10 +78,20 @@ class Run:
     most: int = MOST  # examples to learn from
     scored: int | None = None  # examples to be scored; None: all
     epochs: float | None = None  # None: the set's own
+    weights: str = ""  # of the folder's files: what tells one training from another
+    language_model_weight: float | None = None  # of GPT
+    part: str = "finetune"  # or "choose": scored by a tenth of the training file
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.task, self.system, self.seed
+    def key(self) -> dict[str, Any]:
+        """What must be the same for a run to be the same; where the folder lies, and on which machine, is not."""
+        own = {name: getattr(self, name) for name in ("part", "task", "system", "seed", "weights")}
+        named = ("most", "scored", "epochs", "language_model_weight")
+        return own | {"settings": {name: getattr(self, name) for name in named}}
+
+    def __str__(self) -> str:
+        weight = "" if self.language_model_weight is None else f" {self.language_model_weight:g}"
+        return f"{self.part} {self.task} {self.system}{weight} {self.seed}"
 
 
 def pack_wic(data: Path, out: Path) -> None:
@@ -105,7 +119,11 @@ def made_ready(run: Run) -> Prepared:
     """What the verb `qkv finetune` does before it trains."""
     task = SETS[run.task]
     model, flags = model_flags(run.system, run.folder)
-    files = {"data.train": "train", "data.dev": scored_part(run.task)}
+    files = {"data.train": "train"}
+    if run.part == "finetune":
+        files["data.dev"] = scored_part(run.task)
+    else:
+        flags["data.dev_share"] = HELD_OUT
     flags |= {key: str(task.file(Path(run.data), run.task, part)) for key, part in files.items()}
     flags |= {
         "device": run.device,
@@ -118,6 +136,8 @@ def made_ready(run: Run) -> Prepared:
         "train.lr": rate_of(task, run.system),
         "train.seed": run.seed,
     }
+    if run.language_model_weight is not None:
+        flags["language_model_weight"] = run.language_model_weight
     config, folder = begun(configured_for(task.kind, model, flags=flags), Silent().message)
     prepared = prepare(config, folder, _fewer(read_data(config), run), Silent().message)
     return replace(prepared, config=settled(prepared, Silent().message))
@@ -138,8 +158,7 @@ def _some(examples: tuple[Any, ...], most: int | None) -> tuple[Any, ...]:
 
 def fine_tuned(run: Run) -> dict[str, Any]:
     """In a process of its own; a failure is a result too, so that it takes no other run with it."""
-    told: dict[str, Any] = {"part": "finetune", "task": run.task, "system": run.system, "seed": run.seed}
-    begin = time.perf_counter()
+    told, begin = dict(run.key), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="qkv-lineage-") as folder:
         try:
             told |= _fine_tuned(run, Path(folder))
@@ -163,16 +182,21 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
     results = solver.task.decode(prepared.dev, scores, solver.model.extra_arrays(), solver.calibration)
     scorer = solver.task.scorer()
     scorer.add(examples, results)
-    return {
+    single = {
         "scored": scored_part(run.task),
-        "scores": scorer.result(intervals=False).values,
         "statistics": [statistics_of(example, result) for example, result in zip(examples, results, strict=True)],
+        "groups": groups_of(examples),
+    }
+    return {
+        **(single if run.part == "finetune" else {}),
+        "scores": scorer.result(intervals=False).values,
         "examples": {"train": len(prepared.data.train.examples), "scored": len(examples)},
         "steps": outcome.step,
         "seconds": round(sum(line["seconds"] for line in read_run(out).timing), 1),  # of training
         "lr": prepared.config.train.lr,
         "epochs": prepared.config.epochs,
         "transfer": prepared.config.transfer,
+        "dropout": prepared.folder.config.dropout,  # its own, since none was asked for
         "parameters": sum(parameter.numel() for parameter in solver.model.parameters()),
         "moving": sum(parameter.numel() for parameter in solver.model.parameters() if parameter.requires_grad),
     }
@@ -192,6 +216,14 @@ def statistics_of(example: Any, result: Any) -> list[float]:
     return [int(example.label == result.label), 1]
 
 
+def groups_of(examples: Sequence[Any]) -> list[int] | None:
+    """Which questions are about one passage; None where examples stand for themselves."""
+    if not isinstance(examples[0], AnswerExample):
+        return None
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(example.text, len(numbers)) for example in examples]
+
+
 def latency(run: Run, texts: int = 64, rounds: int = 5) -> dict[str, Any]:
     """How long a fine-tuned classifier of this shape takes for a text at a time, and for many together; how large it
     is. Weights do not matter for that, so none are trained."""
@@ -209,6 +241,7 @@ def latency(run: Run, texts: int = 64, rounds: int = 5) -> dict[str, Any]:
         "part": "latency",
         "task": run.task,
         "system": run.system,
+        "weights": run.weights,
         "device": run.device,
         "threads": torch.get_num_threads(),
         "milliseconds": round(1000 * statistics.median(one), 3),  # a text by itself, tokens and all

@@ -13,10 +13,14 @@ Words are whole tokens of letters, or 汉字, MARGIN tokens or more from either 
 window, and windows begin with a sentence and share nothing. The mark that stands before documents in training stands
 before a window that begins one, and before no other.
 
+Which words are hidden depends on what comes after them: MARGIN tokens must be there, and a token that the next one goes
+on with is no word. So who guesses from the left knows of the right that the word ends here; it is the same for all. Two
+windows of one document are counted as if they had nothing in common.
+
 Shapes: n words, T tokens of a row, D width, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,8 +34,9 @@ from torch import Tensor
 
 from qkv.batch import Batch
 from qkv.data.manifest import COUNTS
-from qkv.data.shard_file import map_arrays
-from qkv.data.shards import Shards
+from qkv.data.shard_file import map_arrays, sha256_of
+from qkv.data.shards import MANIFEST, Shards
+from qkv.errors import InputError
 from qkv.interop import gpt2, hf
 from qkv.interop.folder import read_folder
 from qkv.run.elmo import load_elmo
@@ -41,7 +46,9 @@ SEED = 20_181_011  # the day BERT was made known
 MARGIN = 16
 WINDOW = 8
 ROWS = 64
-LEFT, BOTH, CUT = "left", "both", "left, cut"
+LEFT, BOTH, CUT, NEITHER = "left", "both", "left, cut", "neither"
+ONE_WORD = "one word"
+"""Who always says the commonest of the hidden words: as well as nothing seen can do."""
 
 
 @dataclass(frozen=True)
@@ -209,23 +216,42 @@ def guessed(answer: Answer, asked: Sequence[Blank], is_word: Tensor) -> NDArray[
     return np.concatenate(found)
 
 
+def check_held_out(data: Path, held_out: Mapping[str, Path]) -> None:
+    """Text that was learned from is no test: not the same folder, nor a copy of it."""
+    for name, folder in held_out.items():
+        if contents(folder) == contents(data):
+            raise InputError(
+                f"--held-out {name}={folder} is what was learned from (--data {data}). Prepare text that no system "
+                "read, with the same tokenizer."
+            )
+
+
+def contents(folder: Path) -> str:
+    """What tells one corpus from another."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise InputError(f"{folder} holds no shards: there is no {MANIFEST}. `qkv prepare` writes it.")
+    return sha256_of(file)[:16]
+
+
 def asked_all(
-    data: Path, held_out: dict[str, Path], work: Path, systems: Sequence[str], most: int, length: int, device: str
+    text: Text, language: str, folder: Path, work: Path, systems: Sequence[str], most: int, length: int
 ) -> Iterator[dict[str, Any]]:
-    """A line for every language, system and side."""
-    text = Text.of(data, torch.device(device))
+    """A line for every system and side, of one language."""
     is_word = torch.from_numpy(are_words(text.tokenizer)).to(text.device)
-    for language, folder in held_out.items():
-        shards = Shards.open(folder)
-        shards.check_tokenizer(text.tokenizer, "the systems'")
-        asked = blanks(shards, text.tokenizer, most, length)
-        words = np.array([one.word for one in asked])
-        frequent = np.bincount(words).argmax()  # of the blanks themselves: as well as nothing seen can do
-        ways = {("one word", "neither"): np.full(len(words), frequent)}
-        for system in systems:
-            for side, answer in ASKED[system](text, work / system).items():
-                ways[system, side] = guessed(answer, asked, is_word)
-        for (system, side), found in ways.items():
+    shards = Shards.open(folder)
+    shards.check_tokenizer(text.tokenizer, "the systems'")
+    asked = blanks(shards, text.tokenizer, most, length)
+    if not asked:
+        raise InputError(f"{folder} has no document of more than {2 * MARGIN} tokens with a word to hide.")
+    words = np.array([one.word for one in asked])
+    for system in systems:
+        if system == ONE_WORD:
+            said = {NEITHER: np.full(len(words), np.bincount(words).argmax())}
+        else:
+            ways = ASKED[system](text, work / system)
+            said = {side: guessed(answer, asked, is_word) for side, answer in ways.items()}
+        for side, found in said.items():
             right = found == words
             yield {
                 "part": "sides",

@@ -5,8 +5,13 @@
     gpt        a Transformer that looks to the left
     bert       a Transformer that looks both ways, with words hidden
 
-Parameters are counted as a task gets them: all that reads a text, without what scored words in training. Everything
-else of a training is what its recipe in recipes/ has for a corpus of this size, and was not searched.
+Parameters are counted as a task gets them: all that reads a text, without what scored words in training.
+
+A training is its recipe in recipes/ with the differences that `settings` makes, which a test names one by one, and none
+was searched. Nothing is dropped out in any of them: minutes do not overfit. The optimizer is not the same for all.
+word2vec has the descent of its program, ELMo AdamW, both from their recipes. Both Transformers have Muon for their
+matrices and AdamW for the rest, at one rate, with one warm-up and one decay: qkv-mini's, since a BERT under AdamW at
+that rate had not left its plateau after 900 steps (docs/gpu.md). GPT's own recipe has AdamW.
 
 What this file does NOT do: fine-tune.
 """
@@ -24,16 +29,20 @@ import torch
 from torch import nn
 
 from qkv.data.shards import Shards
+from qkv.errors import InputError
 from qkv.interop.plan import Undrawn
 from qkv.models.bert import Bert, BertConfig
 from qkv.models.elmo import BothWays, ElmoConfig
 from qkv.models.gpt import GPT, GPTConfig
+from qkv.run.folder import folder_sha256
 from qkv.train.checkpoint import latest
 
 SYSTEMS = ("word2vec", "elmo", "gpt", "bert")
 """In the order of the lineage."""
 FILTERS = (32, 32, 64, 128, 128, 128)  # of ELMo's spelling: half a million parameters, not eight as in the paper
 POSITIONS = 512
+RECIPES = {"word2vec": "word2vec.toml", "elmo": "elmo.toml", "gpt": "gpt.toml", "bert": "qkv-mini.toml"}
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -95,49 +104,72 @@ class Shapes:
 
 
 def settings(system: str, shapes: Shapes, budget: Budget) -> list[str]:
-    """What `qkv pretrain` is told with --set."""
+    """What `qkv pretrain` would be told with --set, beside the recipe."""
     rows = max(1, budget.tokens // budget.length)
-    on_gpu = budget.device.startswith("cuda")
-    loop = ["train.precision=bf16"] if on_gpu else ["train.threads=1"]
-    loop += ["train.log_every=50", "train.evaluate_every=2000", "train.save_every=2000"]
-    blocks = ["train.optimizer=muon", "train.lr=2e-3", "train.warmup=0.03", "train.weight_decay=0.1"]
-    blocks += ["model.dropout=0.1", "model.attention_dropout=0.0", f"rows={rows}"]
+    loop = ["train.log_every=50", "train.evaluate_every=2000", "train.save_every=2000"]
+    if not budget.device.startswith("cuda"):
+        loop += ["train.precision=fp32", "train.threads=1"]
     return {
-        "word2vec": [
-            *("model.architecture=cbow", f"model.width={shapes.word2vec_width}"),
-            *("sampling.window=8", "sampling.negatives=10", "sampling.subsample=1e-4", "train.save_every=100000"),
-        ],
+        "word2vec": [f"model.width={shapes.word2vec_width}", "train.save_every=100000"],
         "elmo": [
             *(f"model.filters=[{', '.join(map(str, FILTERS))}]", f"model.width={shapes.elmo_width}"),
-            *(f"model.cell_width={shapes.elmo_cells}", "model.dropout=0.0", "text.ends=document", "train.lr=2e-3"),
+            *(f"model.cell_width={shapes.elmo_cells}", "text.ends=document"),
             *(f"rows={max(1, budget.tokens // 128)}", *loop),
         ],
         "gpt": [
-            *(f"length={budget.length}", f"model.max_length={POSITIONS}", "model.embedding_dropout=0.1"),
-            *("train.betas=[0.9, 0.95]", *blocks, *loop),
+            *(f"length={budget.length}", f"model.max_length={POSITIONS}", f"rows={rows}"),
+            *("train.optimizer=muon", "train.warmup=0.03", *loop),  # as BERT's recipe has them
         ],
-        "bert": [f"pairs.max_length={budget.length}", "masking.rate=0.2", *blocks, *loop],
+        "bert": [
+            *("model.layers=none", "model.inner_width=none", "model.dropout=0.0"),  # the shape of its size
+            *("pairs.usual_length=none", f"pairs.max_length={budget.length}", f"rows={rows}", *loop),
+        ],
     }[system]
 
 
-def command(system: str, data: Path, out: Path, shapes: Shapes, budget: Budget) -> list[str]:
-    """A training that was begun goes on."""
-    begin = [sys.executable, "-u", "-m", "qkv", "pretrain"]
-    if (out / "config.toml").is_file():
-        return [*begin, "--resume", str(out)]
-    size = ["--size", budget.size] if system in ("gpt", "bert") else []
-    chosen = [word for one in settings(system, shapes, budget) for word in ("--set", one)]
-    minutes = ["--minutes", str(budget.minutes), "--device", budget.device]
-    return [*begin, system, "--data", str(data), "--out", str(out), *size, *minutes, *chosen]
+def told(system: str, data: Path, out: Path, shapes: Shapes, budget: Budget) -> dict[str, Any]:
+    """What lineage_train.py reads."""
+    size = {"model.size": budget.size} if system in ("gpt", "bert") else {}
+    return {
+        "system": system,
+        "data": str(data),
+        "out": str(out),
+        "recipe": str(ROOT / "recipes" / RECIPES[system]),
+        "flags": {"train.minutes": budget.minutes, "device": budget.device, **size},
+        "settings": settings(system, shapes, budget),
+    }
+
+
+def check_budget(system: str, work: Path, budget: Budget) -> None:
+    """A training that was begun is of this budget: else what it comes to would be told as what it is not."""
+    file, run = work / f"{system}.budget.json", work / system
+    asked = json.dumps(asdict(budget))
+    found = file.read_text(encoding="utf-8") if file.is_file() else None
+    if run.is_dir() and found != asked:
+        raise InputError(
+            f"{run} was begun with {found or 'a budget that nobody wrote down'}, and {asked} is asked for. Remove it, "
+            "or give another --work."
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    file.write_text(asked, encoding="utf-8")
+
+
+def weights_of(run: Path) -> str:
+    """What tells the training in this folder from any other."""
+    if not (run / "model").is_dir():
+        raise InputError(f"{run} has no trained model. Run `pretrain` first, or bring the folder here.")
+    return folder_sha256(run / "model")[:16]
 
 
 def trained(system: str, data: Path, work: Path, budget: Budget) -> dict[str, Any]:
     """Train one system in WORK/SYSTEM; what came of it. One that is finished stays as it is; one that fails has said
     why, and is a CalledProcessError."""
     out, shapes = work / system, Shapes.equal(Shards.open(data).tokenizer().size, budget.size)
+    check_budget(system, work, budget)
     began = time.perf_counter()
     print(f"{system}: {shapes.parameters[system]:,} parameters, {budget.minutes:g} minutes", flush=True)
-    subprocess.run(command(system, data, out, shapes, budget), check=True)
+    program = [sys.executable, "-u", str(ROOT / "bench" / "lineage_train.py")]
+    subprocess.run([*program, json.dumps(told(system, data, out, shapes, budget))], check=True)
     if system == "word2vec":
         keep_context(out)
     sessions = [json.loads(line) for line in (out / "sessions.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -149,6 +181,7 @@ def trained(system: str, data: Path, work: Path, budget: Budget) -> dict[str, An
     return {
         "part": "pretrain",
         "system": system,
+        "weights": weights_of(out),
         "parameters": shapes.parameters[system],
         "steps": sessions[-1].get("to"),
         "seconds": round(sum(line.get("seconds", 0.0) for line in sessions), 1),  # with evaluation and writing

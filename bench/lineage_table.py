@@ -1,36 +1,68 @@
 """What the lines of bench/lineage.py come to: figures with intervals, and whether one step of the lineage is better
 than the one before it.
 
-The statistics of an example are added up over the seeds, so a figure is that of all seeds together; intervals are the
-bootstrap over test examples, which says nothing of chance in training: beside them stands the deviation over the seeds.
-A step is compared with the one before by the paired bootstrap over the same examples; the p of all comparisons of a
-table are corrected together (Holm 1979).
+A figure is that of all seeds together. Its interval, and p of a difference, are of draws that take test examples and
+seeds again (lineage_statistics.py says how, and what three seeds cannot say); ± is the deviation over the seeds. The p
+of all steps are corrected together, and so are those of the side test (Holm 1979), where words alone are drawn again:
+each system was trained once, so they say nothing of another training.
 
-Shapes: n examples, k statistics of each, D draws.
+Lines that do not belong together, of two trainings or two budgets, are refused.
+
+Shapes: S seeds, n examples, c groups of them, k statistics of each, D draws.
 """
 
+import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from lineage_runs import SETS, scored_part
+from lineage_sides import BOTH, CUT, LEFT, NEITHER
+from lineage_statistics import DRAWS, Floats, Metric, difference, figure, grouped, holm, interval
 from lineage_systems import SYSTEMS
-from numpy.typing import NDArray
 
-from qkv.metrics.intervals import Difference, bootstrap, paired_difference, wilson_interval
+from qkv.errors import InputError
+from qkv.metrics.intervals import Difference, paired_difference, wilson_interval
 
-Floats = NDArray[np.float64]
-DRAWS = 2_000
 SURE = 0.05
 
-FIGURES: dict[str, tuple[str, Callable[[Floats], Floats]]] = {
+FIGURES: dict[str, tuple[str, Metric]] = {
     "classify": ("accuracy", lambda sums: sums[:, 0] / sums[:, 1]),
     "tag": ("F1", lambda sums: 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)),
     "answer": ("F1", lambda sums: sums[:, 0] / sums[:, 2]),
 }
 """By the kind of task: what it is called, and how it comes from sums of statistics (D, k)."""
+
+
+def check_alike(lines: Iterable[Mapping[str, Any]]) -> None:
+    """One comparison: each system trained once, all with one budget, and all given the same to learn and to score."""
+    found: dict[str, dict[str, None]] = {}
+
+    def same(what: str, value: Any) -> None:
+        found.setdefault(what, {})[json.dumps(value)] = None
+
+    for line in lines:
+        if "error" in line or line.get("part") == "choose":
+            continue
+        if "weights" in line:
+            same(f"the training of {line['system']}", line["weights"])
+        if "budget" in line:
+            same("the budget of trainings", line["budget"])
+        if "settings" in line:
+            settings = dict(line["settings"])
+            weight = settings.pop("language_model_weight")
+            same("what runs are given", settings)
+            same(f"language_model_weight of {line['system']}", weight)
+        if line.get("part") == "sides":
+            same(f"hidden words in {line['language']}", [line["words"], line.get("held_out"), line.get("length")])
+    for what, values in found.items():
+        if len(values) > 1:
+            raise InputError(
+                f"The lines are of more than one comparison: {what} is {' and '.join(values)}. Give --lines and "
+                "--before that belong together."
+            )
 
 
 class Cell(NamedTuple):
@@ -39,24 +71,28 @@ class Cell(NamedTuple):
     high: float
     deviation: float | None  # over the seeds
     seeds: int
-    rows: Floats  # (n, k), of all seeds
+    examples: int
+    rows: Floats  # (S, c, k)
 
 
 def cells(lines: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cell]:
     """By set and system."""
-    groups: dict[tuple[str, str], dict[int, Floats]] = {}
+    groups: dict[tuple[str, str], dict[int, tuple[int, Floats]]] = {}
     for line in lines:
         if line.get("part") == "finetune" and "statistics" in line:
             rows = np.asarray(line["statistics"], np.float64)
-            groups.setdefault((line["task"], line["system"]), {})[line["seed"]] = rows
+            one = (len(rows), grouped(rows, line.get("groups")))
+            groups.setdefault((line["task"], line["system"]), {})[line["seed"]] = one
     found = {}
     for (task, system), seeds in groups.items():
         metric = FIGURES[SETS[task].kind][1]
-        rows = np.sum(list(seeds.values()), axis=0)
-        each = [float(metric(one.sum(0)[None])[0]) for one in seeds.values()]
-        low, high = bootstrap(rows, metric, draws=DRAWS)
-        value = float(metric(rows.sum(0)[None])[0])
-        found[task, system] = Cell(value, low, high, statistics.stdev(each) if len(each) > 1 else None, len(each), rows)
+        rows = np.stack([one for _, one in seeds.values()])
+        each = [figure(one[None], metric) for one in rows]
+        deviation = statistics.stdev(each) if len(each) > 1 else None
+        examples = next(iter(seeds.values()))[0]
+        found[task, system] = Cell(
+            *(figure(rows, metric), *interval(rows, metric), deviation, len(each), examples, rows)
+        )
     return found
 
 
@@ -79,24 +115,10 @@ def steps(found: Mapping[tuple[str, str], Cell], systems: Sequence[str] = SYSTEM
     for task in SETS:
         present = [system for system in systems if (task, system) in found]
         for earlier, later in pairwise(present):
-            a, b = found[task, later], found[task, earlier]
-            # the same number of seeds, or sums would differ by that
-            difference = paired_difference(a.rows / a.seeds, b.rows / b.seeds, FIGURES[SETS[task].kind][1], draws=DRAWS)
-            compared.append((task, earlier, later, difference))
+            rows = found[task, later].rows, found[task, earlier].rows
+            compared.append((task, earlier, later, difference(*rows, FIGURES[SETS[task].kind][1])))
     corrected = holm([one[3].p for one in compared])
     return [Step(*one, p) for one, p in zip(compared, corrected, strict=True)]
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    found, largest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(sorted(range(len(values)), key=lambda place: values[place])):
-        largest = max(largest, min(1.0, values[place] * (len(values) - rank)))
-        found[place] = largest
-    return found
 
 
 def sides_of(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -136,13 +158,41 @@ SIDE_PAIRS = (
 )
 
 
+def side_differences(sides: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    compared = [
+        ({"language": language, "one": one, "other": other}, found)
+        for language, ways in sides.items()
+        for one, other in SIDE_PAIRS
+        if (found := compared_sides(ways, one, other)) is not None
+    ]
+    corrected = holm([found.p for _, found in compared])
+    return [
+        {**names, **found._asdict(), "p_corrected": p} for (names, found), p in zip(compared, corrected, strict=True)
+    ]
+
+
+def failed(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Runs whose last try failed."""
+    last = {}
+    for line in lines:
+        if line.get("part") in ("finetune", "choose"):
+            weight = (line.get("settings") or {}).get("language_model_weight")
+            key = (line["part"], line["task"], line["system"], line["seed"], weight)
+            last[key if line["part"] == "choose" else key[:-1]] = line
+    return [f"{one['task']} {one['system']} {one['seed']}: {one['error']}" for one in last.values() if "error" in one]
+
+
 def summed_up(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All that the page and the picture need, without the single examples: for JSON."""
-    found = cells(lines)
-    failed = [f"{line['task']} {line['system']} {line['seed']}: {line['error']}" for line in lines if "error" in line]
-    sides = sides_of(lines)
+    check_alike(lines)
+    found, sides = cells(lines), sides_of(lines)
     return {
         "pretrain": {line["system"]: _plain(line, "part") for line in lines if line.get("part") == "pretrain"},
+        "choose": [
+            {"language_model_weight": line["settings"]["language_model_weight"], "scores": line["scores"]}
+            for line in lines
+            if line.get("part") == "choose" and "error" not in line
+        ],
         "latency": [_plain(line, "part") for line in lines if line.get("part") == "latency"],
         "finetune": [
             {
@@ -151,7 +201,6 @@ def summed_up(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "figure": FIGURES[SETS[task].kind][0],
                 "system": system,
                 **{key: value for key, value in cell._asdict().items() if key != "rows"},
-                "examples": len(cell.rows),
             }
             for (task, system), cell in found.items()
         ],
@@ -165,17 +214,9 @@ def summed_up(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             }
             for one in steps(found)
         ],
-        "sides": {
-            language: [{key: value for key, value in one.items() if key != "right"} for one in ways.values()]
-            for language, ways in sides.items()
-        },
-        "side_differences": [
-            {"language": language, "one": one, "other": other, **difference._asdict()}
-            for language, ways in sides.items()
-            for one, other in SIDE_PAIRS
-            if (difference := compared_sides(ways, one, other)) is not None
-        ],
-        "failed": failed,
+        "sides": {language: [_plain(one, "right") for one in ways.values()] for language, ways in sides.items()},
+        "side_differences": side_differences(sides),
+        "failed": failed(lines),
     }
 
 
@@ -185,9 +226,13 @@ def _plain(line: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
 
 def markdown(summary: Mapping[str, Any]) -> str:
     """The tables of docs/lineage.md."""
+    lines = []
+    if summary["pretrain"]:
+        lines += ["| | parameters | seconds | steps | tokens a second |", "|---|---|---|---|---|"]
+        lines += [_training(summary["pretrain"][name]) for name in SYSTEMS if name in summary["pretrain"]] + [""]
     systems = [name for name in SYSTEMS if any(one["system"] == name for one in summary["finetune"])]
     by_key = {(one["task"], one["system"]): one for one in summary["finetune"]}
-    lines = [f"| set | {' | '.join(systems)} |", f"|---|{'---|' * len(systems)}"]
+    lines += [f"| set | {' | '.join(systems)} |", f"|---|{'---|' * len(systems)}"]
     for task in SETS:
         present = [by_key.get((task, system)) for system in systems]
         if not any(present):
@@ -196,19 +241,22 @@ def markdown(summary: Mapping[str, Any]) -> str:
         lines.append(f"| {task} {first['part']}, {first['figure']} | {' | '.join(map(_figure, present))} |")
     if summary["steps"]:
         lines += ["", "| set | step | difference | p |", "|---|---|---|---|"]
-    for one in summary["steps"]:
-        sure = "**" if one["p_corrected"] < SURE else ""
-        lines.append(
-            f"| {one['task']} | {one['earlier']} → {one['later']} | {sure}{100 * one['difference']:+.1f}{sure} "
-            f"[{100 * one['low']:+.1f}, {100 * one['high']:+.1f}] | {one['p_corrected']:.3f} |"
-        )
+    lines += [f"| {one['task']} | {one['earlier']} → {one['later']} | {_compared(one)} |" for one in summary["steps"]]
+    for one in summary["choose"]:
+        weight, score = one["language_model_weight"], one["scores"]["accuracy"]
+        lines += ["", f"gpt, language_model_weight {weight:g}: {100 * score:.1f} of held-out training examples"]
     for language, ways in summary["sides"].items():
-        lines += ["", f"| {language}, top-1 of {ways[0]['words']:,} words | left | both sides |", "|---|---|---|"]
+        words = f"{ways[0]['words']:,} words"
+        lines += ["", f"| {language}, top-1 of {words} | neither side | left | both sides |", "|---|---|---|---|"]
         for system in dict.fromkeys(one["system"] for one in ways):
             own = {one["side"]: one for one in ways if one["system"] == system}
-            lines.append(f"| {system} | {_side(own.get('left') or own.get('neither'))} | {_side(own.get('both'))} |")
-            if "left, cut" in own:
-                lines.append(f"| {system}, cut after the blank | {_side(own['left, cut'])} | |")
+            lines.append(f"| {system} | {' | '.join(_side(own.get(side)) for side in (NEITHER, LEFT, BOTH))} |")
+            if CUT in own:
+                lines.append(f"| {system}, cut after the blank | | {_side(own[CUT])} | |")
+    if summary["side_differences"]:
+        lines += ["", "| hidden words | | difference | p |", "|---|---|---|---|"]
+    for one in summary["side_differences"]:
+        lines.append(f"| {one['language']} | {one['other']} → {one['one']} | {_compared(one)} |")
     if summary["latency"]:
         lines += ["", "| | device | ms a text | texts a second | parameters |", "|---|---|---|---|---|"]
     for one in summary["latency"]:
@@ -218,6 +266,17 @@ def markdown(summary: Mapping[str, Any]) -> str:
         )
     lines += [f"\nfailed: {one}" for one in summary["failed"]]
     return "\n".join(lines) + "\n"
+
+
+def _training(one: Mapping[str, Any]) -> str:
+    rate = f"{one['tokens_per_second']:,.0f}" if one.get("tokens_per_second") else ""
+    return f"| {one['system']} | {one['parameters']:,} | {one['seconds']:,.0f} | {one['steps']:,} | {rate} |"
+
+
+def _compared(one: Mapping[str, Any]) -> str:
+    sure = "**" if one["p_corrected"] < SURE else ""
+    between = f"[{100 * one['low']:+.1f}, {100 * one['high']:+.1f}]"
+    return f"{sure}{100 * one['difference']:+.1f}{sure} {between} | {one['p_corrected']:.3f}"
 
 
 def _figure(one: Mapping[str, Any] | None) -> str:

@@ -40,6 +40,7 @@ from torch import nn
 
 from qkv.batch import IGNORE, Batch
 from qkv.models.gpt import GPT, GPTConfig
+from qkv.nn.halves import Halves
 from qkv.objectives.causal import Causal, training_flops
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -109,7 +110,7 @@ def ours(config: GPTConfig, batches: Sequence[Batch], device: torch.device) -> S
     torch.manual_seed(0)
     model = GPT(config).to(device)
     there = [batch.to(device) for batch in batches]
-    job = Job(model, Causal(), lambda step: [there[step % len(there)]], Path())
+    job = Job(model, Causal(), lambda step: [there[step % len(there)]], Path(), around=Halves)
     trainer = Trainer(job, TrainConfig(precision="bf16"), Silent())
 
     def step(number: int) -> None:

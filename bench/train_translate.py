@@ -42,6 +42,7 @@ from qkv.batch import IGNORE
 from qkv.data.pair_batch import NEXT, PairBatch
 from qkv.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.nn.halves import Halves
 from qkv.objectives.translation import Translation
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -117,7 +118,7 @@ def ours(setting: Setting, given: Sequence[PairBatch], name: str) -> tuple[nn.Mo
         model = Transformer(TransformerConfig.preset("tiny" if setting.tiny else "base", vocabulary_size=setting.words))
     model.to(setting.device)
     there = [batch.to(setting.device) for batch in given]
-    job = Job(model, Translation(SMOOTHING), lambda step: [there[step % len(there)]], Path())
+    job = Job(model, Translation(SMOOTHING), lambda step: [there[step % len(there)]], Path(), around=Halves)
     trainer = Trainer(job, TrainConfig(precision=setting.precision), Silent())
     return model, lambda number: trainer.advance([there[number % len(there)]], LR)
 
@@ -278,6 +279,13 @@ def arguments() -> argparse.Namespace:
     return options
 
 
+def shared(setting: Setting) -> dict[str, Any]:
+    """What all lines have in common: not the size of a batch, of which each has its own."""
+    common = asdict(setting) | {"device": str(setting.device)}
+    del common["tokens"]
+    return common
+
+
 def main() -> None:
     options = arguments()
     torch.set_num_threads(options.threads)
@@ -292,8 +300,8 @@ def main() -> None:
                 print(json.dumps(found[-1]), flush=True)
     show(found, setting)
     if options.json:
-        shared = {name: str(value) if name == "device" else value for name, value in asdict(setting).items()}
-        options.json.write_text(json.dumps([shared | one for one in found], indent=1) + "\n", encoding="utf-8")
+        lines = [shared(setting) | one for one in found]
+        options.json.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

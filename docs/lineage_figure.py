@@ -16,7 +16,7 @@ from typing import Any
 from drawing import Drawing
 
 SYSTEMS = {"word2vec": "word2vec", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
-COLOURS = {"word2vec": "soft", "elmo": "red", "gpt": "green", "bert": "blue", "unigram": "edge"}
+COLOURS = {"word2vec": "soft", "elmo": "red", "gpt": "green", "bert": "blue"}
 SETS = {  # English, Chinese
     "sst2": ("SST-2", "SST-2 英文情感"),
     "chnsenticorp": ("ChnSentiCorp", "ChnSentiCorp 中文情感"),

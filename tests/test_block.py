@@ -1,10 +1,13 @@
 """Blocks against torch's own Transformer layer, in both norm orders and with both activations."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
 
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from qkv.nn.block import ACTIVATIONS, KERNELS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.fused import explicit, fused
 from qkv.nn.multihead import MultiHeadSelfAttention
 
@@ -47,6 +50,13 @@ def test_activations_are_what_they_are_called() -> None:
     assert 1e-6 < (ACTIVATIONS["gelu_tanh"](x) - gaussian).abs().max() < 1e-2
     assert torch.allclose(ACTIVATIONS["silu"](x), x * x.sigmoid())
     assert torch.equal(ACTIVATIONS["tanh"](x), x.tanh())
+
+
+@pytest.mark.parametrize("name", KERNELS.values())
+def test_a_copy_is_on_the_kernels_too(name: str) -> None:
+    layer = FeedForward(4, 8, name)
+    for other in (layer, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert KERNELS[other.activation] == name
 
 
 @pytest.mark.parametrize("kind", [PostNormBlock, PreNormBlock])

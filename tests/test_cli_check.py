@@ -66,6 +66,15 @@ def test_a_corpus_as_before(tmp_path: Path, check: Check) -> None:
     assert "not UTF-8" in check(tmp_path / "c.txt")
 
 
+def test_a_field_is_that_of_a_corpus(tmp_path: Path, check: Check) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "A film.", "label": "pos", "body": "One.\\n\\nTwo."}\n')
+    assert "classify" in check(tmp_path / "a.jsonl")
+    report = json.loads(check(tmp_path / "a.jsonl", "--field", "body", "--json"))
+    assert report["characters"] == len("One.") + len("Two.") and "task" not in report
+    check(tmp_path / "a.jsonl", "--field", "body", "--task", "classify", code=2)
+    assert "--field is for a corpus" in check.err
+
+
 def test_files_that_are_not_there_or_not_readable(tmp_path: Path, check: Check) -> None:
     check(tmp_path / "a.csv", code=2)
     assert "There is no file" in check.err

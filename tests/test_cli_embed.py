@@ -61,6 +61,43 @@ def test_texts_by_language_models(capsys: pytest.CaptureFixture[str], places: di
     assert line["n_tokens"] == 2 and "n_without_vector" not in line
 
 
+def test_a_text_without_a_known_word_has_tokens(
+    capsys: pytest.CaptureFixture[str], places: dict[str, str], tmp_path: Path
+) -> None:
+    """It has no mean; of its tokens, each is shown without a vector."""
+    (tmp_path / "a.txt").write_text("xyzzy\n\nking\n")
+    words = ("embed", "--tokens", "-f", str(tmp_path / "a.txt"), "-m", places["word2vec"], "--json")
+    assert "a.txt, line 2 is empty" in failed(capsys, *words)
+    lines = [json.loads(line) for line in said(capsys, *words, "--skip-empty")[0].splitlines()]
+    assert [line["text"] for line in lines] == ["xyzzy", "king"] and lines[0]["tokens"][0]["vector"] is None
+
+
+def test_a_file_is_not_written_over(capsys: pytest.CaptureFixture[str], places: dict[str, str], tmp_path: Path) -> None:
+    file, other = tmp_path / "a.jsonl", tmp_path / "b.txt"
+    file.write_text('{"text": "the cat"}\n')
+    other.write_text("the cat\n")
+    words = ("embed", "-f", str(other), "-f", str(file), "-m", places["bert"], "-o", str(file))
+    assert "is a file that is read" in failed(capsys, *words)
+    assert file.read_text() == '{"text": "the cat"}\n'
+
+
+def test_tokens_are_scaled_only_where_it_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A folder's own scaling is one of texts."""
+    folder = qkv.load(make_folder(tmp_path / "bert")).save(tmp_path / "unit")
+    record = json.loads((folder / "qkv.json").read_text())
+    (folder / "qkv.json").write_text(json.dumps(record | {"pooling": "mean", "normalize": True}))
+
+    def length(*words: str) -> float:
+        line = json.loads(said(capsys, "embed", "the cat", "-m", str(folder), "--json", *words)[0])
+        vector = line["tokens"][0]["vector"] if "tokens" in line else line["vector"]
+        return float(sum(number * number for number in vector))
+
+    assert length() == pytest.approx(1, abs=1e-3)
+    assert length("--tokens") != pytest.approx(1, abs=1e-3)
+    assert length("--tokens", "--normalize") == pytest.approx(1, abs=1e-3)
+    assert "else texts as in the folder, tokens not" in " ".join(said(capsys, "embed", "--help")[0].split())
+
+
 def test_tokens_on_a_screen(capsys: pytest.CaptureFixture[str], places: dict[str, str]) -> None:
     """The same word twice: one vector of word2vec, two of the others (tests/test_polysemy.py has a trained ELMo)."""
     texts = ("xyzzy cat", "king cat")
@@ -96,6 +133,7 @@ def test_tokens_for_a_program(capsys: pytest.CaptureFixture[str], places: dict[s
         (["--tokens", "a", "--pooling", "mean"], "leave one of them out"),
         (["--tokens", "the cat " * 60], "More than 100 tokens"),
         (["--tokens", "a", " "], "Text 2 is empty"),
+        (["--skip-empty", "a", " "], "--skip-empty is for files and standard input"),
         (["--layer", "9", "a"], "no layer 9: elmo has 2 layers"),
         (["--pooling", "cls", "a"], "no vector of a text at [CLS]"),
     ],

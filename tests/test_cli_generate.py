@@ -68,6 +68,15 @@ def test_standard_input(gpt: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest
     assert [json.loads(line)["prompt"] for line in capfd.readouterr().out.splitlines()] == ["the cat", "他"]
 
 
+def test_a_byte_order_mark_is_no_prompt(
+    gpt: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["-"], ["--file", "-"]):
+        type_in(monkeypatch, b"\xef\xbb\xbfthe cat\n")
+        assert main(["generate", gpt, *words, "--max-length", "3", "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["prompt"] == "the cat"
+
+
 def test_how_tokens_are_chosen() -> None:
     assert decoding_of({}, False).temperature == 0.8
     assert decoding_of({"temperature": 1.0}, False).top_k is None
@@ -96,6 +105,13 @@ def test_how_tokens_are_chosen() -> None:
         (["the", "--decoding", "do_sample=true"], "Did you mean 'sample'?"),
         (["the", "--top-p", "2"], "top_p is a probability"),
         (["the", "--decoding", "max_ratio=2"], "max_ratio is for models that translate"),
+        (["the", "--greedy", "--decoding", "sample=true"], "sample draws by chance, and --greedy draws nothing"),
+        (["the", "--beams", "2", "--decoding", "sample=true"], "sample draws by chance, and --beams draws nothing"),
+        (["the", "--length-penalty", "2"], "length_penalty compares texts of one prompt, and there is one"),
+        (["the", "--greedy", "--decoding", "length_formula=gnmt"], "length_formula compares texts of one prompt"),
+        (["the", "--n", "2", "--decoding", "stopping=never"], "stopping is for beam search: add --beams"),
+        (["the", "--min-length", "30"], "leaves room for 23, and min_length 30"),
+        (["the", "--precision", "int4"], "Unknown precision 'int4'"),
         (["the", "-"], "Give - for standard input alone"),
         (["the", "--file", "x"], "Choose one: prompts, or --file"),
         (["the", "--json", "--out", "x.jsonl"], "Choose one: --json"),
@@ -108,6 +124,28 @@ def test_mistakes(gpt: str, words: list[str], message: str, capfd: pytest.Captur
     assert out == "" and message in err and err.startswith("error: ") and err.count("\n") == 1
 
 
+def test_nothing_from_standard_input(
+    gpt: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    type_in(monkeypatch, b"")
+    assert main(["generate", gpt, "-"]) == 2
+    assert "Standard input is empty" in capfd.readouterr().err
+
+
+def test_unknown_tokens_are_told_of_every_text(gpt: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["--json"], []):  # the second is shown while it grows
+        assert main(["generate", gpt, "the zebra", "--max-length", "3", *words]) == 0
+        assert "lacks 1 tokens of 1 prompts" in capfd.readouterr().err
+
+
+def test_guesses_ahead_change_nothing(gpt: str, capfd: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for precision in ("fp32", "drafted"):
+        assert main(["generate", gpt, "the cat", "--max-length", "9", "--greedy", "--precision", precision]) == 0
+        found.append(capfd.readouterr().out)
+    assert found[0] == found[1]
+
+
 def test_mistakes_in_files(gpt: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "in.txt", tmp_path / "out.txt"
     for text, message in (("the\n\ncat\n", "line 2 is empty"), ("the\n" + "cat " * 30, "in.txt, line 2 (")):
@@ -115,7 +153,7 @@ def test_mistakes_in_files(gpt: str, tmp_path: Path, capfd: pytest.CaptureFixtur
         assert main(["generate", gpt, "--file", str(file), "--out", str(out)]) == 2
         assert message in capfd.readouterr().err and not out.exists()
     assert main(["generate", gpt, "--file", str(file), "--out", str(file)]) == 2
-    assert "they would be lost" in capfd.readouterr().err
+    assert "what it holds would be lost" in capfd.readouterr().err
 
 
 def test_a_bert_is_told_what_it_can_do(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,25 @@ def test_check(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.Ca
     assert report["pairs"] == 300 and report["files"][2]["part"] == "test"
     assert main(["check", "--pairs", files["train"], "--model", str(Path(run) / "tokenizer")]) == 0
     assert "0 above 256" in capfd.readouterr().out
+    assert main(["check", "--pairs", files["train"], "--model", "qkv-mini"]) == 0  # what has a name, and its limit
+    assert "0 above 512" in capfd.readouterr().out
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"0123456789"]))
+    assert main(["check", "--pairs", files["train"], "--model", str(vocabulary)]) == 0
+    assert "0 above 256" in capfd.readouterr().out
+
+
+def test_references_are_not_written_over(
+    run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = [line.split("\t") for line in Path(files["test"]).read_text().splitlines()]
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps({"source": one, "target": two}) + "\n" for one, two in rows))
+    before = pairs.read_bytes()
+    for words in (["--pairs", str(pairs)], [str(pairs)]):
+        assert main(["evaluate", run, *words, "--out", str(tmp_path / "." / "pairs.jsonl")]) == 2
+        assert "is a file that is read" in capfd.readouterr().err
+    assert pairs.read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -90,6 +109,8 @@ def test_check(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.Ca
         (["check", "--dev", "{dev}"], "give those with --pairs"),
         (["check", "{test}", "--pairs", "{test}"], "--pairs is checked alone"),
         (["check", "{test}", "--columns", "1,2"], "--columns is for --pairs"),
+        (["check", "--pairs", "{test}", "--field", "x"], "leave out other files, --field"),
+        (["check", "--pairs", "{test}", "{dev}", "--columns", "a,b"], "no file has both sides"),
         (["check", "--pairs", "{test}", "--columns", "a,b"], "no column is called 'a'"),
     ],
 )

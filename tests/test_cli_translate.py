@@ -89,7 +89,7 @@ def test_a_name_is_no_text_and_a_source_is_not_overwritten(
         ([str(tmp_path / "gone.txt")], "There is no file"),
         ([str(tmp_path)], "is a folder"),
         ([str(file), "1 2"], "stands among other texts"),
-        ([str(file), "--out", str(file)], "is the file that is to be translated"),
+        ([str(file), "--out", str(file)], "is a file that is read: what it holds would be lost"),
     ):
         assert main(["translate", str(runs["transformer"]), *words]) == 2
         assert message in capfd.readouterr().err
@@ -250,6 +250,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1 2", "3", "--picture", "a.svg"], "one text"),
         (["translate", "{t}", "1", "--picture", "a.png"], "ends in .svg"),
         (["translate", "{t}", "1", "--segmenter", "rjieba"], "is for alignments"),
+        (["translate", "{t}", "nowhere.de"], "There is no file nowhere.de"),
         (["translate", "{t}", "1", "--alignments", "--segmenter", "jieba"], "rjieba"),
         (["translate", "{t}", "1", "--out", "a.doc"], "ends in .txt or .tsv or .jsonl"),
         (["translate", "{t}", "1 " * 40], "has 41 tokens, and the model of"),

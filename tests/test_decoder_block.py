@@ -13,7 +13,7 @@ from qkv.nn.attention import causal_mask, masked_softmax
 from qkv.nn.block import FeedForward
 from qkv.nn.cache import SourceMemory, TokenCache
 from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, ask, keys_and_values
-from qkv.nn.fused import packed
+from qkv.nn.fused import explicit, packed
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from tests.folders import randomise
 
@@ -135,9 +135,34 @@ def test_kernels_compute_the_same(monkeypatch: pytest.MonkeyPatch, activation: s
     for plain, on_kernels in zip(*found, strict=True):
         assert torch.allclose(plain, on_kernels, atol=1e-4, rtol=1e-4)
 
+
+def test_padded_rows_and_adapters_stay_with_the_readable_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels are for packed rows and for plain layers."""
+    taken = []
+
     class Adapted(nn.Linear):
         """As a low-rank adapter would be."""
 
-    assert block._is_usual()
-    block.cross_attention.out = Adapted(D, D)
-    assert not block._is_usual()
+    def noted(block: PostNormDecoderBlock, x: Tensor, *others: object) -> tuple[Tensor, None]:
+        taken.append(x.shape)
+        return x, None
+
+    block = make(PostNormDecoderBlock)
+    monkeypatch.setattr(PostNormDecoderBlock, "_fused", noted)
+    x, source = torch.randn(2, 3, D, dtype=torch.float64), torch.randn(2, 4, D, dtype=torch.float64)
+    found = []
+    for fits in (False, True):
+        monkeypatch.setattr(fast, "fits", lambda x, fits=fits: fits)
+        found.append(block(x, keys_and_values(block, source), partial(explicit, mask=causal_mask(3)), explicit)[0])
+    assert torch.equal(*found)
+    assert taken == []
+
+    packed_rows = torch.randn(TARGET.n_tokens, D, dtype=torch.float64), torch.randn(SOURCE.n_tokens, D).double()
+    all_at_once(block, *packed_rows)
+    assert taken == [(TARGET.n_tokens, D)]
+    for name in ("query", "out"):
+        plain = getattr(block.cross_attention, name)
+        setattr(block.cross_attention, name, Adapted(D, D, dtype=torch.float64))
+        all_at_once(block, *packed_rows)
+        setattr(block.cross_attention, name, plain)
+    assert len(taken) == 1

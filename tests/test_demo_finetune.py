@@ -1,12 +1,13 @@
 """The messages of both languages to one model, and room made only where an earlier demonstration stood."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
 
 from qkv.cli import demo_finetune
-from qkv.cli.demo_finetune import LANGUAGES, MESSAGES, examples_folder
+from qkv.cli.demo_finetune import LANGUAGES, Answer, examples_folder
 from qkv.cli.main import main
 from tests.stand_in import stand_in
 from tests.test_bad_input import fails
@@ -30,16 +31,23 @@ def test_one_model_for_two_languages(
         with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
             both.append(list(csv.reader(stream))[1:])
     assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
-    assert "English: " in shown and "Chinese: " in shown and all(message in shown for message in MESSAGES)
+    assert "English: " in shown and "Chinese: " in shown
+    surest = shown.split("The surest of these answers:")[-1].split("report.html")[0].strip().splitlines()
+    texts = {text for text, _ in rows}
+    assert len([line for line in surest if line in texts]) == 2 * demo_finetune.SHOWN
     assert (tmp_path / "out" / "finetune" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
     assert (tmp_path / "out" / "finetune" / "report.html").is_file() and "qkv predict" in shown
 
 
 def test_every_language_is_counted_by_itself(tmp_path: Path) -> None:
-    lines = [(2, True), (3, False), (4, True), (6, False)]
-    text = "".join(f'{{"line": {line}, "right": {str(right).lower()}}}\n' for line, right in lines)
-    (tmp_path / "predictions.jsonl").write_text(text, encoding="utf-8")
-    assert demo_finetune._by_language(tmp_path, ["en", "zh", "en", "zh", "en"]) == {"en": (2, 3), "zh": (0, 1)}
+    answer = {"label": "a", "probability": 0.5, "expected": "a"}
+    lines = [json.dumps(answer | {"line": line, "right": line == 4}) for line in (2, 3, 4)]
+    (tmp_path / "predictions.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    rows = [("en", "one", "a"), ("zh", "二", "a"), ("en", "three", "a")]
+    assert demo_finetune._answers(tmp_path, rows) == {
+        "en": [Answer("one", "a", 0.5, "a", False), Answer("three", "a", 0.5, "a", True)],
+        "zh": [Answer("二", "a", 0.5, "a", False)],
+    }
 
 
 @pytest.mark.parametrize("settings", ['train = "{there}/intents.csv"', 'train = "{out}/intents.csv"', "train =", ""])

@@ -45,6 +45,11 @@ def test_a_stream_is_read_as_it_comes(model: Model) -> None:
         list(stream_texts([b"a\n", "他".encode("gbk")], "It", model.lacks))
 
 
+def test_a_byte_order_mark_is_no_text(model: Model) -> None:
+    lines = [b"\xef\xbb\xbfa cat\n", b"\xef\xbb\xbfdog\n"]  # only at the beginning is it one
+    assert list(stream_texts(lines, "It", model.lacks)) == ["a cat", "\ufeffdog"]
+
+
 def test_every_part_has_its_texts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qkv.run.embedder.TEXTS_PER_CHUNK", 2)
     parts = list(embed_parts(model, iter(TEXTS), "cls", True))

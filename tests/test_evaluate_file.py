@@ -126,6 +126,17 @@ def test_models_for_other_things_are_refused_before_any_work(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def test_the_examples_are_not_written_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, link = write_several(tmp_path / "a.jsonl"), tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    before = file.read_bytes()
+    model = str(task_folder(tmp_path / "model", "classify", kind="multi"))
+    for out in (file, link):
+        assert main(["evaluate", model, str(file), "--out", str(out)]) == 2
+        assert f"--out {out} is a file that is read" in capfd.readouterr().err
+    assert file.read_bytes() == before
+
+
 def test_threads_are_used(tmp_path: Path) -> None:
     file = sets.write_texts(tmp_path / "a.csv")
     evaluate_file(task_folder(tmp_path / "model", "classify"), file, threads=3)

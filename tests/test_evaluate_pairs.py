@@ -8,11 +8,13 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.metrics.translation import chrf
-from qkv.run.evaluate_pairs import evaluate_pairs
+from qkv.run.evaluate_pairs import _check_comparable, evaluate_pairs
 from qkv.run.train_translate import start
+from qkv.run.translate import load_translator
 from qkv.train.progress import Silent
 from tests.translation_runs import digit_files, settings
 
+Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -25,7 +27,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def runs(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     found = {}
-    for name, steps, way in (("little", 2, "und-und"), ("more", 30, "und-und"), ("other", 1, "de-en")):
+    for name, steps, way in (
+        ("little", 2, "und-und"),
+        ("more", 30, "und-und"),
+        ("other", 1, "de-en"),
+        ("french", 1, "fr-en"),
+    ):
         source, target = way.split("-")
         languages = [f"bitext.source_language={source}", f"bitext.target_language={target}"]
         config = settings("transformer", files, f"train.steps={steps}", "train.lr=0.01", *languages)
@@ -77,7 +84,41 @@ def test_beside_another_model(runs: dict[str, Path], files: dict[str, Path]) -> 
     same = evaluate_pairs(runs["more"], [files["test"]], against=runs["more"])["against"]
     assert same["difference"] == 0 and same["p"] == 1
     with pytest.raises(InputError, match="only models for the same languages are comparable"):
-        evaluate_pairs(runs["more"], [files["test"]], against=runs["other"])
+        evaluate_pairs(runs["french"], [files["test"]], against=runs["other"])
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "alike"),
+    [("zh", "zh-CN", True), ("zh_TW", "zh-CN", True), ("und", "zh", True), ("", "zh", True), ("zh", "ja", False)],
+)
+def test_which_languages_are_the_same(runs: dict[str, Path], one: str, two: str, alike: bool) -> None:
+    first, other = (replace(load_translator(runs["little"]), target_language=code) for code in (one, two))
+    if alike:
+        _check_comparable("a", first, "b", other)
+    else:
+        with pytest.raises(InputError, match=f"a is for und → {one}, and b for und → {two}"):
+            _check_comparable("a", first, "b", other)
+
+
+def test_a_language_that_nobody_named_is_looked_for(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Chinese references of a model that was trained as und are counted by 汉字."""
+    file = tmp_path / "pairs.tsv"
+    file.write_text("1 2\t一只猫在睡觉\n3 4\t两只狗在跑\n", encoding="utf-8")
+    found = evaluate_pairs(runs["little"], [file])
+    assert found["target_language"] == "zh" and "tok:zh" in found["scores"]["bleu_signature"]
+    assert "tok:13a" in evaluate_pairs(runs["little"], [file], language="und")["scores"]["bleu_signature"]
+    with pytest.raises(InputError, match=r"^language \(--language\): 'tw' is Twi, .* Did you mean 'zh-TW'"):
+        evaluate_pairs(runs["little"], [file], language="tw")
+
+
+def test_a_model_with_a_code_that_is_a_slip(runs: dict[str, Path], tmp_path: Path, monkeypatch: Patch) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("1 2\t고양이가 잔다\n", encoding="utf-8")
+    loaded = replace(load_translator(runs["little"]), target_language="kr")
+    monkeypatch.setattr("qkv.run.evaluate_pairs.load_translator", lambda *_: loaded)
+    with pytest.raises(InputError, match=r"\(--language gives another\): 'kr' is Kanuri, .* Did you mean 'ko'"):
+        evaluate_pairs("a", [file])
+    assert evaluate_pairs("a", [file], language="und")["target_language"] == "und"
 
 
 def test_without_sacrebleu(

@@ -6,16 +6,15 @@ With a GPU they run on it; without one Triton's interpreter runs the same kernel
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of the extra dev elsewhere")
 
 from qkv.batch import Batch
 from qkv.models.bert import BertConfig, BertWithHeads
 from qkv.nn import fast
-from qkv.nn.block import FeedForward, PostNormBlock, is_usual
+from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, is_usual
 from qkv.nn.fused import Packed, packed
-from qkv.nn.kernels import Dropout, add_norm_forward
+from qkv.nn.kernels import Dropout, add_norm_forward, bend_backward, bend_forward
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.objectives.pretraining import Pretraining
 
@@ -99,19 +98,19 @@ def test_another_seed_drops_others() -> None:
 
 def test_what_lies_apart_is_taken_together(kernels: None) -> None:
     norm, wide = nn.LayerNorm(16, device=DEVICE), drawn(6, 40)
-    x, bias = wide[:, :16], drawn(16)
+    x = wide[:, :16]
     same(fast.add_norm(x, None, x, norm), norm(x + x))
-    same(fast.bias_gelu(x, bias), functional.gelu(x + bias))
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_bias_gelu(approximate: str) -> None:
-    ours, plain = (leaves(drawn(19, 150) * 4, drawn(150)) for _ in range(2))
-    out = fast.bias_gelu(ours[0], ours[1], tanh=approximate == "tanh")
-    expected = functional.gelu(plain[0] + plain[1], approximate=approximate)
-    assert (out - expected).abs().max() < 2e-6
-    for found, wanted in zip(gradients(out, ours), gradients(expected, plain), strict=True):
-        same(found, wanted)
+@pytest.mark.parametrize("bend", ["gelu", "gelu_tanh"])
+def test_bias_and_bend(bend: str) -> None:
+    x, bias = plain = leaves(drawn(19, 150) * 4, drawn(150))
+    expected = ACTIVATIONS[bend](x + bias)
+    assert (bend_forward(x.detach(), bias, bend) - expected).abs().max() < 2e-6
+    towards = drawn(19, 150, seed=1)
+    found = bend_backward(towards, x.detach(), bias.detach(), bend)
+    for one, wanted in zip(found, torch.autograd.grad(expected, plain, towards), strict=True):
+        same(one, wanted)
 
 
 def test_a_projection_adds_its_gradient_to_the_residuals() -> None:
@@ -208,83 +207,6 @@ def test_dropped_attention_is_unbiased_and_its_gradient_is_that_of_the_same_draw
     )
 
 
-@pytest.mark.parametrize("words", [5, 64, 130])
-def test_linear_cross_entropy(words: int) -> None:
-    targets = torch.arange(9, device=DEVICE) % words
-    ours, plain = (leaves(drawn(9, 12), drawn(words, 12), drawn(words)) for _ in range(2))
-    loss, right = fast.linear_cross_entropy(ours[0], ours[1], ours[2], targets)
-    logits = functional.linear(*plain)
-    expected = functional.cross_entropy(logits, targets, reduction="sum")
-    same(loss, expected)
-    assert int(right) == int((logits.argmax(-1) == targets).sum())
-    for found, wanted in zip(
-        torch.autograd.grad(loss / 7, ours), torch.autograd.grad(expected / 7, plain), strict=True
-    ):
-        same(found, wanted)
-
-
-@pytest.mark.parametrize("smoothing", [0.1, 0.7])
-@pytest.mark.parametrize("words", [5, 64, 130])
-def test_smoothed_cross_entropy(words: int, smoothing: float) -> None:
-    targets = torch.arange(9, device=DEVICE) % words
-    targets[4] = -100
-    ours, plain = (leaves(drawn(9, 12), drawn(words, 12), drawn(words)) for _ in range(2))
-    loss, without, right = fast.smoothed_cross_entropy(ours[0], ours[1], ours[2], targets, smoothing)
-    logits = functional.linear(*plain)
-    expected = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-    same(loss, expected)
-    same(without, functional.cross_entropy(logits, targets, reduction="sum"))
-    assert not without.requires_grad
-    assert int(right) == int((logits.argmax(-1) == targets).sum())
-    for found, wanted in zip(
-        torch.autograd.grad(loss / 7, ours), torch.autograd.grad(expected / 7, plain), strict=True
-    ):
-        same(found, wanted)
-
-
-def test_what_is_not_scored_and_what_is_no_word() -> None:
-    ours, plain = (leaves(drawn(3, 4), drawn(5, 4), drawn(5)) for _ in range(2))
-    targets = torch.tensor([1, -100, 4], device=DEVICE)
-    loss, _ = fast.linear_cross_entropy(ours[0], ours[1], ours[2], targets)
-    expected = functional.cross_entropy(functional.linear(plain[0], plain[1], plain[2]), targets, reduction="sum")
-    same(loss, expected)
-    for found, wanted in zip(torch.autograd.grad(loss, ours), torch.autograd.grad(expected, plain), strict=True):
-        same(found, wanted)
-    wrong = torch.tensor([1, 5, 4], device=DEVICE)
-    assert fast.linear_cross_entropy(ours[0], ours[1], ours[2], wrong)[0].isnan()
-
-
-def test_what_is_in_no_table_is_no_number() -> None:
-    tables = (drawn(10, 20), drawn(2, 20), drawn(6, 20))
-    ids, segments, positions = (torch.tensor(one, device=DEVICE) for one in ([1, 10, 3], [0, 1, 0], [0, 1, 6]))
-    assert fast.embed(ids, segments, positions, tables).isnan().all(1).tolist() == [False, True, True]
-
-
-def test_of_equal_scores_the_first_is_the_prediction() -> None:
-    table = torch.ones(3, 4, device=DEVICE)
-    x, bias = torch.ones(2, 4, device=DEVICE), torch.zeros(3, device=DEVICE)
-    assert int(fast.linear_cross_entropy(x, table, bias, torch.tensor([0, 1], device=DEVICE))[1]) == 1
-
-
-def test_scores_are_gone_after_one_way_back() -> None:
-    ours = leaves(drawn(2, 4), drawn(3, 4), drawn(3))
-    loss, _ = fast.linear_cross_entropy(ours[0], ours[1], ours[2], torch.tensor([0, 1], device=DEVICE))
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="once"):
-        loss.backward()
-
-
-def test_embed() -> None:
-    tables, plain = (leaves(drawn(10, 20), drawn(2, 20), drawn(6, 20)) for _ in range(2))
-    batch = Batch.of([[1, 9, 9, 3], [9, 2, 0, 1, 1, 5]], segments=[[0, 0, 1, 1], [0] * 6]).to(DEVICE)
-    places = (batch.ids, batch.segments, batch.positions)
-    out = fast.embed(*places, (tables[0], tables[1], tables[2]))
-    expected = sum((table[at] for table, at in zip(plain, places, strict=True)), torch.zeros((), device=DEVICE))
-    same(out, expected)
-    for found, wanted in zip(gradients(out, tables), gradients(expected, plain), strict=True):
-        same(found, wanted)
-
-
 @pytest.mark.parametrize(
     ("head_width", "recomputed", "halved"),
     [
@@ -365,10 +287,12 @@ def test_what_is_not_plain_stays_with_the_readable_way() -> None:
     assert not is_usual(block.attention, block.feed_forward)
     block.feed_forward._compiled_call_impl = None
     assert is_usual(block.attention, block.feed_forward)
+    assert is_usual(block.attention, block.feed_forward, nn.Linear(8, 8))
 
     class Adapted(nn.Linear):
         """As a low-rank adapter would be."""
 
+    assert not is_usual(block.attention, block.feed_forward, nn.Linear(8, 8), Adapted(8, 8))
     block.attention.out = Adapted(8, 8)
     assert not is_usual(block.attention, block.feed_forward)
 

@@ -85,11 +85,13 @@ def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, ta
 @pytest.mark.parametrize("vocabulary", ["gpt2", "gpt"])
 def test_other_vocabularies(tmp_path: Path, vocabulary: str) -> None:
     pretrained = make_gpt(tmp_path / "gpt", vocabulary)
+    (pretrained / "LICENSE").write_text("MIT", encoding="utf-8")
     done = finetune.start(
         config(pretrained, "classify", file_of(tmp_path, "classify"), epochs=8.0), tmp_path / "run", Silent()
     )
     assert done.result["dev"]["accuracy"] > 0.75
     assert load(tmp_path / "run").labels == ("animal", "place")
+    assert (tmp_path / "run" / "model" / "LICENSE").read_text(encoding="utf-8") == "MIT"
 
 
 def test_several_labels(tmp_path: Path, pretrained: Path) -> None:

@@ -1,10 +1,12 @@
 """The generator: order, batches, prompts with and without a mark before them, room, what is refused."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 
 from qkv.batch import Batch
@@ -102,6 +104,46 @@ def test_whatever_is_beside_a_prompt_changes_nothing(ours: Generator, monkeypatc
     assert texts_of(ours.generate(PROMPTS, config, seed=6)) != together
 
 
+def test_a_draw_is_of_its_prompt_and_of_no_place(ours: Generator) -> None:
+    """Whatever stands before it: only the same prompt, the second time, is drawn anew."""
+    config = GenerateConfig(max_length=8, sample=True)
+    alone = {prompt: texts_of(ours.generate([prompt], config, seed=5))[0] for prompt in PROMPTS}
+    assert texts_of(ours.generate(PROMPTS[::-1], config, seed=5)) == [alone[prompt] for prompt in PROMPTS[::-1]]
+    assert ["".join(ours.stream(prompt, config, seed=5)) for prompt in PROMPTS] == [text for (text,) in alone.values()]
+    twice = texts_of(ours.generate(["the", "the cat", "the"], config, seed=5))
+    assert twice[0] == alone["the"] and twice[1] == alone["the cat"] and twice[2] != twice[0]
+
+
+def test_the_same_prompt_later_is_drawn_anew(ours: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "CHUNK", 2)
+    config = GenerateConfig(max_length=8, sample=True)
+    found = texts_of(ours.generate_all([("the", "here")] * 5, config, seed=5))
+    assert len({text for (text,) in found}) > 3 and found == texts_of(ours.generate(["the"] * 5, config, seed=5))
+
+
+@pytest.mark.parametrize("precision", ["int8", "drafted"])
+def test_precisions(ours: Generator, recurrent: Generator, precision: str) -> None:
+    config = GenerateConfig(max_length=8)
+    faster = Generator(ours.path, precision=precision)
+    assert isinstance(faster.writer, GPT) and faster.writer.precision == precision
+    ((found,),) = faster.generate(["the cat"], config)
+    if precision == "drafted":
+        assert found.text == ours.generate(["the cat"], config)[0][0].text
+    with pytest.raises(InputError, match=f"Precision {precision} is for a GPT, and .* is a recurrent network"):
+        Generator(recurrent.path, precision=precision)
+    with pytest.raises(InputError, match=r"these are torch.bfloat16"):
+        Generator(ours.path, dtype="bfloat16", precision=precision)
+    with pytest.raises(InputError, match="Unknown precision 'int4'"):
+        Generator(ours.path, precision="int4")
+
+
+@pytest.mark.parametrize("changes", [{"repetition_penalty": 100.0}, {"no_repeat": 1}])
+def test_a_text_begun_from_nothing_may_end(ours: Generator, changes: dict[str, Any]) -> None:
+    """The mark before it is the one that ends it, and was not written."""
+    config = GenerateConfig.of({"sample": True, "max_length": 20, "n_best": 40, **changes})
+    assert any(one.finished for one in ours.generate([""], config)[0])
+
+
 @pytest.mark.parametrize("name", ["ours", "theirs", "recurrent"])
 @pytest.mark.parametrize("sample", [False, True])
 def test_a_stream_is_the_text(name: str, sample: bool, request: pytest.FixtureRequest) -> None:
@@ -123,8 +165,10 @@ def test_beams(ours: Generator, recurrent: Generator) -> None:
 
 
 def test_a_length_that_nobody_asked_for_is_what_there_is_room_for(ours: Generator, recurrent: Generator) -> None:
-    ((found,),) = ours.generate(["the cat sat"], GenerateConfig(max_length=100, min_length=99), fit=True)
-    assert found.n_tokens == POSITIONS + 1 - 4 or found.finished
+    ((found,),) = ours.generate(["the cat sat"], GenerateConfig(max_length=100, min_length=20), fit=True)
+    assert found.n_tokens == POSITIONS + 1 - 4
+    with pytest.raises(InputError, match=r"leaves room for 21, and min_length 21 .* Set it to 20 or less"):
+        ours.generate(["the cat sat"], GenerateConfig(max_length=100, min_length=21), fit=True)
     with pytest.raises(InputError, match=r"Prompt 1 \('the cat sat'\) has 4 tokens, .* room for 21 of the 24"):
         ours.generate(["the cat sat"], GenerateConfig(max_length=22))
     assert ours.generate(["the cat sat"], GenerateConfig(max_length=21))
@@ -177,7 +221,43 @@ def test_marks_and_rows_without_a_token_are_never_written(tmp_path: Path) -> Non
     assert "[" not in text
 
 
+def test_a_folder_by_others_names_its_marks(tmp_path: Path) -> None:
+    """In config.json: any token may end a text."""
+    tokenizer = Tokenizer(gpt2_backend(), "byte-pair")
+    folder = make_gpt(tmp_path / "gpt", tokenizer)
+    fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(fields | {"eos_token_id": 7, "bos_token_id": 9}), encoding="utf-8")
+    generator = Generator(folder)
+    assert (generator.begin_id, generator.end_id, generator.notes) == (9, 7, ())
+    assert 0 in generator.never and 7 not in generator.never
+    (folder / "config.json").write_text(json.dumps(fields | {"eos_token_id": 50_256}), encoding="utf-8")
+    generator = Generator(folder)
+    assert generator.end_id == generator.begin_id == tokenizer.sep_id
+    assert generator.notes == (
+        "config.json: eos_token_id 50256 is no token of the vocabulary; <|endoftext|> (0) is taken",
+    )
+
+
+def test_a_vocabulary_of_texts_alone(tmp_path: Path) -> None:
+    """Bytes without a mark: the first one is a token like all others."""
+    state = json.loads(gpt2_backend().to_str())
+    state["added_tokens"] = []
+    state["model"]["vocab"] = {
+        token: number - 1 for token, number in state["model"]["vocab"].items() if token != "<|endoftext|>"
+    }
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), "byte-pair")
+    generator = Generator(make_gpt(tmp_path / "gpt", tokenizer))
+    assert generator.never == [] and generator.tokenizer.special_ids == frozenset()
+    first = tokenizer.token(0)
+    assert generator.n_unknown(first) == 0 and first in generator.tokenizer.decode(
+        generator.tokenizer.encode_ids([first])[0]
+    )
+    names = json.loads((tmp_path / "gpt" / "special_tokens_map.json").read_text(encoding="utf-8"))
+    assert names == {}
+
+
 def test_unknown_tokens_are_counted(ours: Generator) -> None:
+    assert (ours.n_unknown("the zebra"), ours.n_unknown("the cat")) == (1, 0)
     assert [one[0].n_unknown for one in ours.generate(["the zebra", "the cat"])] == [1, 0]
 
 
@@ -193,6 +273,9 @@ def test_a_bert_says_what_it_can_do(tmp_path: Path) -> None:
     (tmp_path / "t5").mkdir()
     (tmp_path / "t5" / "config.json").write_text('{"model_type": "t5"}')
     with pytest.raises(InputError, match="It holds a model of type t5"):
+        Generator(tmp_path / "t5")
+    (tmp_path / "t5" / "config.json").rename(tmp_path / "t5" / "notes.txt")
+    with pytest.raises(InputError, match=r"t5 is no folder of a model: it has no config.json, only notes.txt"):
         Generator(tmp_path / "t5")
 
 

@@ -47,6 +47,8 @@ def test_settings_that_belong_together_come_one_after_the_other() -> None:
         ({}, ["model.layers=0"], "layers must be at least 1"),
         ({}, ["model.heads=7"], "width 256 is not divisible by 7 heads"),
         ({}, ["model.max_length=64"], "Rows of 128 tokens do not fit a model of 64 positions"),
+        ({}, ["model.order=post", "model.inner_width=512"], "width 256 inner_width must be 1024, not 512"),
+        ({"model.size": "gpt"}, ["model.width=384"], "width 384 inner_width must be 1536, not 3072"),
         ({}, ["rows=0"], "rows must be at least 1"),
         ({}, ["lenght=3"], "Did you mean 'length'"),
         ({}, ["model_type=bert"], "the settings of model_type 'gpt', not of 'bert'"),

@@ -2,6 +2,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from qkv.data.shards import Shards
 from qkv.models.gpt import GPT, GPTConfig
 from qkv.run.gpt_evaluation import WRITTEN, GPTEvaluation
 from qkv.tokenizer import Tokenizer
+from tests.byte_pairs import gpt2_backend
 from tests.small_run import make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -22,9 +24,9 @@ def held_out(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     return Shards.open(make_shards(tmp_path_factory.mktemp("evaluation"), hold_out=0.1), "valid")
 
 
-def evaluation(held_out: Shards, length: int = 16, tokens: int = 10_000) -> GPTEvaluation:
+def evaluation(held_out: Shards, length: int = 16, tokens: int = 10_000, rows: int = 4) -> GPTEvaluation:
     tokenizer = held_out.tokenizer()
-    return GPTEvaluation(held_out, tokenizer, tokenizer.sep_id, length, 4, tokens)
+    return GPTEvaluation(held_out, tokenizer, tokenizer.sep_id, length, rows, tokens)
 
 
 def network(held_out: Shards, length: int = 16, spare: int = 0) -> GPT:
@@ -44,12 +46,43 @@ def test_the_same_every_time_and_of_every_token(held_out: Shards) -> None:
     json.dumps(result)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_the_size_of_a_batch_changes_nothing(held_out: Shards, rows: int) -> None:
+    """Runs of other batches are compared by it, and so is one that had to make its batches smaller."""
+    model = network(held_out)
+    few, other = evaluation(held_out, tokens=100), evaluation(held_out, tokens=100, rows=rows)
+    assert rows * 16 + 16 > max(batch.n_tokens for batch in other.batches)
+    expected, found = few(model), other(model)
+    assert found["next_loss"] == pytest.approx(expected["next_loss"], rel=1e-5)
+    assert found["next_count"] == expected["next_count"] and 100 <= found["next_count"] < 116
+
+
 def test_bits_of_a_character(held_out: Shards) -> None:
     """By hand: all that was lost, in bits, over the characters that the text has; ends of texts are none."""
-    result, totals = evaluation(held_out)(network(held_out)), held_out.manifest["totals"]
-    characters = held_out.n_tokens * totals["characters"] / totals["tokens"]
+    result, tokenizer = evaluation(held_out)(network(held_out)), held_out.tokenizer()
+
+    def letters(part: Shards) -> int:
+        ids = part.tokens(np.array([0]), np.array([part.n_tokens])).tolist()
+        return sum(
+            1 if number == tokenizer.unk_id else len(tokenizer.token(number).removeprefix("##")) for number in ids
+        )
+
+    share = letters(held_out) / (letters(held_out) + letters(Shards.open(held_out.folder)))
     bits = result["next_loss"] * result["next_count"] / math.log(2)
-    assert result["bits_per_character"] == pytest.approx(bits / characters)
+    assert result["bits_per_character"] == pytest.approx(bits / (share * held_out.manifest["totals"]["characters"]))
+
+
+@pytest.mark.parametrize("size", [12, 400])
+def test_bits_of_the_characters_that_were_read(tmp_path: Path, size: int) -> None:
+    """Two languages, of which a token has few characters and many: what counts is which one was read."""
+    tokenizer = Tokenizer(gpt2_backend(), "byte-pair")
+    texts = ["the cat sat on the mat and the cat", "😀 naïve 北京是中国的首都，明月光"] * 8
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    prepare(tmp_path / "two.jsonl", tokenizer, tmp_path / "shards", hold_out=0.5, segmenter="none", workers=1)
+    held_out = Shards.open(tmp_path / "shards", "valid")
+    evaluate = evaluation(held_out, length=200, tokens=size, rows=1)
+    rows = [row.tolist() for batch in evaluate.batches for row in batch.rows(batch.labels["next"])]
+    assert evaluate.characters == pytest.approx(sum(len(tokenizer.decode(row)) for row in rows))
 
 
 def test_what_is_written(held_out: Shards) -> None:

@@ -11,7 +11,9 @@ import torch
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
 from qkv.interop import gpt2
+from qkv.interop.gpt_tasks import open_gpt, save_gpt
 from qkv.models.gpt import GPT, GPTConfig
+from qkv.models.gpt_reader import GPTWithHeads
 from qkv.run.from_shards import Finished, model_of
 from qkv.run.gpt import resume, start
 from qkv.run.gpt_config import GPTTrainConfig, configured
@@ -112,11 +114,21 @@ def test_it_goes_on_from_a_folder(finished: Finished, shards: Path, tmp_path: Pa
     init = tmp_path / "begun"
     shutil.copytree(finished.run / "model", init)
     before = gpt2.load(init).model.state_dict()
+    fields = json.loads((init / "config.json").read_text(encoding="utf-8")) | {"attn_pdrop": 0.0}
+    (init / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+    (init / "LICENSE").write_bytes("谁的\n".encode("gbk"))
     config = settings(shards, "train.steps=1", "train.lr=1e-9", "model.dropout=0.2", init=init)
     run = start(config, tmp_path / "run", Silent()).run
     after = gpt2.load(run / "model")
     assert after.config.dropout == 0.2 and after.config.order == finished.run.name
+    assert after.config.attention_dropout == 0.0  # which nobody said anything about
+    assert (run / "model" / "LICENSE").read_bytes() == "谁的\n".encode("gbk")
     assert all(torch.allclose(value, before[name], atol=1e-6) for name, value in after.model.state_dict().items())
+
+
+def test_it_goes_on_from_a_run(finished: Finished, shards: Path, tmp_path: Path) -> None:
+    begun = start(settings(shards, "train.steps=1", init=finished.run), tmp_path / "run", Silent())
+    assert gpt2.load(begun.run / "model").config == gpt2.load(finished.run / "model").config
 
 
 def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, tmp_path: Path) -> None:
@@ -127,6 +139,12 @@ def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, t
     ):
         with pytest.raises(InputError, match=message):
             start(settings(shards, *changes, init=init), tmp_path / "run", Silent())
+    folder = open_gpt(init)
+    for_a_task = GPTWithHeads(folder.config, ["sequence"])
+    for_a_task.load_state_dict(folder.model.state_dict(), strict=False)
+    save_gpt(tmp_path / "task", for_a_task, folder.tokenizer, ("a", "b"))
+    with pytest.raises(InputError, match=r"made for a task \(score.weight\), .* Go on from the one"):
+        start(settings(shards, init=tmp_path / "task"), tmp_path / "run", Silent())
     other = make_shards(tmp_path / "other", tokenizer=make_tokenizer(seed=1, size=120))
     with pytest.raises(InputError, match="prepared with another tokenizer"):
         start(settings(other, init=init), tmp_path / "run", Silent())

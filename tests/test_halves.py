@@ -1,6 +1,8 @@
 """Weights that are cast together."""
 
+import ast
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,9 @@ import torch
 from torch import nn
 
 from qkv.nn.halves import Halves, half
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNS = sorted((ROOT / "src" / "qkv" / "run").glob("*.py"))
 
 
 def test_copies_are_made_once_and_refreshed_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +94,15 @@ def test_another_thread_has_its_own() -> None:
         other.start()
         other.join()
     assert found[0] is not kept
+
+
+def test_every_run_casts_its_weights_together() -> None:
+    """The loop knows no networks: it is handed `Halves`, and a job without them would only be slower."""
+    found = {}
+    for path in [*RUNS, ROOT / "bench" / "train_translate.py"]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Job":
+                given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                found[path.stem] = given.get("around")
+    assert set(found) >= {"elmo", "finetune_job", "gpt", "language_model", "pretrain", "train_translate"}
+    assert set(found.values()) == {"Halves"}, found

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 from qkv.nn import launch as module
 from qkv.nn.launch import kinds_of, launch, launch_known
@@ -76,6 +77,32 @@ def test_what_is_rare_is_left_to_triton() -> None:
         for _ in range(2):
             launch_known(kernel, (1,), 0, arguments, {"BLOCK": 16, "DROPS": False})
     assert [one[0] for one in kernel.launched] == ["found"] * 4
+
+
+def test_on_rocm_all_is_left_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it also compiles for how far a pointer reaches."""
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    kernel = Kernel()
+    for _ in range(2):
+        launch_known(kernel, (1,), 0, (torch.zeros(64), 7), {"BLOCK": 16, "DROPS": False})
+    assert [one[0] for one in kernel.launched] == ["found"] * 2
+
+
+@pytest.mark.parametrize("width", [16, 17])
+def test_one_kernel_of_two_alignments_and_two_numbers_of_rows(width: int) -> None:
+    """On a GPU, where the second launch of a kind is one of what the first compiled; else by the interpreter."""
+    pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of the extra dev elsewhere")
+    from qkv.nn.kernels import bend_forward
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bias = torch.randn(width, device=device)
+    for first, rows in [(0, 32), (1, 32), (0, 33), (1, 33)] * 2:
+        x = torch.randn(first + rows * width, device=device)[first:].view(rows, width)
+        assert (x.data_ptr() % 16 == 0) == (first == 0)
+        expected = functional.gelu(x + bias)
+        torch.testing.assert_close(bend_forward(x, bias, "gelu"), expected, atol=1e-5, rtol=1e-5)
+    known = 2 if device.type == "cuda" and torch.version.hip is None else 0
+    assert len(module._COMPILED) == known, "by the number of rows; what lies askew is left to Triton"
 
 
 def test_without_a_gpu_the_interpreter_runs_it() -> None:

@@ -23,8 +23,8 @@ RANKS = {
     name: rank
     for rank, names in enumerate(
         (
-            "errors atomic json_file config metrics batch nn",
-            "tokenizer tokenizer_files vocabulary wordpiece train segmenter chinese_words tokenizer_backend",
+            "errors atomic json_file config metrics batch",
+            "nn tokenizer tokenizer_files vocabulary wordpiece train segmenter chinese_words tokenizer_backend",
             "models data",
             "objectives generate",
             "tasks",
@@ -283,6 +283,10 @@ FAULTS = {
     "sideways": ({"data/readers.py": "from qkv.models.bert import Bert"}, "rank 2 must not import rank 2"),
     "a folder's file to a file beside the folder": (
         {"tokenizer.py": "", "train/loop.py": "import qkv.tokenizer"},
+        "qkv.train.loop:1 .*rank 1 must not import rank 1",
+    ),
+    "the loop and networks": (
+        {"train/loop.py": "from qkv.nn.attention import attend"},
         "qkv.train.loop:1 .*rank 1 must not import rank 1",
     ),
     "own __init__": (

@@ -1,11 +1,13 @@
-"""bench/lineage.py: systems that are equally large, words that are guessed from no more than is said, figures and tests
-from single examples, and nothing done twice."""
+"""bench/lineage.py: systems that are equally large and trained as is said, words that are guessed from no more than is
+said, runs, what is chosen, and nothing done twice. Figures from its lines: test_lineage_table.py."""
 
 import json
 import lzma
+import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,25 +18,19 @@ import torch
 
 from qkv.data.examples import Answer, AnswerExample, Span, TagExample, TextExample
 from qkv.data.shards import Shards
-from qkv.run import elmo_config, gpt_config, pretrain_config, word2vec_config
+from qkv.errors import InputError
 from tests.bench_modules import ROOT, bench_module
 from tests.lineage_runs import LENGTH, make_systems
 from tests.small_run import make_shards
 
 systems = bench_module("lineage_systems")
+training = bench_module("lineage_train")
 runs = bench_module("lineage_runs")
 sides = bench_module("lineage_sides")
-table = bench_module("lineage_table")
+choice = bench_module("lineage_choice")
 lineage = bench_module("lineage")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-CONFIGURED: dict[str, Any] = {
-    "word2vec": word2vec_config.configured,
-    "elmo": elmo_config.configured,
-    "gpt": gpt_config.configured,
-    "bert": pretrain_config.configured,
-}
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +50,95 @@ def test_systems_are_equally_large(vocabulary_size: int, size: str) -> None:
     assert max(found.parameters.values()) < 1.02 * min(found.parameters.values())
 
 
+def config_of(system: str, budget: Any, shapes: Any) -> Any:
+    return training.config_of(systems.told(system, Path("shards"), Path("new"), shapes, budget))
+
+
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 @pytest.mark.parametrize("budget", [systems.Budget(), systems.QUICK], ids=["whole", "quick"])
 def test_trainings_are_told_what_they_know(system: str, budget: Any) -> None:
-    shapes = systems.Shapes.equal(2_000, "tiny")
-    config = CONFIGURED[system]("shards", None, {}, systems.settings(system, shapes, budget))
-    words = systems.command(system, Path("shards"), Path("new"), shapes, budget)
-    assert words[words.index("--minutes") + 1] == str(budget.minutes) and words[4:6] == ["pretrain", system]
-    if system == "elmo":
-        assert config.model.config(2_000).cell_width == shapes.elmo_cells
-    elif system == "word2vec":
+    shapes = systems.Shapes.equal(2_000, budget.size)
+    config = config_of(system, budget, shapes)
+    assert config.train.minutes == budget.minutes and config.device == budget.device
+    if system == "word2vec":
         assert config.model.width == shapes.word2vec_width
+        return
+    assert config.train.precision == ("bf16" if budget.device == "cuda" else "fp32")
+    if system == "elmo":
+        found = systems.counted(lambda: systems.BothWays(config.model.config(2_000)))
+    elif system == "gpt":
+        found = systems.counted(lambda: systems.GPT(config.model.config(2_000, config.length)))
+    else:
+        found = systems.counted(lambda: systems.Bert(config.model.config(2_000, config.pairs.max_length)))
+    assert found == shapes.parameters[system]
 
 
-def test_a_training_that_was_begun_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("")
-    shapes = systems.Shapes.equal(2_000, "tiny")
-    words = systems.command("gpt", Path("shards"), tmp_path, shapes, systems.QUICK)
-    assert words[-2:] == ["--resume", str(tmp_path)]
+def flat(config: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in asdict(config).items():
+        found |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+    return found
+
+
+LOGGING = {"train.minutes", "train.log_every", "train.evaluate_every", "train.save_every"}
+DIFFERENCES: dict[str, set[str]] = {
+    "word2vec": {"model.width"},
+    "elmo": {"model.filters", "model.cell_width", "text.ends"},
+    "gpt": {"model.max_length", "rows", "train.optimizer", "train.warmup"},
+    "bert": {"model.layers", "model.inner_width", "model.dropout", "pairs.max_length", "pairs.usual_length", "rows"},
+}
+
+
+@pytest.mark.parametrize("system", systems.SYSTEMS)
+def test_trainings_are_their_recipes_but_for_what_is_told(system: str) -> None:
+    config = config_of(system, systems.Budget(), systems.Shapes.equal(20_000, "mini"))
+    own = training.CONFIGURED[system]("shards", ROOT / "recipes" / systems.RECIPES[system], {}, [])
+    theirs, ours = flat(own), flat(config)
+    changed = {key for key in ours if ours[key] != theirs[key]} - LOGGING - {"device"}
+    assert changed == DIFFERENCES[system]
+
+
+def test_one_dropout_for_all_and_one_loop_for_both_transformers() -> None:
+    shapes = systems.Shapes.equal(20_000, "mini")
+    found = {system: config_of(system, systems.Budget(), shapes) for system in systems.SYSTEMS}
+    dropouts = {key: value for one in found.values() for key, value in flat(one).items() if "dropout" in key}
+    assert len(dropouts) == 3 and set(dropouts.values()) == {0.0}
+    loops = [
+        {name: getattr(found[system].train, name) for name in ("optimizer", "lr", "warmup", "weight_decay", "schedule")}
+        for system in ("gpt", "bert")
+    ]
+    assert loops[0] == loops[1] and loops[0]["optimizer"] == "muon" and found["elmo"].train.optimizer == "adamw"
+    assert found["gpt"].rows * found["gpt"].length == found["bert"].rows * found["bert"].pairs.max_length
+    assert runs.WIC.lr == runs.TASKS["sst2"].lr and "wic" not in runs.TASKS
+
+
+def test_a_folder_of_another_budget_is_not_gone_on_with(tmp_path: Path) -> None:
+    systems.check_budget("gpt", tmp_path, systems.QUICK)
+    (tmp_path / "gpt").mkdir()
+    systems.check_budget("gpt", tmp_path, systems.QUICK)
+    with pytest.raises(InputError, match="another --work"):
+        systems.check_budget("gpt", tmp_path, replace(systems.QUICK, minutes=7.0))
+    (tmp_path / "bert").mkdir()
+    with pytest.raises(InputError, match="nobody wrote down"):
+        systems.check_budget("bert", tmp_path, systems.QUICK)
+
+
+def test_a_training_that_was_begun_goes_on(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = systems.Shapes.equal(Shards.open(shards).tokenizer().size, "tiny")
+    words = systems.told("gpt", shards, tmp_path / "gpt", shapes, systems.QUICK)
+    del words["flags"]["train.minutes"]
+    words["settings"] += ["train.steps=2", "rows=2", "model.layers=1", "model.width=16", "model.heads=2"]
+    monkeypatch.setattr(sys, "argv", ["lineage_train.py", json.dumps(words)])
+    training.main()
+    before = systems.weights_of(tmp_path / "gpt")
+    training.main()
+    assert systems.weights_of(tmp_path / "gpt") == before
+    words["data"] = words["out"] = str(tmp_path / "nothing")
+    monkeypatch.setattr(sys, "argv", ["lineage_train.py", json.dumps(words)])
+    with pytest.raises(SystemExit, match="nothing"):
+        training.main()
 
 
 def test_windows_begin_with_a_sentence_and_share_nothing(shards: Path) -> None:
@@ -126,15 +193,34 @@ def test_the_mark_of_a_document_stands_before_one_alone(shards: Path, work: Path
         assert not torch.allclose(first, inside)
 
 
-def test_all_sides_of_all_languages(shards: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sides_are_asked_of_whom_they_were_not(
+    shards: Path, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sides, "MARGIN", 4)
-    asked = (shards, {"en": shards}, work, systems.SYSTEMS, 20, LENGTH, "cpu")
-    lines = list(sides.asked_all(*asked))
+    monkeypatch.setattr(lineage, "QUICK", replace(systems.QUICK, length=LENGTH))
+    other = make_shards(tmp_path / "other", 100)
+    out = tmp_path / "lines.jsonl"
+    words = ["sides", "--quick", "--work", str(work), "--data", str(shards), "--words", "20", "--lines", str(out)]
+    first = [*words, "--held-out", f"en={other}", "--systems", "gpt"]
+    lineage.main(first)
+    lineage.main(first)
+    assert "en: 0 of 2 done before" in (said := capsys.readouterr().out) and "en: 2 of 2 done before" in said
+    lineage.main([*words, "--held-out", f"en={other}"])
+    lines = lineage.Lines(out, []).found
     assert len(lines) == 9 and {line["words"] for line in lines} == {20}
     assert all(line["accuracy"] == np.mean(line["right"]) for line in lines)
-    found = table.sides_of(lines)["en"]
-    assert found["gpt left"]["low"] <= found["gpt left"]["accuracy"] <= found["gpt left"]["high"]
-    assert table.compared_sides(found, "bert both", "nobody") is None
+    assert {line["side"] for line in lines if line["system"] == sides.ONE_WORD} == {sides.NEITHER}
+    lineage.main([*first, "--words", "10"])  # fewer words are other words
+    assert len(lineage.Lines(out, []).found) == 11
+
+
+def test_text_that_was_learned_from_is_no_test(shards: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(shards, tmp_path / "copy")
+    for place in (shards, copied):
+        with pytest.raises(InputError, match="what was learned from"):
+            sides.check_held_out(shards, {"en": place})
+    with pytest.raises(InputError, match="no shards"):
+        sides.check_held_out(shards, {"en": tmp_path})
 
 
 def test_statistics_of_an_example() -> None:
@@ -146,47 +232,9 @@ def test_statistics_of_an_example() -> None:
     question = AnswerExample("Who?", "The cat sat.", answers=(Answer(0, "The cat"),))
     assert runs.statistics_of(question, SimpleNamespace(text="cat")) == [1.0, 1, 1]
     assert runs.statistics_of(question, SimpleNamespace(text="cat sat")) == [0.6667, 0, 1]
-
-
-def lines_of(task: str, rows: dict[str, list[list[list[int]]]]) -> list[dict[str, Any]]:
-    return [
-        {"part": "finetune", "task": task, "system": system, "seed": seed, "statistics": one, "whole_seconds": 1.0}
-        for system, seeds in rows.items()
-        for seed, one in enumerate(seeds)
-    ]
-
-
-def test_figures_and_steps_of_the_lineage() -> None:
-    half, most = [[1, 1], [0, 1]] * 100, [[1, 1], [1, 1], [1, 1], [0, 1]] * 50
-    tags = [[2, 3, 4], [1, 1, 2]]
-    lines = lines_of("sst2", {"word2vec": [half, half], "bert": [most]}) + lines_of("conll2003", {"gpt": [tags]})
-    found = table.cells(lines)
-    assert found["sst2", "word2vec"].value == 0.5 and found["sst2", "word2vec"].deviation == 0
-    assert found["sst2", "bert"].low < 0.75 < found["sst2", "bert"].high and found["sst2", "bert"].deviation is None
-    assert found["conll2003", "gpt"].value == 2 * 3 / (4 + 6)
-    (step,) = table.steps(found)
-    assert (step.earlier, step.later, step.is_sure) == ("word2vec", "bert", True)
-    assert step.difference.difference == pytest.approx(0.25)
-    (again,) = table.steps(table.cells(lines_of("sst2", {"gpt": [half], "bert": [half[::-1]]})))
-    assert not again.is_sure
-
-
-def test_the_page_and_the_picture(tmp_path: Path) -> None:
-    half, most = [[1, 1], [0, 1]] * 20, [[1, 1], [1, 1], [1, 1], [0, 1]] * 10
-    lines = lines_of("sst2", {"word2vec": [half], "elmo": [half], "gpt": [most], "bert": [most]})
-    side = {"part": "sides", "language": "zh", "words": 4}
-    lines += [{**side, "system": "gpt", "side": "left", "accuracy": 0.25, "right": [1, 0, 0, 0]}]
-    lines += [{**side, "system": "bert", "side": "both", "accuracy": 0.5, "right": [1, 1, 0, 0]}]
-    lines += [{"part": "finetune", "task": "wic", "system": "gpt", "seed": 0, "error": "ValueError: no"}]
-    summary = table.summed_up(lines)
-    page = table.markdown(summary)
-    assert "| sst2 dev, accuracy | 50.0 [" in page and "elmo → gpt" in page and "| gpt | 25.0 [" in page
-    assert summary["failed"] == ["wic gpt 0: ValueError: no"] and "right" not in summary["sides"]["zh"][0]
-    assert summary["side_differences"][0]["difference"] == 0.25
-    file = tmp_path / "lineage.json"
-    file.write_text(json.dumps(summary))
-    subprocess.run([sys.executable, str(ROOT / "docs" / "lineage_figure.py"), str(file)], check=True)
-    assert "SST-2" in (tmp_path / "lineage.svg").read_text() and "只看左边" in (tmp_path / "lineage.zh.svg").read_text()
+    other = replace(question, text="A dog sat.")
+    assert runs.groups_of([question, other, replace(question, question="What?")]) == [0, 1, 0]
+    assert runs.groups_of([text]) is None
 
 
 @pytest.fixture(scope="module")
@@ -217,22 +265,113 @@ def test_a_failure_is_a_line_too(work: Path, tmp_path: Path) -> None:
     assert "InputError" in found["error"] and "statistics" not in found
 
 
+def parsed(work: Path, sets: Path, *words: str) -> Any:
+    return lineage.parsed(["finetune", "--quick", "--work", str(work), "--sets", str(sets), "--tasks", "wic", *words])
+
+
+def done(options: Any, task: str, system: str, **more: Any) -> dict[str, Any]:
+    """The line of a run that went well."""
+    run = lineage.a_run(options, task, system, 0, "cpu")
+    return {**replace(run, **more).key, "whole_seconds": 1.0, "scores": {"accuracy": 0.5}}
+
+
 def test_nothing_is_done_twice(
     work: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, out = tmp_path / "before.jsonl", tmp_path / "lines.jsonl"
-    done = [
-        {"part": "finetune", "task": "wic", "system": name, "seed": 0, "whole_seconds": 1} for name in ("gpt", "elmo")
-    ]
-    done += [{**done[0], "system": "bert", "error": "x"}]  # what failed is tried again
-    before.write_text("".join(json.dumps(line) + "\n" for line in done))
-    words = ["finetune", "--quick", "--work", str(work), "--sets", str(sets), "--tasks", "wic", "--deadline", "0"]
-    options = lineage.parsed([*words, "--before", str(before), "--lines", str(out)])
+    options = parsed(work, sets, "--deadline", "0", "--before", str(before), "--lines", str(out))
+    kept = [done(options, "wic", "elmo"), done(options, "wic", "word2vec", epochs=2.0)]  # the latter is another run
+    kept += [{**done(options, "wic", "bert"), "error": "x"}]  # what failed is tried again
+    before.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    assert lineage.finetune(options, lineage.Lines(options.lines, options.before)) == 0
+    said = capsys.readouterr().out
+    assert "5 runs are left" in said and "not started" in said and not out.exists()  # 3, and 2 to choose by
+    options.most, options.quick = 7, False
     lineage.finetune(options, lineage.Lines(options.lines, options.before))
-    assert "2 runs are left" in (said := capsys.readouterr().out) and "not started" in said and not out.exists()
-    lines = lineage.Lines(out, [before])
-    lines.add({"part": "pretrain", "system": "bert"})
+    assert "6 runs are left" in capsys.readouterr().out
+    assert lineage.parsed(["table"]).work != lineage.parsed(["table", "--quick"]).work
+
     monkeypatch.setattr(lineage, "trained", lambda *_: pytest.fail("it was trained before"))
-    options = lineage.parsed(["pretrain", "--quick", "--systems", "bert", "--data", "x", "--deadline", "1"])
-    lineage.pretrain(options, lineage.Lines(out, []))
-    assert "done before" in capsys.readouterr().out
+    lines = lineage.Lines(out, [])
+    words = ["pretrain", "--quick", "--work", str(work), "--systems", "bert", "--data", "x"]
+    options = lineage.parsed([*words, "--deadline", "1"])
+    line = {"part": "pretrain", "system": "bert", "weights": systems.weights_of(work / "bert")}
+    lines.add(line | {"budget": asdict(replace(options.budget, minutes=3.0))})
+    assert lineage.pretrain(options, lines) == 0 and "not started" in capsys.readouterr().out
+    lines.add(line | {"budget": asdict(options.budget)})
+    assert lineage.pretrain(options, lines) == 0 and "done before" in capsys.readouterr().out
+
+
+def test_a_training_that_fails_is_told_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(system: str, *_: Any) -> dict[str, Any]:
+        if system == "gpt":
+            raise subprocess.CalledProcessError(1, "qkv")
+        return {"part": "pretrain", "system": system, "steps": 1, "seconds": 1.0, "evaluation": {}}
+
+    monkeypatch.setattr(lineage, "trained", fails)
+    with pytest.raises(SystemExit) as ended:
+        lineage.main(["pretrain", "--quick", "--work", str(tmp_path), "--data", "x", "--systems", "gpt", "bert"])
+    assert ended.value.code == 1
+    assert [line["system"] for line in lineage.Lines(tmp_path / "lines.jsonl", []).found] == ["bert"]
+
+
+class InThisProcess(ThreadPoolExecutor):
+    def __init__(self, workers: int, *_: Any) -> None:
+        super().__init__(1)
+
+
+def test_gpt_waits_for_what_is_chosen(
+    work: Path, sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[Any] = []
+    scores = {0.5: 0.7, 0.0: 0.8}
+
+    def ran(run: Any) -> dict[str, Any]:
+        started.append(run)
+        found = {**run.key, "whole_seconds": 9_000.0 if run.system == "bert" else 1.0, "steps": 1, "seconds": 1.0}
+        if run.system == "bert":
+            return found | {"error": "ValueError: no"}
+        return found | {"scores": {"accuracy": scores[run.language_model_weight] if run.part == "choose" else 0.6}}
+
+    monkeypatch.setattr(lineage, "fine_tuned", ran)
+    monkeypatch.setattr(lineage, "ProcessPoolExecutor", InThisProcess)
+    options = parsed(work, sets, "--systems", "gpt", "bert", "--seeds", "0", "1", "--deadline", "600")
+    lines = lineage.Lines(tmp_path / "lines.jsonl", [])
+    assert lineage.finetune(options, lines) == 2  # a long failure keeps no later run from being started
+    assert [(run.part, run.task) for run in started[:2]] == [("choose", "sst2")] * 2
+    learned = [run.language_model_weight for run in started[2:] if run.system == "gpt"]
+    assert learned == [0.0, 0.0] and all(run.language_model_weight is None for run in started if run.system == "bert")
+    started.clear()
+    assert lineage.finetune(parsed(work, sets, "--systems", "gpt", "--seeds", "0", "1"), lines) == 0
+    assert not started and "0 runs are left" in capsys.readouterr().out
+    deciding = choice.choices(lineage.a_run(options, "wic", "gpt", 1, "cpu"))
+    equal = [{**run.key, "scores": {"accuracy": 0.5}} for run in deciding]
+    lines.found = equal[:1]
+    assert choice.chosen(deciding, lines) is None
+    lines.found = equal
+    assert choice.chosen(deciding, lines) == 0.5
+
+
+def test_what_is_chosen_is_chosen_on_training_examples(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(runs.SETS, "sst2", replace(runs.SETS["sst2"], max_length=32))
+    file = runs.SETS["sst2"].file(tmp_path, "sst2", "train")
+    file.parent.mkdir()
+    rows = [f"the film number {n} is {'good' if n % 2 else 'bad'}\t{n % 2}" for n in range(60)]
+    file.write_bytes(lzma.compress("\n".join(["sentence\tlabel", *rows, ""]).encode()))  # and there is no dev part
+    run = runs.Run("wic", "gpt", str(work / "gpt" / "model"), 0, "cpu", str(tmp_path), most=16, scored=4, epochs=1.0)
+    for one in choice.choices(run):
+        found = runs.fine_tuned(one)
+        assert "error" not in found, found
+        assert found["examples"] == {"train": 16, "scored": 4} and "statistics" not in found
+        assert found["settings"]["language_model_weight"] == one.language_model_weight and found["part"] == "choose"
+
+
+def test_it_runs_without_what_the_machine_with_the_gpu_lacks() -> None:
+    program = (
+        "import sys; sys.modules |= dict.fromkeys(('pydantic', 'rjieba', 'transformers')); "
+        "sys.path[:0] = ['bench', 'src']; import lineage, lineage_train; print(lineage.parsed(['table']).part)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "table\n"

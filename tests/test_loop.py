@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -235,3 +235,35 @@ def test_minutes_become_steps_and_move_nothing(tmp_path: Path) -> None:
     assert all(torch.equal(value, before[name]) for name, value in the_job.model.state_dict().items())
     assert trainer.step == 0
     assert not trainer.optimizer.state
+
+
+class Around:
+    """What says how often it was entered and left."""
+
+    made: ClassVar[list["Around"]] = []
+
+    def __init__(self) -> None:
+        self.entered = self.left = 0
+        self.made.append(self)
+
+    def __enter__(self) -> None:
+        self.entered += 1
+
+    def __exit__(self, *problem: object) -> None:
+        self.left += 1
+
+
+def test_every_step_is_taken_inside_of_what_the_job_says(tmp_path: Path) -> None:
+    """One for all steps of a run, and a new one where it begins anew, after steps that were only tried."""
+    Around.made.clear()
+    the_job = job(tmp_path, around=Around)
+    trainer, inside = Trainer(the_job, CONFIG, Silent()), []
+    (first,) = Around.made
+    layer = the_job.model.get_submodule("encoder.blocks.0")
+    layer.register_forward_pre_hook(lambda *_: inside.append(first.entered - first.left))
+    for step in range(2):
+        trainer.advance(the_job.batches(step), 0.0)
+    assert (first.entered, first.left) == (2, 2) and inside == [1, 1]
+    trainer.steps_in(minutes=1e-6)
+    assert first.entered == first.left > 2
+    assert [one.entered for one in Around.made[1:]] == [0]

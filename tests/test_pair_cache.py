@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from qkv.data.pair_batching import Encoding, encoded
 from qkv.data.pair_files import Pair
@@ -32,26 +33,58 @@ def same(one: Encoding, other: Encoding) -> bool:
     )
 
 
+def refuse(note: str) -> None:
+    raise AssertionError(note)
+
+
 def test_what_is_kept_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
     assert found.too_long == (1,) and found.nothing == (3,)
-    keep(tmp_path, "a", found)
+    keep(tmp_path, "a", found, refuse)
     assert kept(tmp_path, "a") is None  # too few to be worth it
     monkeypatch.setattr("qkv.run.pair_cache.WORTH", 1)
-    keep(tmp_path, None, found)
+    keep(tmp_path, None, found, refuse)
     assert not list(tmp_path.iterdir())
-    keep(tmp_path, "a", found)
+    keep(tmp_path, "a", found, refuse)
     back = kept(tmp_path, "a")
     assert back is not None and same(back, found)
     assert kept(tmp_path, "b") is None and kept(tmp_path, None) is None
-    keep(tmp_path, "b", found)  # takes the place of the other
+    keep(tmp_path, "b", found, refuse)  # takes the place of the other
     assert kept(tmp_path, "a") is None and [one.name for one in tmp_path.iterdir()] == [KEPT]
     (tmp_path / KEPT).write_bytes((tmp_path / KEPT).read_bytes()[:50])
     assert kept(tmp_path, "b") is None
-    keep(tmp_path, "b", found)
+    keep(tmp_path, "b", found, refuse)
     assert kept(tmp_path, "b") is not None
     forget(tmp_path)
     forget(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_damaged_counts_as_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.run.pair_cache.WORTH", 1)
+    found = encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
+    keep(tmp_path, "a", found, refuse)
+    file = tmp_path / KEPT
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert kept(tmp_path, "a") is None, place
+    keep(tmp_path, "a", found, refuse)  # and is written again
+    back = kept(tmp_path, "a")
+    assert back is not None and same(back, found)
+
+
+@pytest.mark.parametrize("error", [SafetensorError("I/O error: No space left on device"), OSError(28, "No space left")])
+def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def full(arrays: object, part: Path, **_: object) -> None:
+        part.write_bytes(b"half of it")
+        raise error
+
+    monkeypatch.setattr("qkv.run.pair_cache.WORTH", 1)
+    monkeypatch.setattr("qkv.run.pair_cache.save_file", full)
+    told: list[str] = []
+    keep(tmp_path, "a", encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12), told.append)
+    assert len(told) == 1 and told[0].startswith("note: the token ids were not kept") and "No space left" in told[0]
     assert not list(tmp_path.iterdir())
 
 

@@ -32,6 +32,8 @@ ENGLISH, CHINESE = "a cat\n" * 3, "一只猫\n" * 3
         (("de.txt", "en.txt"), ("de", "en")),
         (("one.txt", "other.txt"), ("und", "zh")),
         (("a.en", "b.en"), ("und", "zh")),
+        (("train.in", "train.out"), ("und", "zh")),  # no Indonesian: of both names, or of none
+        (("x.from", "x.to"), ("und", "zh")),
         (("train.xx", "train.cn"), ("und", "zh")),  # no codes of languages: the letters say what they can
     ],
 )
@@ -40,6 +42,22 @@ def test_which_languages(tmp_path: Path, names: tuple[str, str], expected: tuple
     assert (found.source_language, found.target_language) == expected
     given = configured(None, {}, ["bitext.target_language=yue"]).bitext.target_language
     assert given == "yue"
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "texts", "meant"),
+    [
+        (("a.en", "a.tw"), "", CHINESE, "zh-TW"),
+        (("a", "b"), "kr", "고양이 한 마리\n" * 3, "ko"),
+    ],
+)
+def test_codes_that_are_those_of_other_languages(
+    tmp_path: Path, names: tuple[str, str], given: str, texts: str, meant: str
+) -> None:
+    choice = replace(bitext(tmp_path, names, ENGLISH, texts), target_language=given)
+    with pytest.raises(InputError, match=f"^bitext.target_language .*Did you mean '{meant}'"):
+        read(choice, tmp_path)
+    assert read(replace(choice, target_language=meant), tmp_path).bitext.target_language == meant
 
 
 def test_files_are_known_again(tmp_path: Path) -> None:

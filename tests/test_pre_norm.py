@@ -17,7 +17,7 @@ from qkv.batch import Batch
 from qkv.models.gpt import GPT, GPTConfig
 from qkv.nn import fast
 from qkv.nn.fused import Packed
-from qkv.nn.pre_norm import out_and_norm, pre_norm_stack
+from qkv.nn.pre_norm import block_stack, out_and_norm
 from qkv.train.loop import recompute
 from tests.folders import randomise
 from tests.test_fast import DEVICE, ON_GPU, SMALL_NUMBERS, drawn, gradients, leaves, same
@@ -138,7 +138,7 @@ def test_a_block_that_is_computed_again_is_left_to_itself(monkeypatch: pytest.Mo
     recompute(again.blocks[1])
     monkeypatch.setattr("qkv.nn.pre_norm._fused", None)  # not called
     monkeypatch.setattr(fast, "fits", lambda x: True)
-    hidden = pre_norm_stack(
+    hidden = block_stack(
         list(again.blocks),
         again.norm,
         again.embed(BATCH.ids, BATCH.positions),

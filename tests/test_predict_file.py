@@ -124,6 +124,13 @@ def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pyte
     assert [row["line"] for row in rows_of(tmp_path / "out.csv")] == ["2", "5"]
 
 
+def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = task_folder(tmp_path / "model", "classify")
+    path = write(tmp_path / "a.csv", "text\nthe cat\n")
+    assert main(["predict", str(model), str(path), "--out", str(path)]) == 2
+    assert "is a file that is read" in capfd.readouterr().err and path.read_text() == "text\nthe cat\n"
+
+
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(f"the cat\n\n{UNSEEN}\nthe dog\n".encode()))
     monkeypatch.setattr(sys, "stdin", stream)

@@ -1,4 +1,4 @@
-"""word2vec, NNLM, recurrent language models and ELMo by themselves: vectors by hand, and what else is refused."""
+"""word2vec, NNLM, recurrent language models, ELMo and GPT by themselves: vectors by hand, and what else is refused."""
 
 import copy
 import pickle
@@ -12,12 +12,14 @@ import qkv
 from qkv.batch import Batch
 from qkv.data.open_vocabulary import OpenTokenizer
 from qkv.errors import InputError
+from qkv.interop import gpt2
 from qkv.interop.features import read_features
 from qkv.interop.folder import read_folder
 from qkv.models.contextual import contextual
 from qkv.run.pretrained import PretrainedFolder, open_pretrained
 from qkv.run.word_vectors import load_vectors
 from tests.below_readers import make_elmo, make_nnlm, make_rnnlm
+from tests.gpt_folders import VOCABULARIES, make_gpt
 from tests.word_vectors import SMALL, make_vectors_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -178,3 +180,33 @@ def test_what_is_opened(places: dict[str, Path]) -> None:
         assert open_pretrained(places["word2vec"], "word2vec").record == {}
     finally:
         (places["word2vec"] / "away").rename(places["word2vec"] / "qkv.json")
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_the_mean_of_what_a_gpt_says(tmp_path: Path, vocabulary: str) -> None:
+    """After each token of the text, which the mark before documents stands before; there may be none."""
+    loaded, found = gpt2.load(make_gpt(tmp_path / "gpt", vocabulary)), qkv.load(tmp_path / "gpt")
+    texts = ["the cat sat", "the dog", "the mat"]
+    vectors = []
+    for text in texts:
+        ids = loaded.tokenizer.encode_ids([text])[0]
+        batch = Batch.of([[loaded.end_id, *ids] if loaded.end_id is not None else [0, *ids]])
+        with torch.inference_mode():
+            model = loaded.model
+            if loaded.end_id is None:
+                model.embedding.weight[0] = 0  # a mark that says nothing
+            vectors.append(model(batch.ids, batch.packing)[1:])  # (T, D)
+    embedded = found.embed(texts)
+    np.testing.assert_allclose(embedded.vectors, torch.stack([one.mean(0) for one in vectors]).numpy(), atol=1e-5)
+    assert embedded.n_tokens.tolist() == [len(one) for one in vectors] and embedded.n_without_vector is None
+    for one, expected in zip(found.embed_tokens(texts), vectors, strict=True):
+        np.testing.assert_allclose(one.vectors, expected.numpy(), atol=1e-5)
+    for asked, message in (
+        (lambda: found.predict("the cat"), "no task was put on: it cannot predict. It can write on from a text"),
+        (lambda: found.fill("the [MASK]"), r"has no weights to .* It can write on from a text \(qkv generate"),
+        (lambda: found.attention("the cat"), "whose attention is not shown.* It can write on"),
+        (lambda: found.save(tmp_path / "copy"), "copy its folder"),
+        (lambda: found.embed("the cat", pooling="cls"), "learned no vector of a text"),
+    ):
+        with pytest.raises(InputError, match=message):
+            asked()

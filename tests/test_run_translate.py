@@ -97,6 +97,9 @@ def test_long_texts_are_found_before_any_is_translated(translator: Translator, m
     two = "1 2 3 " * 12 + "\n" + "1 2 3 " * 12
     with pytest.raises(InputError, match=r"^Text 1 has a sentence .* 32 at most\. Shorten it"):
         translator.check([(two, "Text 1")], split=True)
+    several = [(two, f"Text {number}") for number in range(1, 6)]  # over two chunks
+    with pytest.raises(InputError, match=r"Too long as well: Text 2; Text 3; and 2 more\."):
+        translator.check(several, split=True)
     assert translator.check([("1 2 3 4 5 6 7 8 9\n" * 6, "Text 1")], split=True) == 1
 
 

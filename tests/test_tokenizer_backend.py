@@ -7,7 +7,7 @@ import tokenizers
 from tokenizers import models, normalizers
 
 from qkv.errors import InputError
-from qkv.tokenizer_backend import build, find_normalizer, kind_of, state_of
+from qkv.tokenizer_backend import build, find_normalizer, kind_of, marked, special_ids, state_of
 from qkv.vocabulary import KINDS, Kind
 from qkv.wordpiece import SPECIAL
 
@@ -26,6 +26,13 @@ def test_a_run_of_chinese_is_one_word_when_it_is_not_cut() -> None:
 def test_a_foreign_kind_is_said() -> None:
     with pytest.raises(InputError, match="here holds a Unigram tokenizer"):
         kind_of(tokenizers.Tokenizer(models.Unigram()), Path("here"))
+
+
+def test_a_first_token_that_has_the_place_of_marks_is_none() -> None:
+    for tokens, marks in ((["!", "a"], set()), (["!", "<|endoftext|>"], {1}), (["<unk>", "a"], {0})):
+        ids = {token: number for number, token in enumerate(tokens)}
+        backend = tokenizers.Tokenizer(models.BPE(ids, [], unk_token="<unk>" if "<unk>" in ids else None))
+        assert marked(backend, special_ids(backend, "byte-pair", "here")[0]) == marks
 
 
 def test_the_settings_of_a_normalizer() -> None:

@@ -34,6 +34,7 @@ def test_added_tokens_of_an_older_folder(tmp_path: Path) -> None:
 GOOD = "\n".join([*SPECIAL, "a"])
 BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "nothing there": ({"config.json": "{}"}, "has neither tokenizer.json nor vocab.txt, only config.json"),
+    "half of it": ({"vocab.json": "{}"}, "only vocab.json. Copy one of the two there, or vocab.json and merges.txt"),
     "no special tokens": ({"vocab.txt": "[PAD]\n[UNK]\na\n"}, r"vocab.txt has no \[CLS\] \[SEP\] \[MASK\]: .*all of"),
     "empty vocabulary": ({"vocab.txt": ""}, "vocab.txt, line 1 is empty"),
     "a token twice": ({"vocab.txt": GOOD + "\na\n"}, "vocab.txt, line 7: 'a' stands on line 6 already"),

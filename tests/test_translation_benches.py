@@ -40,6 +40,13 @@ def test_batches_are_as_long_as_multi30k() -> None:
     assert padding["sorted"] < padding["shuffled"]
 
 
+def test_what_lines_share_is_the_same_for_all_sizes() -> None:
+    bench = bench_module("train_translate")
+    small, large = (bench.Setting(500, tokens, 4, 4, "fp32", torch.device("cpu"), tiny=True) for tokens in (64, 1024))
+    assert bench.shared(small) == bench.shared(large)
+    assert bench.shared(small)["device"] == "cpu"
+
+
 @pytest.mark.slow
 def test_training_runs_on_every_side(tmp_path: Path) -> None:
     sides = ["qkv", "transformers", "seq2seq"]

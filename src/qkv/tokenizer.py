@@ -43,6 +43,7 @@ from qkv.tokenizer_backend import (
     find_normalizer,
     foreign_files,
     kind_of,
+    marked,
     special_ids,
     state_of,
 )
@@ -101,7 +102,7 @@ class Tokenizer:
         backend.post_processor = around(backend, self.cls_id, self.sep_id)
         self.backend = backend
         self.kind: AnyKind = kind
-        self.special_ids = frozenset(ids.values())
+        self.special_ids = marked(backend, ids)
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
@@ -339,7 +340,8 @@ class Tokenizer:
         names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
         whole = self.backend.to_str(pretty=True) + "\n"
         if self._foreign is not None:
-            whole, names = foreign_files(self.backend, self._foreign, self.has_marks, self.unk_id)
+            mark = self.unk_id if self.special_ids else None
+            whole, names = foreign_files(self.backend, self._foreign, self.has_marks, mark)
         config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
         if self._is_berts:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in SETTINGS}

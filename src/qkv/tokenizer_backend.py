@@ -4,7 +4,7 @@ What this file does NOT do: use them. `tokenizer.py` does.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,6 +102,12 @@ def special_ids(
     return ids, True, None
 
 
+def marked(backend: tokenizers.Tokenizer, ids: Mapping[str, int]) -> frozenset[int]:
+    """Of these ids those of tokens that are no text: not that of a first token which only has their place."""
+    known = {*SPECIAL, *MARKS, getattr(backend.model, "unk_token", None)}
+    return frozenset(number for number in ids.values() if backend.id_to_token(number) in known)
+
+
 def around(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | None = None) -> Any:
     """What puts the marks [CLS] and [SEP], or whatever has these ids, around a text or a pair; `between` the two of a
     pair stands another one, if there is one. And no token of bytes begins with the space before its word."""
@@ -118,10 +124,12 @@ def around(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | N
 
 
 def foreign_files(
-    backend: tokenizers.Tokenizer, processor: dict[str, Any], has_marks: bool, number: int
+    backend: tokenizers.Tokenizer, processor: dict[str, Any], has_marks: bool, number: int | None
 ) -> tuple[str, dict[str, str]]:
-    """tokenizer.json as it came, and what transformers is to call the one mark, or the unknown word."""
+    """tokenizer.json as it came, and what transformers is to call the one mark, or the unknown word; None: neither."""
     state = json.loads(backend.to_str()) | {"post_processor": processor or None}
+    if number is None:
+        return to_json(state), {}
     names = ("bos_token", "eos_token", "unk_token") if has_marks else ("unk_token",)
     return to_json(state), dict.fromkeys(names, backend.id_to_token(number) or "")
 

@@ -34,7 +34,10 @@ def find_file(path: str | os.PathLike[str]) -> Path:
     if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
         return path / "vocab.json"
     held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
-    raise InputError(f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there.")
+    raise InputError(
+        f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there, or vocab.json and "
+        "merges.txt, as GPT has them."
+    )
 
 
 def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:

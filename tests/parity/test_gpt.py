@@ -123,7 +123,14 @@ def test_transformers_opens_what_is_saved(tmp_path: Path, order: str, tied: bool
         assert torch.equal(one, other), name
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
     text = "the cat sat on the mat. 我爱北京"
-    assert tokenizer(text, add_special_tokens=False)["input_ids"] == make_tokenizer().encode_ids([text])[0]
+    ids = make_tokenizer().encode_ids([text])[0]
+    assert tokenizer(text, add_special_tokens=False)["input_ids"] == ids
+    # what a program gets that knows no more than the folder: the beginning of a document, if it was trained so
+    assert dict(tokenizer(text)) == {"input_ids": ids, "attention_mask": [1] * len(ids)}
+    save(tmp_path / "trained", ours, make_tokenizer(), {"job": "pretrain"})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "trained")
+    assert tokenizer(text)["input_ids"] == [make_tokenizer().sep_id, *ids] and "token_type_ids" not in tokenizer(text)
+    assert tokenizer.eos_token_id == make_tokenizer().sep_id
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "openai-gpt"])

@@ -58,3 +58,6 @@ def test_transformers_gives_the_same_scores(tmp_path: Path, vocabulary: str, hea
     text = f"the cat{folder.tokenizer.token(folder.tokenizer.marks.end)}"
     found = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert found == [*folder.tokenizer.encode_ids(["the cat"])[0], folder.tokenizer.marks.end]
+    for texts in (("the cat",), ("the cat", "the street")):
+        assert tokenizer(*texts)["input_ids"] == folder.tokenizer.encode(*texts).ids
+        assert "token_type_ids" not in tokenizer(*texts)

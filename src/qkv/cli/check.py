@@ -18,12 +18,11 @@ from qkv.cli.columns import (
     TextColumn,
     given,
 )
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, load_tokenizer
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.data.check import CorpusReport
-    from qkv.tokenizer import Tokenizer
 
 LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
@@ -36,7 +35,9 @@ def check(
             help="A corpus, .txt or .jsonl; or labelled files: csv, tsv, jsonl, CoNLL, SQuAD … (.gz .xz).",
         ),
     ] = None,
-    field: Annotated[str, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl.")] = "text",
+    field: Annotated[
+        str | None, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl; else text.")
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option("--task", metavar="TASK", help="The files are labelled, for classify, tag, answer or choice."),
@@ -104,20 +105,25 @@ def check(
     if any(given_pairs.values()):
         if not pairs:
             raise InputError("--dev, --test and --more go with pairs to train on: give those with --pairs.")
-        if corpus or task or against or columns or format or separator:
-            raise InputError("--pairs is checked alone: leave out other files, --task, --against and their columns.")
+        if corpus or task or against or columns or format or separator or field:
+            raise InputError(
+                "--pairs is checked alone: leave out other files, --field, --task, --against and their columns."
+            )
         check_pair_files({part: one for part, one in given_pairs.items() if one}, pair_columns, model, named, as_json)
         return
     if not corpus:
         raise InputError("Give a corpus or labelled files to check: qkv check FILE …; or pairs: qkv check --pairs A B.")
     if pair_columns is not None:
         raise InputError("--columns is for --pairs; columns of labelled files are named by --text, --label, …")
-    if not (task or against or columns or format or separator or model or _is_labelled(corpus[0])):
+    asked = task or against or columns or format or separator or model
+    if field and asked:
+        raise InputError("--field is for a corpus; columns of labelled files are named by --text, --label, …")
+    if field or not (asked or _is_labelled(corpus[0])):  # only a corpus has a field
         from qkv.cli.terminal import fraction, print_json
         from qkv.data.check import check_corpus
 
         with fraction("checking") as moved:
-            report = check_corpus(corpus, field, named, progress=lambda share: moved(share, ""))
+            report = check_corpus(corpus, field or "text", named, progress=lambda share: moved(share, ""))
         if as_json:
             print_json(report.to_dict())
         else:
@@ -148,7 +154,7 @@ def _check_labelled(
     from qkv.cli.terminal import fraction, print_json
     from qkv.data.check_labelled import check_labelled
 
-    tokenizer, limit = _tokenizer(model) if model is not None else (None, None)
+    tokenizer, limit = load_tokenizer(model) if model is not None else (None, None)
     with fraction("checking") as moved:
         report = check_labelled(
             paths, task, against=against, columns=columns, format=format, separator=separator, tokenizer=tokenizer,
@@ -158,22 +164,6 @@ def _check_labelled(
         print_json(report.to_dict())
     else:
         print_labelled(report)
-
-
-def _tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
-    """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
-    from qkv.interop.hub import locate
-    from qkv.json_file import read_object
-    from qkv.run.places import model_folder
-    from qkv.tokenizer import Tokenizer
-
-    path = Path(name).expanduser()
-    if path.is_file():
-        return Tokenizer.load(path), None
-    folder = model_folder(locate(name))
-    config = folder / "config.json"
-    limit = read_object(config).get("max_position_embeddings") if config.is_file() else None
-    return Tokenizer.load(folder), limit if isinstance(limit, int) else None
 
 
 def _print(report: "CorpusReport") -> None:

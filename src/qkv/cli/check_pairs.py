@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qkv.cli.options import load_tokenizer
 from qkv.cli.train import two_of
+from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.data.check_lengths import Lengths
@@ -35,6 +37,11 @@ def check_pair_files(
     names = () if columns is None else two_of(columns, ",", "--columns")
     # of --more every file has both sides; of the others, two files are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
+    if names and all(len(files) == 2 for found in sets.values() for files in found):
+        raise InputError(
+            f"--columns are {' and '.join(names)}, and no file has both sides: of two files each is one. Leave the "
+            "columns out."
+        )
     parts = {
         part: [PairFiles.of(files, names if len(files) == 1 else ()) for files in found] for part, found in sets.items()
     }
@@ -48,22 +55,22 @@ def check_pair_files(
 
 
 def _limits(model: str | None) -> "tuple[Languages | None, int]":
-    """The tokenizers of a model that translates and its longest text; of a tokenizer alone, what is usual."""
+    """The tokenizers of a model that translates and its longest text; of another model, its own for both sides; of a
+    tokenizer alone, what is usual."""
     from pathlib import Path
 
     from qkv.data.pair_languages import Languages
     from qkv.run.translate import load_translator, translates
     from qkv.run.translate_config import TranslateConfig
-    from qkv.tokenizer import Tokenizer
 
     usual = TranslateConfig().max_length
     if model is None:
         return None, usual
-    if translates(model):
+    if not Path(model).expanduser().is_file() and translates(model):
         translator = load_translator(model)
         return translator.languages, translator.max_length
-    tokenizer = Tokenizer.load(Path(model).expanduser())
-    return Languages.of(tokenizer, tokenizer), usual
+    tokenizer, limit = load_tokenizer(model)
+    return Languages.of(tokenizer, tokenizer), limit or usual
 
 
 def print_pairs(report: "PairReport") -> None:

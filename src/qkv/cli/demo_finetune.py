@@ -10,6 +10,7 @@ import shutil
 import tomllib
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import typer
 
@@ -17,12 +18,7 @@ from qkv.cli.scores import print_result
 from qkv.errors import InputError
 
 LANGUAGES = {"en": "English", "zh": "Chinese"}
-MESSAGES = (
-    "Any idea when my parcel turns up? It's been a week.",
-    "I was charged twice for the same basket!!",
-    "买的鞋子小了一码，能换吗？",
-    "验证码一直收不到，登不上去",
-)
+SHOWN = 3
 EPOCHS = 10.0
 """More would be a little better, and longer than anybody watches a demonstration."""
 
@@ -37,7 +33,6 @@ def demo_finetune(out: Path) -> None:
     from qkv.interop.zoo import DEFAULT_MODEL
     from qkv.run.finetune import start
     from qkv.run.finetune_start import configured_for
-    from qkv.run.load import load
     from qkv.train.progress import for_stderr
 
     file, run = out / "intents.csv", out / "finetune"
@@ -54,11 +49,18 @@ def demo_finetune(out: Path) -> None:
         raise typer.Exit(128 + (done.signal or 0))
     print_result(done.result)
     typer.echo("")
-    for language, (right, of) in _by_language(run, [language for language, _, _ in rows]).items():
-        typer.echo(f"{LANGUAGES[language]}: {right} of {of} right ({right / of:.0%})")
-    typer.echo("")
-    for message, found in zip(MESSAGES, load(run).predict(MESSAGES), strict=True):
-        typer.echo(f"{message}\n    {found.label} {found.probability:.0%}")
+    answers = _answers(run, rows)
+    for language, found in answers.items():
+        right = sum(answer.right for answer in found)
+        typer.echo(f"{LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
+    typer.echo(
+        "They say the same in many ways, so it is hard on purpose. More examples help, and models that have read more."
+    )
+    typer.echo("\nThe surest of these answers:\n")
+    for found in answers.values():
+        for answer in sorted(found, key=lambda answer: -answer.probability)[:SHOWN]:
+            truth = "right" if answer.right else f"wrong: {answer.expected}"
+            typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {truth}")
     typer.echo(f"\n{run / 'report.html'}: the whole story, to be handed on\n{run / 'model'}: the model")
 
 
@@ -77,15 +79,22 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return text.getvalue()
 
 
-def _by_language(run: Path, languages: list[str]) -> dict[str, tuple[int, int]]:
-    """How many of the held-out messages were answered right, and how many there are."""
-    found = dict.fromkeys(LANGUAGES, (0, 0))
+class Answer(NamedTuple):
+    text: str
+    label: str
+    probability: float
+    expected: str
+    right: bool
+
+
+def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[Answer]]:
+    """What was said of the held-out messages, by language."""
+    found: dict[str, list[Answer]] = {language: [] for language in LANGUAGES}
     for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
-        answer = json.loads(line)
-        language = languages[answer["line"] - 2]  # lines count from 1, and the first holds the names
-        right, of = found[language]
-        found[language] = (right + answer["right"], of + 1)
-    return {language: (right, of) for language, (right, of) in found.items() if of}
+        said = json.loads(line)
+        language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first holds the names
+        found[language].append(Answer(text, said["label"], said["probability"], said["expected"], said["right"]))
+    return {language: answers for language, answers in found.items() if answers}
 
 
 def _clear(file: Path, run: Path, text: str) -> None:

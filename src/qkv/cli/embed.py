@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.embed_tokens import check_tokens, embed_tokens
-from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ModelOption, ThreadsOption, load_model
+from qkv.cli.embed_tokens import check_tokens, embed_tokens, lacks_tokens
+from qkv.cli.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ModelOption,
+    ThreadsOption,
+    check_not_read,
+    load_model,
+)
 from qkv.errors import InputError
 from qkv.interop.zoo import DEFAULT_MODEL
 
@@ -37,7 +45,8 @@ def embed(
         typer.Option("--pooling", metavar="mean|cls", help="How tokens become a text; else as in the folder."),
     ] = None,
     normalize: Annotated[
-        bool | None, typer.Option("--normalize/--no-normalize", help="Scale to length 1; else as in the folder.")
+        bool | None,
+        typer.Option("--normalize/--no-normalize", help="Scale to length 1; else texts as in the folder, tokens not."),
     ] = None,
     layer: Annotated[
         int | None,
@@ -75,11 +84,16 @@ def embed(
         check_name(out)
     if bool(texts) == bool(file):
         raise InputError('Give texts (qkv embed "one text" "another"), or a file with --file; one of the two.')
+    check_not_read(out, file or [])
+    if skip_empty and texts and texts != ["-"]:
+        raise InputError("--skip-empty is for files and standard input: leave it out, or the texts that are empty.")
     if tokens:
         check_tokens(out, pooling)
     loaded = load_model(model, device=device, threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
-    number, stream = _opened(texts or [], file or [], loaded.lacks, skip_empty)
+    # a text without a known word has no mean; its tokens are shown, each without a vector
+    lacks = lacks_tokens(loaded) if tokens else loaded.lacks
+    number, stream = _opened(texts or [], file or [], lacks, skip_empty)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json)
     elif out is not None:

@@ -13,6 +13,7 @@ import typer
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
+    from qkv.run.embed_file import Lacks
     from qkv.run.predict import Model
 
 MOST = 100
@@ -26,6 +27,11 @@ def check_tokens(out: Path | None, pooling: str | None) -> None:
         raise InputError("Vectors of tokens go to a file as JSON: leave out --out, and add --json > tokens.jsonl.")
     if pooling is not None:
         raise InputError("--pooling makes one vector of a text, and --tokens keeps one a token: leave one of them out.")
+
+
+def lacks_tokens(model: "Model") -> "Lacks":
+    """Why `embed_tokens` would refuse a text; None where it would not."""
+    return lambda text: "is empty" if not text.strip() or model.tokenizer.is_empty(text) else None
 
 
 def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool) -> None:

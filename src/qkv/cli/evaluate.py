@@ -25,7 +25,7 @@ from qkv.cli.evaluate_pairs import (
     evaluate_translations,
     files_of,
 )
-from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption
+from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, check_not_read
 from qkv.errors import InputError
 
 
@@ -79,6 +79,7 @@ def evaluate(
     from qkv.run.evaluate_file import evaluate_file
     from qkv.run.places import device_named
 
+    check_not_read(out, [file, *(pairs or ())])
     device_named(device)  # a device that is not there is told before anything is looked for
     columns = given(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import DeviceOption, DtypeOption, JsonOption, ThreadsOption, suffix_of, text_or_stdin
+from qkv.cli.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    ThreadsOption,
+    check_not_read,
+    suffix_of,
+    text_or_stdin,
+)
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,8 +23,7 @@ if TYPE_CHECKING:
     from qkv.run.generate import Generator, Text
 
 WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
-CHANCE: dict[str, Any] = {"temperature": 0.8, "top_k": 40}
-"""How tokens are drawn if nobody says how: as in the report of a run."""
+LACKING = "note: the vocabulary lacks {:,} tokens of {:,} prompts, which the model reads as unknown"
 
 
 def generate(
@@ -64,6 +71,12 @@ def generate(
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision", metavar="TYPE", help="fp32; of a GPT on a CPU int8, nearly the same, or drafted, the same."
+        ),
+    ] = "fp32",
     as_json: JsonOption = False,
 ) -> None:
     """Write on from a prompt, with a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language model.
@@ -84,6 +97,7 @@ def generate(
     A prompt of a model that was trained here begins a document; --inside if it does not. One that leaves no room for
     --max-length new tokens is refused, and nothing is cut.
     --decoding has the options that have no flag: length_formula, stopping, renormalise.
+    --precision int8 is faster on a CPU; drafted too, for one text: 8 bits guess ahead, and the weights judge.
     --json prints one line of JSON a prompt: prompt, texts (text, score, log_probability, finished, n_tokens).
     """
     if file is not None and prompts:
@@ -98,8 +112,7 @@ def generate(
     suffix = None if out is None else suffix_of(out, WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
-    if out is not None and file is not None and out.resolve() == Path(file).expanduser().resolve():
-        raise InputError(f"--out {out} is the file of the prompts: they would be lost. Give another name.")
+    check_not_read(out, [file])
     given: dict[str, Any] = {
         "n_best": n_best,
         "max_length": max_length,
@@ -120,9 +133,11 @@ def generate(
     wanted = {key: value for key, value in given.items() if value is not None} | assigned(options or [])
     config = decoding_of(wanted, greedy)
     texts = [text_or_stdin(text) for text in prompts or ()]
+    if "" in texts:
+        raise InputError("Standard input is empty. Write something, or leave - out to have a text begun from nothing.")
     from qkv.run.generate import Generator
 
-    generator = Generator(model, device, threads, dtype)
+    generator = Generator(model, device, threads, dtype, precision)
     for note in generator.notes:
         say(f"note: {note}")
     how: dict[str, Any] = {"begins": begins, "fit": "max_length" not in wanted}
@@ -150,7 +165,7 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
     (40, None, False)
     """
-    from qkv.generate.options import GenerateConfig
+    from qkv.generate.options import CHANCE, GenerateConfig
 
     wanted = dict(wanted)
     beams = wanted.get("beams", 1)
@@ -159,8 +174,17 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
         raise InputError("Choose one: --greedy, or --beams.")
     if wanted.get("sample") is False:
         greedy = True
+    if beams == 1 and "stopping" in wanted:
+        raise InputError("stopping is for beam search: add --beams, or leave it out.")
+    for name in ("length_penalty", "length_formula"):
+        if name in wanted and beams == 1 and wanted.get("n_best", 1) == 1:
+            raise InputError(
+                f"{name} compares texts of one prompt, and there is one: add --beams or --n, or leave it out."
+            )
     if greedy or beams != 1:
         how = "--greedy" if greedy else "--beams"
+        if wanted.get("sample"):
+            raise InputError(f"sample draws by chance, and {how} draws nothing: leave one of them out.")
         if of_chance or "seed" in wanted:
             name = (of_chance or ["seed"])[0]
             raise InputError(f"{name} is for drawing by chance, and {how} draws nothing: leave one of them out.")
@@ -206,16 +230,21 @@ def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _standard_input() -> Iterator[tuple[str, str]]:
+    from qkv.data.readers import BOM
+
     for number, raw in enumerate(sys.stdin.buffer, 1):
         place = f"Standard input, line {number}"
         try:
-            yield raw.decode("utf-8").rstrip("\r\n"), place
+            line = raw.decode("utf-8")
         except UnicodeDecodeError:
             raise InputError(f"{place} is not UTF-8.") from None
+        yield (line.removeprefix(BOM) if number == 1 else line).rstrip("\r\n"), place
 
 
 def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: dict[str, Any]) -> None:
     """One text, while it grows."""
+    from qkv.cli.terminal import say
+
     pieces = generator.stream(prompt, config, **how)
     first = next(pieces, "")  # bad input is told before the prompt is printed
     typer.echo(prompt + first, nl=False)
@@ -223,6 +252,8 @@ def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: di
         typer.echo(piece, nl=False)
         sys.stdout.flush()
     typer.echo("")
+    if unknown := generator.n_unknown(prompt):
+        say(LACKING.format(unknown, 1))
 
 
 def _print(texts: list["Text"], number: int, several: bool) -> None:
@@ -244,7 +275,7 @@ def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
         prompts += texts[0].n_unknown > 0
         yield texts
     if unknown:
-        say(f"note: the vocabulary lacks {unknown:,} tokens of {prompts:,} prompts, which the model reads as unknown")
+        say(LACKING.format(unknown, prompts))
 
 
 def _write(out: Path, suffix: str, found: Iterator[list["Text"]], total: int | None) -> None:

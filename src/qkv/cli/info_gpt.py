@@ -9,7 +9,8 @@ from qkv.cli.info_data import vocabulary_line
 def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
     rows = vocabulary["rows"]
-    first = f"qkv predict {path} TEXT" if facts["heads"] else f"qkv generate {path} TEXT"
+    first = f"qkv generate {path} TEXT; qkv embed TEXT --model {path}"
+    first = f"qkv predict {path} TEXT" if facts["heads"] else first
     spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
     return [
         ("folder", path),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli.columns import FormatOption, PairColumn, TextColumn, given
-from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, suffix_of
+from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, check_not_read, suffix_of
 from qkv.errors import InputError
 
 WRITTEN = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table"}
@@ -47,6 +47,7 @@ def predict(
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
+    check_not_read(out, inputs)
     suffix = suffix_of(out, WRITTEN) if out is not None else None
     from qkv.cli.predictions import Printed
     from qkv.cli.terminal import print_json, progress, say

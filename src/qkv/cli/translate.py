@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import DeviceOption, JsonOption, LanguageOption, ThreadsOption, suffix_of
+from qkv.cli.options import DeviceOption, JsonOption, LanguageOption, ThreadsOption, check_not_read, suffix_of
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,11 +95,8 @@ def translate(
 
     file = Path(inputs[0]).expanduser() if len(inputs) == 1 and is_file(inputs[0]) else None
     for text in inputs if file is None and inputs != ["-"] else ():
-        check_is_text(text)
-    if out is not None and file is not None and out.resolve() == file.resolve():
-        raise InputError(
-            f"--out {out} is the file that is to be translated: its texts would be lost. Give another name."
-        )
+        check_is_text(text, languages=True)
+    check_not_read(out, [file])
     if picture is not None:
         suffix_of(picture, {".svg": "a picture"})
         if len(inputs) != 1 or inputs[0] == "-" or file is not None:

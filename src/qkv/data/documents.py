@@ -140,8 +140,8 @@ def read(block: Block, field: str = "text", fault: Fault | None = None) -> Docum
     for number, line in enumerate(text.split("\n"), block.place.line):
         if line.strip():
             try:
-                text = field_of(line, f"{block.source.path}, line {number}", field)
-                texts.append(text.replace("\r\n", "\n"))
+                one = field_of(line, f"{block.source.path}, line {number}", field)
+                texts.append(one.replace("\r\n", "\n"))
                 lines.append(number)
             except InputError as error:
                 if fault is None:

@@ -2,15 +2,21 @@
 
 A code does two things here: it names the model's languages for those who find it later, and the target's decides how
 BLEU cuts a translation into words (metrics/translation.py: Chinese, Japanese and Korean by rules of their own). A slip
-such as cn for zh would be believed, and Chinese be counted by spaces: a figure that is wrong and looks right.
+such as cn for zh would be believed, and Chinese be counted by spaces: a figure that is wrong and looks right. Where a
+slip is a code too (kr is Kanuri), the letters of the texts tell.
 
 What this file does NOT do: know all languages of three letters, of which there are seven thousand; those are believed.
 """
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 
+from qkv.data.languages import Letters
 from qkv.errors import InputError
+
+UNKNOWN = "und"
+"""What a language is called that nobody named (ISO 639-2)."""
 
 CODES = frozenset(
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
@@ -75,6 +81,10 @@ COUNTRIES = dict(
 )
 """Codes of countries that stand for no language. (kr, se, tw and others do: Kanuri, Northern Sámi, Twi.)"""
 
+SLIPS = {"kr": ("Kanuri", "ko", "Hangul"), "tw": ("Twi", "zh-TW", "汉字"), "ch": ("Chamorro", "zh", "汉字")}
+"""Codes of languages that are given for another one: their language, what is meant, and the letters that show it."""
+
+_hangul = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
 _shape = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*")
 
 
@@ -103,3 +113,28 @@ def check_language(code: str, what: str) -> None:
         "und where there is none. The target's decides how BLEU cuts translations into words: zh (汉字), ja and ko "
         "have rules of their own, all others are cut alike."
     )
+
+
+def check_letters(code: str, texts: Iterable[str], what: str) -> None:
+    """Refuse a code that is one, and by the letters of these texts cannot be theirs: kr where they are Korean."""
+    name, meant, letters = SLIPS.get(base_of(code), ("", "", ""))
+    if not name:
+        return
+    text = " ".join(texts)
+    chinese, latin, other = Letters().count(text).tolist()
+    shown = len(_hangul.findall(text)) if letters == "Hangul" else chinese
+    if 2 * shown > chinese + latin + other:
+        raise InputError(
+            f"{what}: '{code}' is {name}, and the texts are written in {letters}. Did you mean '{meant}'? The "
+            "target's code decides how BLEU cuts translations into words."
+        )
+
+
+def base_of(code: str) -> str:
+    """The language of a code, without its country and script; nothing for one that nobody named.
+
+    >>> [base_of(code) for code in ("zh", "zh-CN", "pt_BR", "und", "")]
+    ['zh', 'zh', 'pt', '', '']
+    """
+    base = re.split("[-_]", code.strip().lower())[0]
+    return "" if base == UNKNOWN else base

@@ -42,10 +42,15 @@ class Controls:
 
     def apply(self, scores: Tensor, n_written: int) -> None:
         """(Q, V), in place. `n_written` tokens stand in every row, begin not counted."""
-        if self.repetition_penalty != 1:
-            penalise(scores, self.history, self.repetition_penalty)
-        if self.no_repeat:
-            forbid_repeats(scores, self.history, self.no_repeat)
+        if self.remembers:
+            # a mark that stands before texts, and may be the one that ends them, was not written
+            ends = self.history[:, 0] == self.end
+            own = scores[:, self.end].clone()  # (Q,)
+            if self.repetition_penalty != 1:
+                penalise(scores, self.history, self.repetition_penalty)
+            if self.no_repeat:
+                forbid_repeats(scores, self.history, self.no_repeat)
+            scores[:, self.end] = torch.where(ends, own, scores[:, self.end])
         self.forbid(scores)
         if n_written < self.min_length:
             scores[:, self.end] = -torch.inf

@@ -21,6 +21,8 @@ from qkv.errors import InputError, did_you_mean
 
 STOPPING = ("estimate", "enough", "never")
 LENGTH_FORMULAS = ("power", "gnmt")
+CHANCE: Mapping[str, Any] = {"temperature": 0.8, "top_k": 40}
+"""How tokens of a text that is written on are drawn if nobody says how."""
 
 ELSEWHERE = {
     "num_beams": "beams",

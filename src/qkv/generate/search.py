@@ -42,7 +42,8 @@ def generate(
 
     `state` has `config.hypotheses` rows for each source, and room for `config.limit` tokens in each.
 
-    `begin` (R,): the token that comes before the text of a source; it counts as written where repetition is looked at.
+    `begin` (R,): the token that comes before the text of a source; it counts as written where repetition is looked at,
+    unless it is the end, which then stands before the text as a mark.
     `source_lengths`: tokens of each source; with them a table of attention is as wide as its source, without them as
     wide as the longest. `max_ratio` and `coverage_penalty` need them.
     `never`: tokens that are not written (padding and the like).

@@ -116,13 +116,13 @@ def save_folder(
 
 
 def write_folder(
-    target: Path, files: Mapping[str, str], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
 ) -> None:
-    """Texts by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
+    """Files by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
-            (fresh / name).write_text(text, encoding="utf-8", newline="\n")
+            (fresh / name).write_bytes(text.encode() if isinstance(text, str) else text)
         try:
             save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:  # how that library reports a full disk

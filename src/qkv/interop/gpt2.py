@@ -30,6 +30,7 @@ from qkv.interop.gpt_json import (
     read_config,
     write_config,
 )
+from qkv.interop.gpt_tokenizer import files_for_writing
 from qkv.interop.hf import CARD
 from qkv.interop.keys import listed
 from qkv.interop.plan import FORMAT, Undrawn, check_vocabulary
@@ -54,11 +55,13 @@ class LoadedGPT:
     record: dict[str, Any] = field(default_factory=dict)  # from qkv.json
     path: Path = Path()
     notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
+    begin_id: int | None = None  # what stands before a text, and
+    end_id: int | None = None  # after it; None: the vocabulary has no mark for it, as that of OpenAI's first GPT
 
-    @property
-    def end_id(self) -> int | None:
-        """What a text ends with; None, where the vocabulary has no mark for it, as OpenAI's first GPT."""
-        return self.tokenizer.sep_id if self.tokenizer.has_marks else None
+
+def begins_documents(record: Mapping[str, Any]) -> bool:
+    """Whether a model was trained to take a prompt as the beginning of a document: those that were trained here."""
+    return record.get("job") == "pretrain"
 
 
 def is_gpt(path: str | os.PathLike[str]) -> bool:
@@ -92,7 +95,8 @@ def load_with_heads(
         heads = {name: _tensor(stored, name, dtype) for name, stored in plan.heads.items()}
     plan.skeleton.load_state_dict(state, strict=True, assign=True)
     model = plan.skeleton.eval()
-    return LoadedGPT(model, plan.tokenizer, model.config, plan.record, folder, plan.notes), heads
+    marks = plan.begin_id, plan.end_id
+    return LoadedGPT(model, plan.tokenizer, model.config, plan.record, folder, plan.notes, *marks), heads
 
 
 def save(
@@ -104,11 +108,12 @@ def save(
     card: str | None = None,
     heads: Mapping[str, Tensor] | None = None,
     fields: Mapping[str, Any] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
 ) -> Path:
     """Write a folder that transformers and qkv load, whole or not at all; return its path.
 
     A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `heads`
-    are tensors beside the network, and `fields` of config.json beside its own, or in their place.
+    are tensors beside the network, `fields` of config.json and `files` are beside those of its own, or in their place.
     """
     target, config = Path(os.path.expanduser(path)), model.config
     dialect = dialect_of(config)
@@ -123,12 +128,15 @@ def save(
     end = tokenizer.sep_id if tokenizer.has_marks else None
     pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # a vocabulary of one mark pads nothing
     dtype = str(model.embedding.weight.dtype).removeprefix("torch.")
-    files = tokenizer.files(config.max_length) | {
+    own = files_for_writing(tokenizer, config.max_length, begins=begins_documents(record or {}))
+    texts: dict[str, str | bytes] = {
+        **own,
         CONFIG: to_json(write_config(config, dialect, end, pad, dtype) | dict(fields or {})),
         OURS: to_json({"format": FORMAT, "record": dict(record or {})}),
         CARD: card or _card(target.resolve().name, model, dialect),
+        **(files or {}),
     }
-    write_folder(target, files, tensors)
+    write_folder(target, texts, tensors)
     return target
 
 
@@ -180,6 +188,8 @@ class Plan:
     tokenizer: Tokenizer
     record: dict[str, Any]
     notes: tuple[str, ...]
+    begin_id: int | None
+    end_id: int | None
 
 
 def _planned(folder: Path, compare: bool) -> Plan:
@@ -187,7 +197,8 @@ def _planned(folder: Path, compare: bool) -> Plan:
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
     file = folder / CONFIG
-    config, dialect, notes = read_config(read_object(file), file)
+    fields = read_object(file)
+    config, dialect, notes = read_config(fields, file)
     weights = open_weights(folder, shapes_only=not compare)
     names = {
         plain: tensor for name, tensor in weights.tensors.items() if not _is_mask(plain := name.removeprefix(PREFIX))
@@ -207,7 +218,23 @@ def _planned(folder: Path, compare: bool) -> Plan:
     _check_shapes(weights, names, tensors, skeleton)
     tokenizer = Tokenizer.load(folder)
     notes += check_vocabulary(tokenizer, config.vocabulary_size, str(folder))
-    return Plan(dialect, weights, names, heads, tensors, skeleton, tokenizer, _record(folder), tuple(notes))
+    own = tokenizer.sep_id if tokenizer.has_marks else None
+    end = _mark(fields, "eos_token_id", tokenizer, own, notes)
+    begin = _mark(fields, "bos_token_id", tokenizer, end, notes)
+    found = weights, names, heads, tensors, skeleton, tokenizer, _record(folder), tuple(notes)
+    return Plan(dialect, *found, begin, end)
+
+
+def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int | None, notes: list[str]) -> int | None:
+    """The token that config.json names for a purpose; `own` is the one that is taken where it names none."""
+    number = fields.get(name)
+    if number is None or number == own:
+        return own
+    if isinstance(number, int) and number in tokenizer.vocabulary.values():
+        return number
+    taken = "none" if own is None else f"{tokenizer.token(own)} ({own})"
+    notes.append(f"{CONFIG}: {name} {number!r} is no token of the vocabulary; {taken} is taken")
+    return own
 
 
 def _is_mask(name: str) -> bool:

@@ -198,7 +198,8 @@ def dialect_of(config: GPTConfig) -> Dialect:
         if config.inner_width != WIDER * config.width:
             raise InputError(
                 f"transformers' {dialect.model_type} is {WIDER} times as wide inside: with order post and width "
-                f"{config.width} inner_width must be {WIDER * config.width}, not {config.inner_width}."
+                f"{config.width} inner_width must be {WIDER * config.width}, not {config.inner_width}. Set "
+                "model.inner_width, or model.order to pre."
             )
         if not config.scaled or config.scaled_by_layer:
             raise InputError(f"transformers' {dialect.model_type} always scales its attention by 1 / √(head width).")

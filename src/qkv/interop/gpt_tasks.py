@@ -25,11 +25,12 @@ from torch import Tensor
 
 from qkv.data.task_marks import DELIMITER, TaskTokenizer
 from qkv.errors import InputError, reading
-from qkv.interop import gpt2
+from qkv.interop import gpt2, hf
 from qkv.interop.card import MARK
 from qkv.interop.config_json import default_labels, read_labels, write_labels
 from qkv.interop.folder import CONFIG
 from qkv.interop.gpt_json import GPT1, HEADS, dialect_of, read_config
+from qkv.interop.gpt_tokenizer import files_for_tasks
 from qkv.interop.plan import Undrawn
 from qkv.json_file import read_object
 from qkv.models.gpt import GPT
@@ -84,7 +85,8 @@ class GPTFolder:
         if architecture not in (None, own):
             raise InputError(f"{self.path} is a {own}, and cannot be saved as {architecture}.")
         problem = self.carried.get("problem_type")
-        return save_gpt(path, self.model, self.tokenizer, self.labels, self.record, problem)
+        terms = hf.terms_of(self.path)
+        return save_gpt(path, self.model, self.tokenizer, self.labels, self.record, problem, files=terms)
 
 
 def open_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> GPTFolder:
@@ -136,8 +138,11 @@ def save_gpt(
     labels: Sequence[str] = (),
     record: Mapping[str, Any] | None = None,
     problem: str | None = None,
+    *,
+    files: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write a folder, whole or not at all; return its path. `problem` is what transformers calls what is learned."""
+    """Write a folder, whole or not at all; return its path. `problem` is what transformers calls what is learned, and
+    `files` are beside those of the model: its licence."""
     config, heads = model.config, list(model.heads)
     with torch.device("meta"), Undrawn():
         network = GPT(config.network)
@@ -154,7 +159,10 @@ def save_gpt(
         fields["problem_type"] = problem
     target = Path(os.path.expanduser(path))
     card = _card(target.resolve().name, model, labels) if heads else None
-    return gpt2.save(target, network, tokenizer.base, record, heads=stored, fields=fields, card=card)
+    beside: dict[str, str | bytes] = {**(files or {})}
+    if heads:
+        beside |= files_for_tasks(tokenizer, config.max_length)
+    return gpt2.save(target, network, tokenizer.base, record, heads=stored, fields=fields, card=card, files=beside)
 
 
 def architecture_of(config: GPTReaderConfig, heads: Sequence[str]) -> str:

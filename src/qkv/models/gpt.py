@@ -38,7 +38,7 @@ from qkv.nn.fused import Packed
 from qkv.nn.int8 import bytes_of, int8, unavailable
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions
-from qkv.nn.pre_norm import pre_norm_stack
+from qkv.nn.pre_norm import block_stack
 from qkv.nn.text_cache import TextCache
 from qkv.nn.twin import Twins
 
@@ -164,13 +164,11 @@ class GPT(nn.Module):
         """
         attend = Packed(*packing, causal=True)
         x = self.embed(ids, positions_of(packing) if positions is None else positions)  # (N, D)
-        return pre_norm_stack(list(self.blocks), self.norm, x, attend, only)
+        return block_stack(list(self.blocks), self.norm, x, attend, only)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(N,) each → (N, D)"""
-        if torch.is_grad_enabled() and fast.fits(self.embedding.weight):
-            return self.dropout(fast.embed_two(ids, positions, self.embedding.weight, self.position.weight))
-        return self.dropout(self.embedding(ids) + self.position(positions))
+        return self.dropout(tokens_in_place(self.embedding, self.position, ids, positions))
 
     @property
     def scored_with(self) -> Tensor:
@@ -296,6 +294,14 @@ def check_weights(model: GPT) -> None:
                 f"int8 is made from fp32 weights on a CPU; these are {weight.dtype} on {weight.device}. "
                 "Use --device cpu, or fp32."
             )
+
+
+def tokens_in_place(tokens: nn.Embedding, places: LearnedPositions, ids: Tensor, positions: Tensor) -> Tensor:
+    """E[token] + P[position]: (N,) each → (N, D)"""
+    if torch.is_grad_enabled() and fast.fits(tokens.weight):
+        return fast.embed_two(ids, positions, tokens.weight, places.weight)
+    found: Tensor = tokens(ids) + places(positions)
+    return found
 
 
 def positions_of(packing: Packing) -> Tensor:

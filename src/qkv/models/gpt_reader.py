@@ -16,16 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
 from qkv.batch import Packing
 from qkv.models.encoder import Encoder, Encoding
-from qkv.models.gpt import GPT, GPTConfig, positions_of
+from qkv.models.gpt import GPT, GPTConfig, positions_of, tokens_in_place
 from qkv.models.heads import LinearHead, WithHeads
-from qkv.nn import fast
 from qkv.nn.fused import Packed
-from qkv.nn.pre_norm import pre_norm_stack
+from qkv.nn.pre_norm import block_stack
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,7 @@ class TokensInPlace(nn.Module):
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(N,) each → (N, D)"""
-        if torch.is_grad_enabled() and fast.fits(self.token.weight):
-            return self.dropout(fast.embed_two(ids, positions, self.token.weight, self.position.weight))
-        return self.dropout(self.token(ids) + self.position(positions))
+        return self.dropout(tokens_in_place(self.token, self.position, ids, positions))
 
 
 class GPTEncoder(Encoder):
@@ -89,7 +85,7 @@ class GPTEncoder(Encoder):
     ) -> Encoding:
         """Packed ids (N,); a token sees those before it in its row."""
         x = self.embedding(ids, positions_of(packing) if positions is None else positions)  # (N, D)
-        hidden = pre_norm_stack(list(self.blocks), self.norm, x, Packed(*packing, causal=True))
+        hidden = block_stack(list(self.blocks), self.norm, x, Packed(*packing, causal=True))
         return Encoding(hidden, self.of_rows(hidden, packing) if pool else None, None, {})
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:

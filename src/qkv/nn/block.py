@@ -7,7 +7,6 @@ Shapes: … (B, T) of padded or (N,) of packed rows, D width.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,11 +15,17 @@ from qkv.nn import fast, sublayer
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadSelfAttention
 
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """OpenAI's and Google's first code approximated the Gaussian's integral by a tanh. A function with a name, so that
+    copies of a layer have the same one."""
+    return functional.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
-    # OpenAI's and Google's first code approximated the Gaussian's integral by a tanh
-    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "gelu_tanh": gelu_tanh,
     "silu": functional.silu,
     "tanh": functional.tanh,
 }
@@ -84,9 +89,10 @@ class PostNormBlock(nn.Module):
         return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
 
 
-def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward) -> bool:
-    """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
-    layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down)
+def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward, *others: nn.Module) -> bool:
+    """Plain linear layers, the others of a block too, and nothing that torch.compile took over. (Hooks inside of a
+    block are not run.)"""
+    layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down, *others)
     plain = all(type(layer) is nn.Linear for layer in layers)  # and not something that stands in for one
     return plain and feed_forward._compiled_call_impl is None
 
@@ -101,12 +107,8 @@ def fed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, droppe
 
 
 def bent(inner: Tensor, feed_forward: FeedForward) -> Tensor:
-    """What a product (N, I) becomes between the two linear maps, on the kernels of fast.py: a bias and a bend."""
-    bias, bend = feed_forward.up.bias, feed_forward.activation
-    by_tanh = isinstance(bend, partial) and bend.func is functional.gelu and bend.keywords == {"approximate": "tanh"}
-    if by_tanh or bend is functional.gelu:
-        return fast.bias_gelu(inner, bias, by_tanh)
-    return bend(inner + bias.to(inner.dtype))
+    """What a product (N, I) becomes between the two linear maps: a bias and a bend that is not among KERNELS."""
+    return feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
 
 
 class PreNormBlock(nn.Module):

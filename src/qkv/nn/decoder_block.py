@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn import fast, sublayer
-from qkv.nn.block import FeedForward, fed_forward
+from qkv.nn.block import FeedForward, fed_forward, is_usual
 from qkv.nn.fused import Attend
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 
@@ -44,20 +44,16 @@ class PostNormDecoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """x (…, D) and the source's keys and values (`keys_and_values`) → (…, D), and the weights on the source, if
         `attend_to_source` gives them."""
-        if torch.is_grad_enabled() and fast.fits(x) and self._is_usual():
+        asking = self.cross_attention
+        learns = torch.is_grad_enabled() and x.dim() == 2 and fast.fits(x)
+        if learns and is_usual(self.attention, self.feed_forward, asking.query, asking.out):
             return self._fused(x, memory, attend, attend_to_source)
         answer, _ = self.attention(x, attend)
         x = self.attention_norm(x + self.dropout(answer))
-        answer, weights = ask(self.cross_attention, x, memory, attend_to_source)
+        answer, weights = ask(asking, x, memory, attend_to_source)
         x = self.cross_attention_norm(x + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x, weights
-
-    def _is_usual(self) -> bool:
-        """Plain linear layers, nothing that torch.compile took over. (Hooks inside of a block are not run.)"""
-        asked, feed_forward = self.cross_attention, self.feed_forward
-        layers = (self.attention.qkv, self.attention.out, asked.query, asked.out, feed_forward.up, feed_forward.down)
-        return all(type(layer) is nn.Linear for layer in layers) and feed_forward._compiled_call_impl is None
 
     def _fused(
         self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend

@@ -4,7 +4,7 @@
     answer = attend(query, key, value)
     x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
     inner, x = widen(x, …)
-    x = add_norm(bias_gelu(inner, bias) W, bias, x, …)
+    x = add_norm(bend(inner + bias) W, bias, x, …)
 
 A residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` hand x
 through for that reason: their products then add to the gradient of the residual in place, where autograd would add two
@@ -268,30 +268,6 @@ class _AddNorm(torch.autograd.Function):
             gradient.contiguous(), total, gamma, means, deviations, ctx.has_bias, ctx.dropout
         )
         return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
-
-
-def bias_gelu(before: Tensor, bias: Tensor, tanh: bool = False) -> Tensor:
-    """gelu(before + bias), (N, I), or its approximation by a tanh"""
-    return _BiasGelu.apply(before, bias, "gelu_tanh" if tanh else "gelu")
-
-
-class _BiasGelu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, before: Tensor, bias: Tensor, bend: str) -> Tensor:
-        from qkv.nn.kernels import bend_forward
-
-        before = before.contiguous()
-        ctx.save_for_backward(before, bias)
-        ctx.bend = bend
-        return bend_forward(before, bias, bend)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        from qkv.nn.kernels import bend_backward
-
-        before, bias = ctx.saved_tensors
-        return *bend_backward(gradient.contiguous(), before, bias, ctx.bend), None
 
 
 def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:

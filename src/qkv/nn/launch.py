@@ -32,8 +32,9 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
 def launch_known(
     kernel: Any, grid: tuple[int, ...], place: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> None:
-    """By what Triton compiled, where the like was launched before on this device."""
-    if (kinds := kinds_of(arguments)) is None:
+    """By what Triton compiled, where the like was launched before on this device. On ROCm Triton is asked every time:
+    there it also compiles for how far a pointer reaches."""
+    if torch.version.hip or (kinds := kinds_of(arguments)) is None:
         kernel[grid](*arguments, **constants)
         return
     key = (id(kernel), place, kinds, *constants.values())  # its own hash reads the source again

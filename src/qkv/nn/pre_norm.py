@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from qkv.nn.kernels import Dropout
 
 
-def pre_norm_stack(
+def block_stack(
     blocks: Sequence[nn.Module], norm: nn.Module, x: Tensor, attend: Attend, only: Tensor | None = None
 ) -> Tensor:
-    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) of the packed tokens `only` (M,)."""
+    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) of the packed tokens `only` (M,). Blocks of any kind; those that
+    are not pre-norm go one by one, as all do on a CPU."""
     usual = [block for block in blocks if isinstance(block, PreNormBlock) and _is_usual(block)]
     if len(usual) == len(blocks) and isinstance(norm, nn.LayerNorm) and x.dim() == 2 and fast.fits(x):
         return _fused(usual, norm, x, attend, only)

@@ -21,8 +21,9 @@ IGNORED = tl.constexpr(-100)
 
 @triton.jit
 def _cross_entropy_forward(
-    logits, targets, losses, plain, normalizers, hits, stride, smoothing, words: tl.constexpr, BLOCK: tl.constexpr
-):
+    logits, targets, losses, plain, normalizers, hits, stride, smoothing, words: tl.constexpr, SMOOTHED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + row)
     scores = logits + row * stride
@@ -36,14 +37,18 @@ def _cross_entropy_forward(
         higher = tl.maximum(best, here)
         total = total * tl.exp(best - higher) + tl.sum(tl.exp(score - higher), axis=0)
         best = higher
-        added += tl.sum(tl.where(column < words, score, 0.0), axis=0)
+        if SMOOTHED:
+            added += tl.sum(tl.where(column < words, score, 0.0), axis=0)
     normalizer = best + tl.log(total)
     counts = target != IGNORED
     known = (target >= 0) & (target < words)
     score = tl.load(scores + target, mask=known, other=float("nan")).to(tl.float32)  # no word: no number
+    loss = normalizer - score
     tl.store(normalizers + row, normalizer)
-    tl.store(plain + row, tl.where(counts, normalizer - score, 0.0))
-    tl.store(losses + row, tl.where(counts, normalizer - score + smoothing * (score - added / words), 0.0))
+    tl.store(plain + row, tl.where(counts, loss, 0.0))
+    if SMOOTHED:  # else a word with a score of −inf would make it 0 · inf
+        loss += smoothing * (score - added / words)
+    tl.store(losses + row, tl.where(counts, loss, 0.0))
     tl.store(hits + row, (best_at == target).to(tl.float32))
 
 
@@ -86,9 +91,12 @@ def cross_entropy_forward(
     """Scores (M, V and padding) → by row the loss, the same without smoothing (objectives/translation.py), the
     logarithm of the sum of exponentials, and 1 where right."""
     rows, stride = logits.shape
-    losses, plain, normalizers, hits = torch.empty(4, rows, dtype=torch.float32, device=logits.device).unbind()
+    # each begins at a multiple of 16 bytes, as launch.py likes it
+    found = torch.empty(4, rows + -rows % 4, dtype=torch.float32, device=logits.device)[:, :rows]
+    losses, plain, normalizers, hits = found.unbind()
     arguments = (logits, targets, losses, plain, normalizers, hits, stride, smoothing)
-    launch(_cross_entropy_forward, (rows,), *arguments, words=words, BLOCK=4096, num_warps=8)
+    constants = {"words": words, "SMOOTHED": smoothing > 0, "BLOCK": 4096}
+    launch(_cross_entropy_forward, (rows,), *arguments, **constants, num_warps=8)
     return losses, plain, normalizers, hits
 
 

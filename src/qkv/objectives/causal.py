@@ -126,6 +126,16 @@ class CausalBatches:
             if first < last
         ]
 
+    def beginning(self, tokens: int) -> list[Batch]:
+        """Rows of the first epoch until they have so many tokens: the same ones, however many go into a batch."""
+        drawn, begins = self.epoch(0)
+        begins = begins[begins < tokens]
+        cuts = np.flatnonzero(np.diff(begins // (self.rows * self.length), prepend=-1)).tolist()
+        return [
+            self._batch(TextRows(*(part[first:last] for part in drawn)))
+            for first, last in pairwise([*cuts, len(begins)])
+        ]
+
     def _draw_epoch(self, epoch: int) -> tuple[TextRows, Integers]:
         """All rows of an epoch in the order in which they are trained on, and how many tokens come before each."""
         draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from qkv.generate.options import CHANCE
 from qkv.report.bilingual import Phrase, Words, safe, spans
 from qkv.report.fillings import moments
 from qkv.report.language_model_page import EVALUATION, LanguageModelFacts, language_model_page
@@ -54,9 +55,10 @@ def gpt_page(run: Path, facts: LanguageModelFacts) -> RunPage:
     sections = page.sections
     if texts := writings(log):
         note = Phrase(
-            "Grey: the prompt, from held-out text; the first text is begun from nothing. Drawn at temperature 0.8 "
-            "among the 40 likeliest tokens.",
-            "灰色为提示，取自留出文本；第一段不给提示，从零写起。按温度 0.8 在最可能的 40 个词元中抽取。",
+            "Grey: the prompt, from held-out text; the first text is begun from nothing. Drawn at temperature "
+            f"{CHANCE['temperature']} among the {CHANCE['top_k']} likeliest tokens.",
+            "灰色为提示，取自留出文本；第一段不给提示，从零写起。按温度 "
+            f"{CHANCE['temperature']} 在最可能的 {CHANCE['top_k']} 个词元中抽取。",
         )
         sections = (Writings(Phrase("What it writes", "模型写出的文字"), texts, note), *sections)
     return replace(page, figures=(*page.figures, *_figures(log)), sections=sections)

@@ -19,6 +19,7 @@ from qkv.errors import InputError
 from qkv.interop.folder import read_folder, save_folder
 from qkv.models.elmo import Elmo, ElmoConfig
 from qkv.nn.characters import Highway
+from qkv.nn.halves import Halves
 from qkv.nn.recurrent import LSTM
 from qkv.objectives.both_directions import BothDirections, CarryingBoth, TrainingFlops, TwoWayBatches, TwoWays
 from qkv.objectives.sampled_softmax import Unigram
@@ -130,6 +131,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
             flops=TrainingFlops(network, words),
             matrices=_matrices(network),
             sizes=row_sizes(batches, out, TwoWayBatches.two_ways),
+            around=Halves,
         ),
         config.train,
         progress,

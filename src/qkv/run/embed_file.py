@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from qkv.data.readers import placed
+from qkv.data.readers import BOM, placed
 from qkv.errors import InputError
 from qkv.run.predict import Model
 from qkv.run.results import Embeddings, TokenVectors
@@ -48,9 +48,10 @@ def stream_texts(stream: Iterable[bytes], name: str, lacks: Lacks, skip_empty: b
 def _decoded(stream: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(stream, start=1):
         try:
-            yield f"{name}, line {number}", line.decode("utf-8").rstrip("\r\n")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"{name}, line {number} is not UTF-8.") from error
+        yield f"{name}, line {number}", (text.removeprefix(BOM) if number == 1 else text).rstrip("\r\n")
 
 
 def _with_vector(lines: Iterable[tuple[str, str]], lacks: Lacks, skip_empty: bool) -> Iterator[str]:

@@ -30,7 +30,7 @@ from qkv.interop.readers import Opened
 from qkv.models.bert import BertConfig
 from qkv.models.encoder import Encoder
 from qkv.models.text_readers import Reader, ReaderConfig
-from qkv.run.pretrained import PretrainedFolder
+from qkv.run.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.run.results import Embeddings, TokenVectors, normalized
 
 TOKENS_PER_BATCH = {"cpu": 4096}
@@ -164,9 +164,11 @@ class Embedder:
         counts = rows.counts()  # (R,)
         for chosen in plan(rows.lengths, tokens_per_batch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
-            if isinstance(self.folder, PretrainedFolder):
-                of_text = is_of_text(batch, counted[0])
-                counted = only(counted, of_text & self.folder.has_vector(batch.ids[counted[0]]))
+            if isinstance(self.folder, PretrainedFolder | PretrainedGPT):
+                counts_in = is_of_text(batch, counted[0])
+                if isinstance(self.folder, PretrainedFolder):
+                    counts_in &= self.folder.has_vector(batch.ids[counted[0]])
+                counted = only(counted, counts_in)
                 counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
             batch = batch.to(self.device)
             hidden = self.run(
@@ -175,10 +177,11 @@ class Embedder:
             found[chosen] = POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = merged(found, rows, counts)
         vectors = normalized(vectors) if normalize else vectors
-        if not isinstance(self.folder, PretrainedFolder):
+        if not isinstance(self.folder, PretrainedFolder | PretrainedGPT):
             return Embeddings(vectors, rows.n_tokens, rows.n_windows)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
-        without = None if self.folder.known is None else n_tokens - total
+        all_have = isinstance(self.folder, PretrainedGPT) or self.folder.known is None
+        without = None if all_have else n_tokens - total
         return Embeddings(vectors, n_tokens, rows.n_windows, without)
 
     def _token_parts(

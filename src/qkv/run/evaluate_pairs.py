@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from qkv.atomic import replaced_file
-from qkv.data.language_codes import check_language
+from qkv.data.language_codes import base_of, check_language, check_letters
 from qkv.data.pair_files import Pair, PairFiles
 from qkv.data.shard_file import sha256_of
 from qkv.errors import InputError
 from qkv.generate.options import GenerateConfig
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
-from qkv.run.pair_data import languages_of
+from qkv.run.pair_data import LOOKED_AT, languages_of
 from qkv.run.translate import Translator, load_translator
 from qkv.run.translation_evaluation import Judged, judged, not_translated
 from qkv.tasks.translate import check_scores, scored
@@ -54,7 +54,7 @@ def evaluate_pairs(
     pairs = list(opened)
     if not pairs:
         raise InputError(f"{opened.name}: there is no pair with text on both sides.")
-    target = language or first.target_language or languages_of([str(one) for one in opened.files], pairs)[1]
+    target = _target(run, language, first, opened, pairs[:LOOKED_AT])
     check_scores(target)  # what is missing is told before the work
     config, mine = _answered(first, pairs, decoding, progress)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -100,11 +100,24 @@ def _answered(
     return config, found
 
 
+def _target(
+    run: str | Path, language: str | None, translator: Translator, opened: PairFiles, pairs: Sequence[Pair]
+) -> str:
+    """What BLEU cuts references by: what the caller says, or the model, or how they look. Of a model that was trained
+    as und nobody said it."""
+    what = "language (--language)" if language else f"The target language of {run} (--language gives another)"
+    if not language and base_of(translator.target_language):
+        language = translator.target_language
+    if language:
+        check_letters(language, (pair.target for pair in pairs), what)
+    return language or languages_of([str(one) for one in opened.files], pairs)[1]
+
+
 def _check_comparable(run: str | Path, first: Translator, against: str | Path | None, other: Translator) -> None:
     """Two models for different languages have no figure in common; what a folder does not say is believed."""
     for side in ("source_language", "target_language"):
         one, two = getattr(first, side), getattr(other, side)
-        if one and two and one != two:
+        if base_of(one) and base_of(two) and base_of(one) != base_of(two):
             raise InputError(
                 f"{run} is for {first.source_language} → {first.target_language}, and {against} for "
                 f"{other.source_language} → {other.target_language}: only models for the same languages are comparable."

@@ -21,6 +21,7 @@ from qkv.models.gpt_reader import GPTWithHeads
 from qkv.models.heads import WithHeads, initialise
 from qkv.models.text_readers import ReaderWithHeads
 from qkv.nn.block import FeedForward
+from qkv.nn.halves import Halves
 from qkv.report.bilingual import Phrase
 from qkv.run.finetune_config import FinetuneConfig, epochs_for
 from qkv.run.finetune_data import LabelledData
@@ -264,6 +265,7 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         recomputed=[] if isinstance(prepared.folder, ReaderFolder) else list(model.network.encoder.blocks),
         matrices=matrices_of(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
+        around=Halves,
     )
     return Trainer(job, replace(config.train, seed=seed), progress)
 

@@ -131,7 +131,8 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
     if isinstance(folder, GPTFolder):
         assert isinstance(network, GPTWithHeads)
         network.config = folder.config
-        save_gpt(target, network, folder.tokenizer, task.labels, record, problem)
+        terms = hf.terms_of(folder.path)
+        save_gpt(target, network, folder.tokenizer, task.labels, record, problem, files=terms)
         return
     assert isinstance(network, BertWithHeads)
     network.config = replace(

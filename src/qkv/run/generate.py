@@ -12,8 +12,11 @@ were given; a prompt for which there are too few positions is refused, never cut
 """
 
 import os
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -29,9 +32,11 @@ from qkv.generate.options import GenerateConfig
 from qkv.generate.search import generate
 from qkv.generate.stream import stream
 from qkv.interop import gpt2
-from qkv.interop.folder import GPTS, TRANSLATORS, model_type_of
+from qkv.interop.folder import CONFIG, GPTS, TRANSLATORS, model_type_of
+from qkv.interop.gpt_tokenizer import never_written
 from qkv.interop.hub import locate
 from qkv.models.decoding import DecoderState, Stepped
+from qkv.models.gpt import check_weights
 from qkv.models.recurrent_writing import RecurrentWriting
 from qkv.models.rnnlm import RNNLM
 from qkv.run.language_model import load_language_model
@@ -98,8 +103,10 @@ class Generator:
         device: str | torch.device = "cpu",
         threads: int | None = None,
         dtype: str = "float32",
+        precision: str = "fp32",
     ) -> None:
-        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub."""
+        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
+        CPU, in which it writes (GPT.set_precision)."""
         if threads is not None:
             if threads < 1:
                 raise InputError(f"threads must be 1 or more, not {threads}.")
@@ -116,11 +123,18 @@ class Generator:
         self.max_length: int | None = None  # tokens of a text, prompt and all; None: as many as one likes
         if model_type in GPTS:
             found = gpt2.load(self.path, dtype=DTYPES[dtype])
-            self.writer, self.tokenizer, self.notes = found.model.to(self.device), found.tokenizer, found.notes
+            model = found.model.to(self.device).set_precision(precision)
+            if precision != "fp32":
+                check_weights(model)
+            self.writer, self.tokenizer, self.notes = model, found.tokenizer, found.notes
             self.max_length, rows = found.config.max_length, found.config.vocabulary_size
-            self.begin_id = self.end_id = found.end_id
-            self.begins_documents = found.end_id is not None and found.record.get("job") == "pretrain"
+            self.begin_id, self.end_id = found.begin_id, found.end_id
+            self.begins_documents = found.begin_id is not None and gpt2.begins_documents(found.record)
         elif model_type == RECURRENT:
+            if precision != "fp32":
+                raise InputError(
+                    f"Precision {precision} is for a GPT, and {self.path} is a recurrent network. Use fp32."
+                )
             network, self.tokenizer, _ = load_language_model(self.path)
             assert isinstance(network, RNNLM)
             self.writer = RecurrentWriting(network.to(self.device, DTYPES[dtype]))
@@ -128,9 +142,7 @@ class Generator:
             self.begins_documents, rows = True, network.config.vocabulary_size
         else:
             raise InputError(_cannot(self.path, model_type))
-        # rows of the table without a token, and marks that are no text
-        spare = set(range(rows)) - set(self.tokenizer.vocabulary.values())
-        self.never = sorted((spare | self.tokenizer.special_ids) - {self.end_id})
+        self.never = never_written(self.tokenizer, rows, self.end_id)
 
     def generate(
         self,
@@ -141,18 +153,20 @@ class Generator:
         begins: bool | None = None,
         fit: bool | None = None,
         first: int = 0,
+        seen: Counter[int] | None = None,
         places: Sequence[str] | None = None,
     ) -> list[list[Text]]:
         """The n best texts of every prompt, best first. Without a config: greedy. `seed` takes the place of its own.
 
         `begins`: whether a prompt is the beginning of a document (None: as the model was trained). `fit`: a max_length
         for which there is no room becomes what there is room for, instead of being refused (None: if there is no
-        config). `first`: how many prompts came before these, so that what is drawn by chance differs. `places`: what
-        messages call each prompt.
+        config). `first`: how many prompts came before these, for messages that count them; `places`: what messages call
+        each prompt instead. What is drawn by chance depends on the seed, the prompt, and how often the same prompt came
+        before: `seen` counts that over several calls.
         """
         if isinstance(prompts, str):
             raise InputError("Prompts are several: give a list, such as [prompt].")
-        read = self._read(prompts, config, seed, begins=begins, fit=fit, first=first, places=places)
+        read = self._read(prompts, config, seed, begins=begins, fit=fit, first=first, seen=seen, places=places)
         found: list[list[Text]] = [[] for _ in read]
         for places_of, batch in self._batches(read):
             for place, hypotheses in zip(places_of, self._written(batch), strict=True):
@@ -162,11 +176,12 @@ class Generator:
     def generate_all(
         self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any
     ) -> Iterator[list[Text]]:
-        """The same for any number of prompts, each with what messages call it, in bounded memory."""
-        first = 0
+        """The same for any number of prompts, each with what messages call it. No more is kept than a number a
+        prompt."""
+        first, seen = 0, Counter[int]()
         for chunk in chunks(placed, CHUNK, lambda one: len(one[0]), CHARACTERS):
             texts, places = [text for text, _ in chunk], [place for _, place in chunk]
-            yield from self.generate(texts, config, first=first, places=places, **how)
+            yield from self.generate(texts, config, first=first, seen=seen, places=places, **how)
             first += len(chunk)
 
     def stream(
@@ -228,6 +243,7 @@ class Generator:
         begins: bool | None = None,
         fit: bool | None = None,
         first: int = 0,
+        seen: Counter[int] | None = None,
         places: Sequence[str] | None = None,
     ) -> list[Prompt]:
         asked = config or GenerateConfig()
@@ -246,7 +262,7 @@ class Generator:
                 "prompt cannot be made the beginning of one. Leave begins out."
             )
         marked = self.begins_documents if begins is None else begins
-        found = []
+        found, seen = list[Prompt](), Counter() if seen is None else seen
         for number, (text, ids) in enumerate(zip(prompts, self.tokenizer.encode_ids(prompts), strict=True)):
             place = f"Prompt {first + number + 1}" if places is None else places[number]
             if text and not ids:
@@ -261,9 +277,18 @@ class Generator:
                 )
             whole = [self.begin_id, *ids] if self.begin_id is not None and (marked or not ids) else ids
             room = self._room(place, text, whole, asked, fit=config is None if fit is None else fit)
-            unknown = ids.count(self.tokenizer.unk_id) if self.tokenizer.unk_id != self.end_id else 0
-            found.append(Prompt(text, tuple(whole), unknown, room, first + number))
+            same = _number_of(whole)
+            found.append(Prompt(text, tuple(whole), self._unknown(ids), room, same + seen[same]))
+            seen[same] += 1
         return found
+
+    def n_unknown(self, prompt: str) -> int:
+        """Tokens of a prompt that stand for what the vocabulary lacks."""
+        return self._unknown(self.tokenizer.encode_ids([prompt])[0])
+
+    def _unknown(self, ids: Sequence[int]) -> int:
+        unknown = self.tokenizer.unk_id  # which some vocabularies do not have, or use for an end
+        return ids.count(unknown) if unknown in self.tokenizer.special_ids - {self.end_id} else 0
 
     def _room(self, place: str, text: str, ids: Sequence[int], config: GenerateConfig, *, fit: bool) -> GenerateConfig:
         """The config for a prompt."""
@@ -277,8 +302,14 @@ class Generator:
         room = self.max_length + 1 - len(ids)  # the token that is written last is never read
         if config.max_length <= room:
             return config
+        if config.min_length >= room:
+            raise InputError(
+                f"{place} ({_begins(text)}) has {len(ids):,} tokens, which leaves room for {room:,}, and min_length "
+                f"{config.min_length:,} and an end do not fit there. Set it to {room - 1:,} or less, or shorten the "
+                "prompt."
+            )
         if fit:
-            return replace(config, max_length=room, min_length=min(config.min_length, room - 1))
+            return replace(config, max_length=room)
         raise InputError(
             f"{place} ({_begins(text)}) has {len(ids):,} tokens, which leaves room for {room:,} of the "
             f"{self.max_length:,} that the model of {self.path} reads, and max_length is {config.max_length:,}. Set "
@@ -329,12 +360,24 @@ class Generator:
         return self.tokenizer.decode(ids)
 
 
+def _number_of(ids: Sequence[int]) -> int:
+    """One that no other prompt has, the same on every machine."""
+    return int.from_bytes(blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
+
+
 def _begins(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def _cannot(path: Path, model_type: str | None) -> str:
     """What a folder can do instead of writing on."""
+    if not (path / CONFIG).is_file():
+        held = ", ".join(sorted(one.name for one in path.iterdir())[:5])
+        what = f"it has no {CONFIG}, only {held}" if held else "it is empty"
+        return (
+            f"{path} is no folder of a model: {what}. Give a run of qkv pretrain gpt or "
+            "rnnlm, or a folder of gpt2 or openai-gpt."
+        )
     instead = {
         "bert": f"a BERT, which sees both sides of a blank and fills it: qkv fill TEXT --model {path}",
         "reader": f"a model that was made for a task: qkv predict {path} TEXT",

@@ -4,6 +4,7 @@ The folder of a run is that of a BERT's (pretrain.py); evaluations in its log al
 """
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,12 @@ import torch
 from qkv.batch import Batch
 from qkv.data.shards import Shards, hash_of
 from qkv.errors import InputError
-from qkv.interop import gpt2
+from qkv.interop import gpt2, hf
 from qkv.interop.hub import locate
+from qkv.interop.keys import listed
 from qkv.models.gpt import GPT
 from qkv.nn.block import FeedForward
+from qkv.nn.halves import Halves
 from qkv.objectives.causal import Causal, CausalBatches, training_flops
 from qkv.report.gpt_page import gpt_page
 from qkv.report.run_page import RunPage
@@ -25,7 +28,7 @@ from qkv.run.gpt_config import DROPOUTS, MODEL_TYPE, SHAPE, GPTChoice, GPTTrainC
 from qkv.run.gpt_evaluation import GPTEvaluation
 from qkv.run.language_model import facts_of, row_sizes
 from qkv.run.matrices import matrices_of
-from qkv.run.places import device_named
+from qkv.run.places import device_named, model_folder
 from qkv.run.sessions import Sessions
 from qkv.tokenizer import Tokenizer
 from qkv.train.loop import Job, Trainer
@@ -82,6 +85,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
             recomputed=list(model.blocks),
             matrices=matrices_of(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            around=Halves,
         ),
         config.train,
         progress,
@@ -93,7 +97,12 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
         return GPT(config.model.config(tokenizer.size, config.length))
     if chosen := [name for name in SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder = gpt2.load(locate(config.init))
+    folder, heads = gpt2.load_with_heads(model_folder(locate(config.init)))
+    if heads:
+        raise InputError(
+            f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "
+            "vocabulary. Go on from the one that it was made of."
+        )
     if hash_of(tokenizer) != hash_of(folder.tokenizer):
         raise InputError(
             f"{config.data} was prepared with another tokenizer than that of {config.init}. "
@@ -104,7 +113,8 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
             f"{config.init} reads {folder.config.max_length} tokens at most, and length is {config.length}. "
             "Set it lower."
         )
-    dropouts = {name: getattr(config.model, name) for name in DROPOUTS}
+    said = {name: getattr(config.model, name) for name in DROPOUTS}
+    dropouts = {name: value for name, value in said.items() if value is not None}
     model = GPT(replace(folder.config, **dropouts))
     model.load_state_dict(folder.model.state_dict())
     return model
@@ -112,7 +122,11 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
-    gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record)
+    terms: dict[str, bytes] = {}
+    if config.init is not None:
+        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
+            terms = hf.terms_of(model_folder(locate(config.init)))
+    gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
 def _trained(trainer: Trainer[Batch]) -> GPT:

@@ -7,6 +7,7 @@ from typing import Any
 
 from qkv.config import merge, override
 from qkv.errors import InputError
+from qkv.interop.gpt_json import dialect_of
 from qkv.models.gpt import GPTConfig
 from qkv.run.pretrain_recipe import read_recipe
 from qkv.train.train_config import TrainConfig
@@ -25,9 +26,10 @@ class GPTChoice:
     inner_width: int | None = None
     max_length: int | None = None  # positions; None: `length`, since no others would be trained
     order: str | None = None  # of norm and residual: "pre" as in GPT-2, "post" as in GPT
-    dropout: float = 0.1  # of what each half of a block adds
-    attention_dropout: float = 0.1
-    embedding_dropout: float = 0.1
+    # None: that of the folder to go on from, or what GPTConfig has
+    dropout: float | None = None  # of what each half of a block adds
+    attention_dropout: float | None = None
+    embedding_dropout: float | None = None
 
     def __post_init__(self) -> None:
         # width and heads must fit together, which is checked when both were said (`configured`)
@@ -35,9 +37,11 @@ class GPTChoice:
         GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
 
     def config(self, vocabulary_size: int, length: int) -> GPTConfig:
-        """For rows of so many tokens."""
+        """For rows of so many tokens; one that can be saved when it is trained."""
         settings = {"max_length": length} | self._given()
-        return GPTConfig.preset(self.size, vocabulary_size=vocabulary_size, **settings)
+        config = GPTConfig.preset(self.size, vocabulary_size=vocabulary_size, **settings)
+        dialect_of(config)
+        return config
 
     def _given(self, *left_out: str) -> dict[str, Any]:
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("size", *left_out)}

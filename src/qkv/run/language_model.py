@@ -19,6 +19,7 @@ from qkv.errors import InputError
 from qkv.interop.folder import read_folder, save_folder
 from qkv.models.nnlm import NNLM, NNLMConfig
 from qkv.models.rnnlm import RNNLM, RNNLMConfig
+from qkv.nn.halves import Halves
 from qkv.nn.recurrent import Cell
 from qkv.objectives.next_token import Carrying, NextToken, training_flops
 from qkv.objectives.running_text import StreamBatches, WindowBatches
@@ -110,6 +111,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             flops=partial(training_flops, network),
             matrices=_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            around=Halves,
         ),
         config.train,
         progress,

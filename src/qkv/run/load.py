@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.interop.folder import model_type_of
+from qkv.interop.folder import GPTS, model_type_of
 from qkv.interop.hub import locate
 from qkv.interop.readers import open_model
 from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.run.places import device_named, model_folder
 from qkv.run.predict import Model
-from qkv.run.pretrained import OPENED, open_pretrained
+from qkv.run.pretrained import OPENED, open_any_gpt, open_pretrained
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -29,7 +29,7 @@ def load(
     through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
     as float32 in any case.
 
-    A word2vec, NNLM, recurrent language model or ELMo, on which no task was put, embeds texts and tokens (`embed`,
+    A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
     `embed_tokens`), and says so when it is asked for something else.
 
     >>> model = load()                                                            # doctest: +SKIP
@@ -47,4 +47,6 @@ def load(
         model_type = model_type_of(path)
     if model_type in OPENED:
         return Model(open_pretrained(path, model_type, DTYPES[dtype]), place, threads)
+    if model_type in GPTS:
+        return Model(open_any_gpt(path, DTYPES[dtype]), place, threads)
     return Model(open_model(path, dtype=DTYPES[dtype]), place, threads)

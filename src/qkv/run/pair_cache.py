@@ -2,13 +2,15 @@
 
 Cutting texts into tokens is most of what a resumed run waits for. RUN/encoded.safetensors holds the ids and a key made
 of everything that they hang on: the files, how pairs are held out, the longest text, the tokenizers. Where the key is
-another, or the file is damaged, it counts as not there.
+another, or the file is damaged (a digest tells), it counts as not there; where it cannot be written, a run goes on
+without it.
 
 What this file does NOT do: keep few pairs, which are cut in seconds; or outlive the run, whose model does not need it.
 """
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,15 @@ from safetensors.numpy import save_file
 
 from qkv.atomic import replaced_file
 from qkv.data.pair_batching import EncodedPairs, Encoding, Side
+from qkv.errors import InputError
 from qkv.run.translate_config import BitextChoice
 from qkv.tokenizer import Tokenizer
 
+Arrays = Mapping[str, NDArray[Any]]
+NAMES = ("source.ids", "source.offsets", "target.ids", "target.offsets", "too_long", "nothing")
 KEPT = "encoded.safetensors"
 WORTH = 100_000  # pairs; fewer are not kept
-FORMAT = 1
+FORMAT = 2
 """Of the file, and of the way in which pairs are read, held out and cut: what changes one of these counts it up."""
 
 
@@ -39,10 +44,13 @@ def key_of(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tok
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def keep(run: Path, key: str | None, found: Encoding) -> None:
-    """Write the ids down, whole or not at all, if there are enough of them and they are not there already."""
+def keep(run: Path, key: str | None, found: Encoding, tell: Callable[[str], None]) -> None:
+    """Write the ids down, whole or not at all, if there are enough of them and they are not there already.
+
+    They save time and nothing else: where there is no room for them, `tell` hears of it.
+    """
     file = run / KEPT
-    if key is None or len(found.pairs) < WORTH or _key_in(file) == key:
+    if key is None or len(found.pairs) < WORTH or _arrays_in(file, key) is not None:
         return
     arrays: dict[str, NDArray[Any]] = {
         **{f"{name}.ids": side.ids for name, side in _sides(found)},
@@ -50,21 +58,20 @@ def keep(run: Path, key: str | None, found: Encoding) -> None:
         "too_long": np.array(found.too_long, np.int64),
         "nothing": np.array(found.nothing, np.int64),
     }
-    with replaced_file(file) as part:
-        save_file(arrays, part, metadata={"key": key})
+    try:
+        with replaced_file(file) as part:
+            save_file(arrays, part, metadata={"key": key, "sha256": _digest(arrays)})
+    except (InputError, SafetensorError) as error:  # a full disk is either, by who met it first
+        tell(f"note: the token ids were not kept ({error}); going on with this run would cut its pairs again")
 
 
 def kept(run: Path, key: str | None) -> Encoding | None:
     """What was kept under this key."""
-    file = run / KEPT
-    if key is None or _key_in(file) != key:
+    arrays = None if key is None else _arrays_in(run / KEPT, key)
+    if arrays is None:
         return None
-    with safe_open(file, "numpy") as arrays:
-        source, target = (
-            Side(arrays.get_tensor(f"{name}.ids"), arrays.get_tensor(f"{name}.offsets"))
-            for name in ("source", "target")
-        )
-        too_long, nothing = (tuple(arrays.get_tensor(name).tolist()) for name in ("too_long", "nothing"))
+    source, target = (Side(arrays[f"{name}.ids"], arrays[f"{name}.offsets"]) for name in ("source", "target"))
+    too_long, nothing = (tuple(arrays[name].tolist()) for name in ("too_long", "nothing"))
     return Encoding(EncodedPairs(source, target), too_long, nothing)
 
 
@@ -76,9 +83,23 @@ def _sides(found: Encoding) -> tuple[tuple[str, Side], tuple[str, Side]]:
     return ("source", found.pairs.source), ("target", found.pairs.target)
 
 
-def _key_in(file: Path) -> str | None:
+def _arrays_in(file: Path, key: str) -> Arrays | None:
+    """What the file holds, if it was kept under this key and is as it was written."""
     try:
-        with safe_open(file, "numpy") as arrays:
-            return (arrays.metadata() or {}).get("key")
-    except (OSError, SafetensorError):  # not there, or damaged
+        with safe_open(file, "numpy") as opened:
+            told = opened.metadata() or {}
+            if told.get("key") != key:
+                return None
+            arrays = {name: opened.get_tensor(name) for name in NAMES}
+    except (OSError, SafetensorError):  # not there, or cut short
         return None
+    return arrays if _digest(arrays) == told.get("sha256") else None
+
+
+def _digest(arrays: Arrays) -> str:
+    """Of names, types, shapes and every byte."""
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()

@@ -14,7 +14,7 @@ import numpy as np
 
 from qkv.atomic import replaced_folder, write_text
 from qkv.data.examples import Fault
-from qkv.data.language_codes import check_language, is_language
+from qkv.data.language_codes import UNKNOWN, check_language, check_letters, is_language
 from qkv.data.languages import Letters
 from qkv.data.pair_batching import EncodedPairs, Encoding, encoded
 from qkv.data.pair_files import Pair, PairFiles
@@ -27,8 +27,6 @@ from qkv.run.pair_cache import keep, kept, key_of
 from qkv.run.translate_config import BitextChoice, TranslateConfig
 from qkv.tokenizer import Tokenizer
 
-UNKNOWN = "und"
-"""What a language is called that nobody named (ISO 639-2)."""
 LOOKED_AT = 2_000  # pairs, for their language
 Tell = Callable[[str], None]
 
@@ -268,21 +266,22 @@ def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
 
 def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
     """With the codes of both languages: as given, or as they look."""
-    source, target = languages_of(choice.train, pairs)
-    return replace(
-        choice,
-        source_language=choice.source_language or source,
-        target_language=choice.target_language or target,
-    )
+    found = languages_of(choice.train, pairs)
+    source, target = choice.source_language or found[0], choice.target_language or found[1]
+    check_letters(source, (pair.source for pair in pairs), "bitext.source_language (--languages)")
+    check_letters(target, (pair.target for pair in pairs), "bitext.target_language (--languages)")
+    return replace(choice, source_language=source, target_language=target)
 
 
 def languages_of(files: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
-    """The codes of both languages by the names of two files (train.de.gz), or by the letters of these pairs."""
-    named = [_ending(Path(one)) for one in files] if len(files) == 2 else ["", ""]
-    if named[0] == named[1]:
-        named = ["", ""]
-    source = named[0] or _by_letters([pair.source for pair in pairs])
-    return source, named[1] or _by_letters([pair.target for pair in pairs])
+    """The codes of both languages by the names of two files (train.de.gz), or by the letters of these pairs.
+
+    Names count only where both are codes, and two: train.in beside train.out is no Indonesian.
+    """
+    named = [_ending(Path(one)) for one in files]
+    if len(named) == 2 and all(named) and named[0] != named[1]:
+        return named[0], named[1]
+    return _by_letters([pair.source for pair in pairs]), _by_letters([pair.target for pair in pairs])
 
 
 def _ending(path: Path) -> str:
@@ -329,9 +328,9 @@ def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
     return (pair.target if number else pair.source for pair in pairs)
 
 
-def keep_pairs(out: Path, config: TranslateConfig, data: PairData) -> None:
+def keep_pairs(out: Path, config: TranslateConfig, data: PairData, tell: Tell) -> None:
     """The ids of what is trained on, where there are many: a resumed run need not make them again."""
-    keep(out, key_of(config.bitext, config.max_length, data.source, data.target), data.encoding)
+    keep(out, key_of(config.bitext, config.max_length, data.source, data.target), data.encoding, tell)
 
 
 def save_tokenizers(out: Path, data: PairData) -> None:

@@ -25,7 +25,7 @@ from qkv.models.encoder import Encoding
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.run.embedder import Embedder, check_texts, empty, hidden_of
 from qkv.run.inputs import examples_of, is_one_pair
-from qkv.run.pretrained import PretrainedFolder
+from qkv.run.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.run.solver import Solver, solver_of
 from qkv.tokenizer import Encoded, Tokenizer
@@ -222,7 +222,11 @@ class Model:
             lacks = "whose attention is not shown" if self.architecture.startswith("GPT") else "which has no attention"
             raise InputError(
                 f"{self.name} is a {self.architecture}, {lacks}: only a BERT shows some."
-                + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
+                + (
+                    f" It can {_listed(self._folder.abilities)}."
+                    if isinstance(self._folder, PretrainedFolder | PretrainedGPT)
+                    else ""
+                )
             )
         chosen_layers = _chosen("layer", layers, self.config.layers)
         chosen_heads = _chosen("head", heads, self.config.heads)
@@ -291,7 +295,7 @@ class Model:
     @cached_property
     def solver(self) -> Solver:
         """The task it was fine-tuned for; an error that says what to do, where it was not."""
-        if isinstance(self._folder, PretrainedFolder):
+        if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
             raise InputError(
                 f"{self.name} is a {self.architecture} that no task was put on: it cannot predict. It can "
                 f"{_listed(self._folder.abilities)}. To make it predict: qkv finetune classify --model "
@@ -337,7 +341,7 @@ class Model:
         if head not in self._network.heads:
             can = ["embed texts", *(["show attention"] if isinstance(self.config, BertConfig) else [])]
             can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
-            if isinstance(self._folder, PretrainedFolder):
+            if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
                 can = list(self._folder.abilities)
             what = self.architecture + (" folder" if isinstance(self.config, BertConfig) else "")
             raise InputError(

@@ -12,6 +12,7 @@ from typing import Any, Self, TextIO
 from qkv.atomic import replaced_file
 from qkv.data.examples import AnswerExample, ChoiceExample, Example, Fault, Place, TagExample, TextExample
 from qkv.data.labelled import labelled
+from qkv.data.language_codes import is_language
 from qkv.errors import InputError
 from qkv.run.inputs import empty_part, said_empty, without_labels
 from qkv.tokenizer import Tokenizer
@@ -86,8 +87,11 @@ def inputs_of(
     return Inputs(typed, tokenizer if is_some else None)
 
 
-def check_is_text(name: str) -> None:
-    """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there."""
+def check_is_text(name: str, languages: bool = False) -> None:
+    """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there.
+
+    `languages`: files of translators may end in the two letters of a language, news.de.
+    """
     if name in (STDIN, ""):  # to a Path, the empty text is the current folder
         return
     if is_file(name):
@@ -95,7 +99,8 @@ def check_is_text(name: str) -> None:
     if len(name) < 1_000 and "\0" not in name and Path(name).is_dir():
         raise InputError(f"{name} is a folder. Give a file of it, or texts.")
     ending = Path(name.removesuffix(".gz").removesuffix(".xz")).suffix.lower()
-    if ending in ENDINGS and " " not in name:
+    known = ending in ENDINGS or (languages and len(ending) == 3 and is_language(ending.removeprefix(".")))
+    if known and " " not in name:
         raise InputError(f"There is no file {name}. (To have its name taken as a text, put a blank behind it.)")
 
 

@@ -26,6 +26,7 @@ from qkv.interop import hf, zoo
 from qkv.interop.hub import locate
 from qkv.models.bert import BertWithHeads
 from qkv.nn.block import FeedForward
+from qkv.nn.halves import Halves
 from qkv.objectives.pretraining import Pretraining, PretrainingBatches, training_flops
 from qkv.report.pretraining_page import PretrainingFacts, pretraining_page
 from qkv.report.run_page import RunPage
@@ -99,6 +100,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             recomputed=list(model.encoder.blocks),
             matrices=matrices_of(model),
             sizes=_sizes(batches, out),
+            around=Halves,
         ),
         config.train,
         progress,

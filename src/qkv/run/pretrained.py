@@ -1,17 +1,18 @@
-"""A word2vec, NNLM, recurrent language model or ELMo as it was trained, opened to give vectors of texts.
+"""A word2vec, NNLM, recurrent language model, ELMo or GPT as it was trained, opened to give vectors of texts.
 
     word2vec, nnlm   a word has its row of the table, whatever stands around it; some words have none
     rnnlm            a token has the state after it
     elmo             a token has the vectors of all layers in equal shares: what no task has weighed yet
+    gpt              a token has the vector after it, from which the next is predicted
 
-They are what a reader of kind lookup finds below it (models/text_readers.py), and are run as one. No task was put on
-them, so they do nothing else. A text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a
-text for what reads on, are no part of it, and neither is a word without a vector.
+All but GPT are what a reader of kind lookup finds below it (models/text_readers.py), and are run as one. No task was
+put on them, so they do nothing else. A text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends
+of a text for what reads on, are no part of it, and neither is a word without a vector.
 
 Shapes: V vocabulary, D width of a vector, N tokens.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from qkv.data.open_vocabulary import MOST
 from qkv.errors import InputError
 from qkv.interop.folder import OURS
+from qkv.interop.gpt_tasks import GPTFolder, open_gpt
 from qkv.interop.plan import Undrawn
 from qkv.interop.readers import ReaderFolder, spelling
 from qkv.json_file import read_object
@@ -63,6 +65,31 @@ class PretrainedFolder(ReaderFolder):
     def save(self, path: str | Path, architecture: str | None = None) -> Path:
         vectors = f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has_table else ""
         raise InputError(f"{self.path} is a {self.architecture} as it was trained: copy its folder{vectors}.")
+
+
+class PretrainedGPT(GPTFolder):
+    """A GPT that no task was put on. Before a text stands the mark that stands there in training; the one after it is
+    seen by nothing before it, and counts nowhere."""
+
+    abilities = (
+        "write on from a text (qkv generate MODEL TEXT)",
+        "embed texts and their tokens (qkv embed TEXT --model)",
+        "be fine-tuned (qkv finetune --model)",
+    )
+
+    def save(self, path: str | Path, architecture: str | None = None) -> Path:
+        raise InputError(f"{self.path} is a GPT as it was trained: copy its folder.")
+
+
+def open_any_gpt(path: Path, dtype: torch.dtype = torch.float32) -> GPTFolder:
+    """A `PretrainedGPT`, unless it was fine-tuned."""
+    opened = open_gpt(path, dtype=dtype)
+    if opened.model.heads:
+        return opened
+    if opened.tokenizer.added:
+        with torch.no_grad():  # drawn for a task to learn; here they are to add nothing
+            opened.model.encoder.embedding.token.weight[list(opened.tokenizer.added)] = 0
+    return PretrainedGPT(**{one.name: getattr(opened, one.name) for one in fields(opened)})
 
 
 def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.float32) -> PretrainedFolder:

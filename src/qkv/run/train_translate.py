@@ -32,6 +32,7 @@ from qkv.interop.translation_folder import save_translation
 from qkv.json_file import to_json
 from qkv.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer import Transformer
+from qkv.nn.halves import Halves
 from qkv.nn.recurrent import Cell
 from qkv.objectives.translation import Translation, training_flops
 from qkv.report.run_page import write_report
@@ -80,7 +81,7 @@ def begun(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
     trainer = _trainer(config, data, out, progress)
     config = replace(config, train=in_time(trainer, progress))
     write_text(out / "config.toml", to_toml(config))
-    _write_data(config, data, out)
+    _write_data(config, data, out, progress)
     return _go(config, data, out, trainer, progress)
 
 
@@ -98,7 +99,7 @@ def resume(run: Path, progress: Progress) -> Finished:
     check_pinned(config.bitext)
     remove_drafts(run)
     config, data = _read(config, run, Silent())
-    _write_data(config, data, run)
+    _write_data(config, data, run, progress)
     if config.average > 1:
         forget_stops(run / "checkpoints", config.train.save_every)
     return _go(config, data, run, _trainer(config, data, run, progress), progress)
@@ -124,11 +125,11 @@ def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[Trans
     return config, replace(data, faults=(*data.faults, *dev, *judged))
 
 
-def _write_data(config: TranslateConfig, data: PairData, out: Path) -> None:
+def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Progress) -> None:
     """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
     if not (out / "tokenizer").is_dir():
         save_tokenizers(out, data)
-    keep_pairs(out, config, data)
+    keep_pairs(out, config, data, progress.message)
     write_held_out(out, config, data)
     if data.faults:
         lines = (json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
@@ -184,6 +185,7 @@ def _trainer(config: TranslateConfig, data: PairData, out: Path, progress: Progr
             best_by=SELECTION if data.dev else None,
             matrices=_matrices(network),
             sizes=_sizes(batches),
+            around=Halves,
         ),
         config.train,
         progress,

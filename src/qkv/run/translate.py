@@ -184,13 +184,15 @@ class Translator:
         for chunk in chunks(texts, CHUNK, lambda one: len(one[0]), CHARACTERS):
             count += len(chunk)
             pieces = [
-                (place, text[start:end])
-                for text, place in chunk
+                (number, text[start:end])
+                for number, (text, _) in enumerate(chunk)
                 for start, end in (_sentences(text) if split else [(0, len(text))])
             ]
-            for (place, piece), row in zip(pieces, self._read([piece for _, piece in pieces]), strict=True):
-                if len(row) <= self.max_length or (first is not None and place in (first[0], *others)):
+            last = None  # the text that was counted last: however many of its sentences are too long, it is one
+            for (number, piece), row in zip(pieces, self._read([piece for _, piece in pieces]), strict=True):
+                if len(row) <= self.max_length or number == last:
                     continue
+                last, place = number, chunk[number][1]
                 if first is None:
                     first = place, piece, len(row)
                 elif len(others) < NAMED:

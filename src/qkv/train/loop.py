@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
-from qkv.nn.halves import Halves
 from qkv.train import checkpoint
 from qkv.train.ahead import batches_ahead, built_ahead, interruptible
 from qkv.train.best import Best
@@ -88,6 +87,7 @@ class Job(Generic[B]):
     scale: Callable[[str], float] | None = None  # of the learning rate, by a parameter's name
     matrices: Mapping[str, int] = field(default_factory=dict)  # what Muon takes, and how many lie in each weight
     sizes: Sizes[B] | None = None  # what batches could be instead, where the memory is too small for them
+    around: Callable[[], AbstractContextManager[object]] = nullcontext  # makes what every step is computed inside of
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Trainer(Generic[B]):
         self.window = Window()
         self.best = Best()
         self.parameters = list(self.job.model.parameters())  # to look for them takes longer than a small step
-        self.halves = Halves()
+        self.around = self.job.around()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = self._optimizer()
 
@@ -289,7 +289,7 @@ class Trainer(Generic[B]):
             job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
-        with self.halves:
+        with self.around:
             for batch, count in zip(batches, counts, strict=True):
                 with torch.autocast(self.device.type, PRECISIONS[config.precision], enabled=config.precision != "fp32"):
                     terms = job.objective.terms(job.model, batch.to(self.device, non_blocking=True))
