@@ -105,7 +105,7 @@ def moment(what: str, into: Path, draw: random.Random) -> Callable[[], bool]:
     """True from some time on while a process prepares, trains or saves, or at any time at all."""
     run, end = into / "run", time.monotonic() + draw.random()
     if what == "preparing":
-        return lambda: (into / "shards" / "unfinished.json").exists() and later(draw, 0.05)
+        return lambda: (into / "shards" / "unfinished.json").exists() and later(draw, 0.01)  # it takes little more
     if what == "training":
         lines = lines_in(run / "log.jsonl") + draw.randint(0, 4)
         return lambda: lines_in(run / "log.jsonl") > lines and later(draw, 0.03)
