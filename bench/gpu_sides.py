@@ -126,7 +126,11 @@ def theirs(config: BertConfig, batches: Sequence[Batch], device: torch.device, *
     }
     model: nn.Module = BertForPreTraining(TheirConfig(**settings))
     model.to(device).train()
-    inputs = [padded(batch.to(device)) for batch in batches]
+    return their_step(model, [padded(batch.to(device)) for batch in batches], device, compiled)
+
+
+def their_step(model: nn.Module, inputs: Sequence[dict[str, Any]], device: torch.device, compiled: bool) -> Step:
+    """A step of a network of transformers that gives its own loss: forward, backward, clipping, fused AdamW."""
     usual = TrainConfig()
     first, second = usual.betas
     optimizer = torch.optim.AdamW(

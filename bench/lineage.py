@@ -1,14 +1,14 @@
 """The lineage, measured: word2vec, ELMo, GPT and BERT from one corpus, with equal parameters and equal minutes, then
 fine-tuned on the same sets with the same budget; and the same hidden words guessed from the left and from both sides.
 
-    python bench/lineage.py prepare --from ../shared/data --sets .device-data/tasks          # once, on any machine
-    export PYTHONPATH=src; W="--work /tmp/lineage --data shards --sets .device-data/tasks"
+    python bench/lineage.py prepare --from ../shared/data --sets sets                      # once, on any machine
+    export PYTHONPATH=src; W="--work runs/lineage --data shards --sets sets"
     python bench/lineage.py pretrain $W --systems bert gpt --deadline 560                   # 3 minutes each, on a GPU
     python bench/lineage.py pretrain $W --systems elmo word2vec --deadline 560
     python bench/lineage.py sides $W --held-out en=valid/en zh=valid/zh
     python bench/lineage.py latency $W
     python bench/lineage.py finetune $W --deadline 560                                   # again, until nothing is left
-    python bench/lineage.py table --lines /tmp/lineage/lines.jsonl --json docs/images/lineage.json
+    python bench/lineage.py table --lines runs/lineage/lines.jsonl --json docs/images/lineage.json
 
 Every part appends lines of JSON to WORK/lines.jsonl and does nothing twice: what stands there, or in --before FILE, is
 done, if it is of the same training, examples and epochs. `pretrain` trains one system after the other, and nothing else

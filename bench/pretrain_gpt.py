@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from gpu_profile import profiled
-from gpu_sides import LR, Step, emptied, finish, timed
+from gpu_sides import LR, Step, emptied, finish, their_step, timed
 from numpy.typing import NDArray
 from pretrain_gpu import PARAGRAPHS, SHARES, said
 from rich.console import Console
@@ -140,27 +140,7 @@ def theirs(config: GPTConfig, batches: Sequence[Batch], device: torch.device, *,
     }
     model: nn.Module = GPT2LMHeadModel(GPT2Config(**settings))
     model.to(device).train()
-    inputs = [padded(batch.to(device)) for batch in batches]
-    usual = TrainConfig()
-    first, second = usual.betas
-    optimizer = torch.optim.AdamW(
-        model.parameters(), LR, (first, second), usual.epsilon, usual.weight_decay, fused=True
-    )
-    network: Callable[..., Any] = model
-    if compiled:
-        # lengths that change would be compiled twice, the second time for all lengths
-        same = len({one["input_ids"].shape for one in inputs}) == 1
-        network = torch.compile(model, dynamic=None if same else True)
-
-    def step(number: int) -> None:
-        with torch.autocast(device.type, torch.bfloat16):
-            loss = network(**inputs[number % len(inputs)]).loss
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), usual.clip, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
+    return their_step(model, [padded(batch.to(device)) for batch in batches], device, compiled)
 
 
 def padded(batch: Batch) -> dict[str, Any]:
