@@ -30,6 +30,7 @@ RANKS = {
             "tasks",
             "interop report",
             "run",
+            "inside",
             "serve lab explore",
             "cli",
             "__init__ __main__",

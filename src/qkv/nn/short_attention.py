@@ -31,6 +31,8 @@ WIDTHS = (16, 32, 64, 128)
 """Of a head."""
 WARPS = {16: 4, 32: 4, 64: 4, 128: 8}
 """By the side of the square of scores: 64 numbers a thread for the largest, of which two are alive at a time."""
+FP32 = tl.constexpr("tf32x3")
+"""How products of fp32 are made, of three of the tensor cores': one alone has the 10 bits of TF32. bf16 has its own."""
 
 
 class Short(NamedTuple):
@@ -56,7 +58,8 @@ def _row(offsets, row, head, STRIDE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: t
 
 @triton.jit
 def _weights(query, key, length, scale, CAUSAL: tl.constexpr, BLOCK: tl.constexpr):
-    scores = tl.dot(query, tl.trans(key)) * (scale * 1.4426950408889634)  # in powers of 2, which the chip has
+    scores = tl.dot(query, tl.trans(key), input_precision=FP32)
+    scores *= scale * 1.4426950408889634  # in powers of 2, which the chip has
     seen = tl.arange(0, BLOCK)[None, :] < length
     if CAUSAL:
         seen = seen & (tl.arange(0, BLOCK)[None, :] <= tl.arange(0, BLOCK)[:, None])
@@ -82,7 +85,7 @@ def _forward(
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
         weights = tl.where(kept(pair, seed, threshold), weights * kept_scale, 0.0)
-    answer = tl.dot(weights.to(value.dtype), value)
+    answer = tl.dot(weights.to(value.dtype), value, input_precision=FP32)
     to, _, _ = _row(offsets, row, head, HEADS * WIDTH, WIDTH, BLOCK)
     tl.store(out + to, answer, mask=inside)
 
@@ -106,22 +109,22 @@ def _backward(
     sum_at = sums + row * (3 * HEADS * WIDTH) + head * WIDTH + place
 
     weights = _weights(query, key, key_length, scale, CAUSAL, BLOCK)
-    to_weights = tl.dot(to_answer, tl.trans(value))
+    to_weights = tl.dot(to_answer, tl.trans(value), input_precision=FP32)
     used = weights
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
         keeps = kept(pair, seed, threshold)
         used = tl.where(keeps, weights * kept_scale, 0.0)
         to_weights = tl.where(keeps, to_weights * kept_scale, 0.0)
-    to_value = tl.dot(tl.trans(used.to(value.dtype)), to_answer)
+    to_value = tl.dot(tl.trans(used.to(value.dtype)), to_answer, input_precision=FP32)
     tl.store(to_keys + KEY_AT + HEADS * WIDTH + to_key_at, to_value, mask=key_inside)
     tl.store(sum_at + 2 * HEADS * WIDTH, tl.sum(to_value, axis=0))
     level = tl.sum(weights * to_weights, axis=1)
     to_scores = (weights * (to_weights - level[:, None]) * scale).to(value.dtype)
-    to_query = tl.dot(to_scores, key)
+    to_query = tl.dot(to_scores, key, input_precision=FP32)
     tl.store(to_queries + at, to_query, mask=inside)
     tl.store(sum_at, tl.sum(to_query, axis=0))
-    to_key = tl.dot(tl.trans(to_scores), query)
+    to_key = tl.dot(tl.trans(to_scores), query, input_precision=FP32)
     tl.store(to_keys + KEY_AT + to_key_at, to_key, mask=key_inside)
     tl.store(sum_at + HEADS * WIDTH, tl.sum(to_key, axis=0))
 
