@@ -12,11 +12,13 @@ fine-tuned on the same sets with the same budget; and the same hidden words gues
 
 Every part appends lines of JSON to WORK/lines.jsonl and does nothing twice: what stands there, or in --before FILE, is
 done, if it is of the same training, examples and epochs. `pretrain` trains one system after the other, and nothing else
-should run meanwhile: side by side on one GPU, equal minutes are not equal work. `finetune` has equal epochs, so it runs
-several at a time, the longest first, the first seed of all before the second; before GPT it chooses GPT's
-language_model_weight, which `choose` does by itself. With --deadline nothing is started that would not end. A training
-that was cut goes on. A part of which something failed ends with 1. --quick is a look on a CPU with tiny models, a few
-examples and one seed, in a WORK of its own: it says that everything runs, and nothing about the lineage.
+should run meanwhile: side by side on one GPU, equal minutes are not equal work. Where the first steps of a training
+promised too few of them or too many, it says how many would fill the minutes: remove its folder and give --steps.
+`finetune` has equal epochs, so it runs several at a time, the longest first, the first seed of all before the second;
+before GPT it chooses GPT's language_model_weight, which `choose` does by itself. With --deadline nothing is started
+that would not end. A training that was cut goes on. A part of which something failed ends with 1. --quick is a look on
+a CPU with tiny models, a few examples and one seed, in a WORK of its own: it says that everything runs, and nothing
+about the lineage.
 
 What systems are: lineage_systems.py; how they are fine-tuned: lineage_runs.py; what is chosen, and how:
 lineage_choice.py; the words: lineage_sides.py; intervals and tests: lineage_table.py, lineage_statistics.py.
@@ -43,7 +45,7 @@ from lineage_choice import SYSTEM, choices, chosen, left_of
 from lineage_lines import Lines, write_whole
 from lineage_runs import CHOSEN, MOST, SETS, Run, fine_tuned, latency, pack_wic
 from lineage_sides import ONE_WORD, Text, asked_all, check_held_out, contents
-from lineage_systems import QUICK, SYSTEMS, Budget, trained, weights_of
+from lineage_systems import QUICK, SYSTEMS, Budget, filling, trained, weights_of
 from lineage_table import markdown, summed_up
 
 from qkv.errors import InputError
@@ -67,7 +69,7 @@ def pretrain(options: argparse.Namespace, lines: Lines) -> int:
             print(f"{system}: not started, {left:.0f} s are left", flush=True)
             continue
         try:
-            found = trained(system, options.data, options.work, options.budget)
+            found = trained(system, options.data, options.work, options.budget, options.steps.get(system))
         except (InputError, subprocess.CalledProcessError) as error:
             # a process has said why itself, and its command is no news
             print(f"{system}: {error if isinstance(error, InputError) else 'the training failed'}", flush=True)
@@ -75,6 +77,8 @@ def pretrain(options: argparse.Namespace, lines: Lines) -> int:
             continue
         lines.add(found)
         print(f"{system}: {found['steps']:,} steps in {found['seconds']} s, {found['evaluation']}", flush=True)
+        if steps := filling(found["steps"], found["seconds"], options.budget):
+            print(f"{system}: not {options.budget.minutes:g} minutes; --steps {system}={steps} would be", flush=True)
     return failures
 
 
@@ -236,6 +240,13 @@ def _named(text: str) -> tuple[str, Path]:
     return name or Path(folder).name, Path(folder)
 
 
+def _steps(text: str) -> tuple[str, int]:
+    name, _, steps = text.partition("=")
+    if name not in SYSTEMS or not steps.isdigit():
+        raise argparse.ArgumentTypeError(f"{text}: give one of {', '.join(SYSTEMS)} and a number, as in elmo=1000")
+    return name, int(steps)
+
+
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
@@ -250,6 +261,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--minutes", type=float, help="of each training; 3")
+    parser.add_argument("--steps", nargs="+", type=_steps, default=[], metavar="SYSTEM=N", help="that fill the minutes")
     parser.add_argument("--size", help="of BERT and GPT, and so of all; mini")
     parser.add_argument("--words", type=int, help="that are hidden, of each language; 2,000")
     parser.add_argument("--most", type=int, default=MOST, help="examples of a set to learn from")
@@ -268,7 +280,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     options.words = options.words or (100 if options.quick else 2_000)
     options.workers = options.workers or (12 if options.device.startswith("cuda") else 1)
     options.work = options.work or Path("runs") / ("lineage-quick" if options.quick else "lineage")
-    options.held_out = dict(options.held_out)
+    options.held_out, options.steps = dict(options.held_out), dict(options.steps)
     return options
 
 

@@ -73,6 +73,15 @@ def test_trainings_are_told_what_they_know(system: str, budget: Any) -> None:
     assert found == shapes.parameters[system]
 
 
+def test_steps_may_be_given_instead_of_minutes() -> None:
+    shapes = systems.Shapes.equal(2_000, "tiny")
+    config = training.config_of(systems.told("elmo", Path("shards"), Path("new"), shapes, systems.QUICK, 1_089))
+    assert config.train.minutes is None and config.train.steps == 1_089
+    assert lineage.parsed(["pretrain", "--steps", "elmo=1089"]).steps == {"elmo": 1_089}
+    with pytest.raises(SystemExit):
+        lineage.parsed(["pretrain", "--steps", "elmo"])
+
+
 def flat(config: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in asdict(config).items():
@@ -82,7 +91,7 @@ def flat(config: Any) -> dict[str, Any]:
 
 LOGGING = {"train.minutes", "train.log_every", "train.evaluate_every", "train.save_every"}
 DIFFERENCES: dict[str, set[str]] = {
-    "word2vec": {"model.width"},
+    "word2vec": {"model.width", "train.lr"},
     "elmo": {"model.filters", "model.cell_width", "text.ends"},
     "gpt": {"model.max_length", "rows", "train.optimizer", "train.warmup"},
     "bert": {"model.layers", "model.inner_width", "model.dropout", "pairs.max_length", "pairs.usual_length", "rows"},
