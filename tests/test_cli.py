@@ -24,6 +24,7 @@ from qkv.cli.terminal import progress
 from qkv.cli.tokenizer import train
 from qkv.report.attention_map import AttentionMap
 from tests.folders import TOKENS, make_folder
+from tests.gpt_folders import make_gpt
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +329,15 @@ def test_attention(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: s
     ElementTree.parse(tmp_path / "a.svg")
     assert "第 1 层 · 第 1 头" in (tmp_path / "a.svg").read_text(encoding="utf-8"), "the last layer, when none is given"
     assert AttentionMap.load(tmp_path / "a.json").attn.shape[:2] == (2, 1)
+
+
+def test_attention_of_a_gpt(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["attention", "the cat sat", "--model", str(make_gpt(tmp_path / "gpt"))]
+    found = AttentionMap.from_dict(json.loads(said(capsys, *words, "--json")))
+    assert found.name == "causal" and found.attn.shape == (2, 4, 4, 4) and not np.triu(found.attn, 1).any()
+    assert "layer 1, head 0: cat looks at" in said(capsys, *words, "--token", "cat")
+    said(capsys, *words, "--lang", "zh", "--out", str(tmp_path / "a.svg"), "--json")
+    assert "因果注意力" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

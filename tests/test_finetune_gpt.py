@@ -226,6 +226,7 @@ def test_the_command_line(tmp_path: Path, pretrained: Path, capfd: pytest.Captur
     assert "accuracy" in asked("evaluate", str(out), str(file))
     assert load(out).embed(["the cat sat", "他 欠 我"]).vectors.shape == (2, 32)
     assert "GPT" in asked("fill", "the [MASK]", "--model", str(out), code=2)
-    assert "attention is not shown" in asked("attention", "the cat", "--model", str(out), "--out", "x.html", code=2)
+    shown = json.loads(asked("attention", "the cat", "--pair", "他 欠 我", "--model", str(out), "--json"))
+    assert shown["name"] == "causal" and shown["n_tokens"] == 8  # three marks of tasks among them
     with pytest.raises(InputError, match="no vector of a text at"):
         load(out).embed("the cat", pooling="cls")

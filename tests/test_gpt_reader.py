@@ -51,6 +51,21 @@ def test_what_stands_for_a_row_has_seen_all_of_it() -> None:
     assert not torch.allclose(last, other_last)
 
 
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_weights_are_asked_for_by_layer(order: str) -> None:
+    encoder = GPTEncoder(config(order=order)).eval()
+    randomise(encoder)
+    batch = Batch.of(ROWS)
+    usual, watched = encoder(**batch.inputs()), encoder(**batch.inputs(), attention=[1])
+    assert usual.attention == {} and list(watched.attention) == [1]
+    torch.testing.assert_close(watched.hidden, usual.hidden)  # the explicit path beside the fused one
+    weights = watched.attention[1]
+    assert weights.shape == (4, 2, 7, 7) and not weights.triu(1).any()
+    for row, length in enumerate(batch.lengths):
+        torch.testing.assert_close(weights[row, :, :length].sum(-1), torch.ones(2, length))
+        assert not weights[row, :, :length, length:].any()
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_everything_learns(tied: bool) -> None:
     model = GPTWithHeads(config(tied=tied), ["sequence", "token", "span", "choice"], labels=3)

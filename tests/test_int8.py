@@ -106,7 +106,7 @@ def test_memory_is_a_quarter() -> None:
 
 @pytest.mark.usefixtures("asked_anew")
 def test_a_machine_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(weight: Tensor, bias: Tensor) -> None:
+    def missing(weight: Tensor, bias: Tensor, library: str | None = None) -> None:
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack NoQEngine\nand a long trace")
 
     monkeypatch.setattr(module, "_packed", missing)

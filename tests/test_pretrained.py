@@ -148,7 +148,7 @@ def test_what_it_cannot_do_and_what_it_can(places: dict[str, Path], name: str, t
         model.fill("the [MASK]")
     with pytest.raises(InputError, match=f"has no weights to judge .*{can}"):
         model.next_sentence("the cat", "the mat")
-    with pytest.raises(InputError, match=f"which has no attention: only a BERT shows some. {can}"):
+    with pytest.raises(InputError, match=f"which has no attention: only a BERT or a GPT shows some. {can}"):
         model.attention("the cat")
     with pytest.raises(
         InputError, match=f"no task was put on: it cannot predict. {can}.*qkv finetune classify --model"
@@ -204,7 +204,7 @@ def test_the_mean_of_what_a_gpt_says(tmp_path: Path, vocabulary: str) -> None:
     for asked, message in (
         (lambda: found.predict("the cat"), "no task was put on: it cannot predict. It can write on from a text"),
         (lambda: found.fill("the [MASK]"), r"has no weights to .* It can write on from a text \(qkv generate"),
-        (lambda: found.attention("the cat"), "whose attention is not shown.* It can write on"),
+        (lambda: found.attention("the cat", "a mat"), "no task was put on: it reads single texts, and no pairs"),
         (lambda: found.save(tmp_path / "copy"), "copy its folder"),
         (lambda: found.embed("the cat", pooling="cls"), "learned no vector of a text"),
     ):

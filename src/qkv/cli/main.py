@@ -23,6 +23,7 @@ from qkv.cli.fill import fill
 from qkv.cli.finetune import finetune
 from qkv.cli.generate import generate
 from qkv.cli.info import info
+from qkv.cli.look import look
 from qkv.cli.predict import predict
 from qkv.cli.prepare import prepare
 from qkv.cli.pretrain import pretrain
@@ -39,6 +40,7 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "fill": (fill, "Fill every [MASK] of a text."),
     "embed": (embed, "Turn texts into vectors, a few or millions."),
     "attention": (attention, "Draw who looks at whom, as a picture or a page."),
+    "look": (look, "A page where a model is seen at work: attention, blanks, meanings, translations."),
     "tokenize": (tokenize, "Cut a text into tokens."),
     "check": (check, "Say what is in a corpus, a labelled file or pairs, and what is wrong with it."),
     "prepare": (prepare, "Turn a corpus into shards to train on."),
@@ -76,6 +78,11 @@ Name a model for all commands, or for one with --model, and ask it:
     qkv attention "It was too tired" --token it --out it.svg
     qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
+
+Look inside it, on a page in your browser:
+
+\b
+    qkv look --text "The animal didn't cross the street because it was too tired."
 
 Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
 

@@ -20,13 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.batch import Packing, pad, unpad
+from qkv.batch import Packing
 from qkv.errors import InputError, did_you_mean
-from qkv.models.encoder import Encoder, Encoding, Pooler
+from qkv.models.encoder import Encoder, Encoding, Pooler, ways_to_attend
 from qkv.models.heads import WithHeads, initialise
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
 from qkv.nn.embedding import InputEmbedding
-from qkv.nn.fused import Attend, Packed, explicit, fused
 from qkv.nn.multihead import MultiHeadSelfAttention
 
 
@@ -150,23 +149,6 @@ class Bert(Encoder):
                 firsts = x[:, 0] if first is None else x.index_select(0, first)
             pooled = self.pooler(firsts)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
-
-
-def ways_to_attend(mask: Tensor | None, packing: Packing | None) -> tuple[Attend, Attend]:
-    """The fused way through the rows as they are laid out, and the explicit one that returns its weights."""
-    if packing is None:
-        seen = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, T): every query sees the real keys
-        return partial(fused, mask=seen), partial(explicit, mask=seen)
-
-    def padded_explicit(
-        query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        real = pad(torch.ones(query.size(0), dtype=torch.bool, device=query.device), packing, False)  # (B, T)
-        query, key, value = (pad(x, packing) for x in (query, key, value))  # (B, T, H, K)
-        answer, weights = explicit(query, key, value, mask=real[:, None, None, :], scale=scale, dropout=dropout)
-        return unpad(answer, packing), weights
-
-    return Packed(*packing), padded_explicit
 
 
 class MaskedHead(nn.Module):

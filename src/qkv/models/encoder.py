@@ -7,12 +7,14 @@ its parts under two names, so that any encoder can be held still layer by layer:
 Shapes: … (B, T) of padded or (N,) of packed rows, R rows, D width.
 """
 
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from qkv.batch import Packing
+from qkv.batch import Packing, pad, unpad
+from qkv.nn.fused import Attend, Packed, explicit, fused
 
 
 class EncoderConfig(Protocol):
@@ -65,3 +67,24 @@ class Encoder(nn.Module):
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D): the vector that stands for a row; where every token has seen all others, its first."""
         return hidden.index_select(0, packing.offsets[:-1].long())
+
+
+def ways_to_attend(mask: Tensor | None, packing: Packing | None, causal: bool = False) -> tuple[Attend, Attend]:
+    """The fused way through the rows as they are laid out, and the explicit one that returns its weights (B, H, T, T).
+
+    `causal`: a token sees those before it in its row, and itself."""
+    if packing is None:
+        seen = None if mask is None else mask[:, None, None, :]  # (B, 1, 1, T): every query sees the real keys
+        return partial(fused, mask=seen, causal=causal), partial(explicit, mask=seen, causal=causal)
+
+    def padded_explicit(
+        query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        real = pad(torch.ones(query.size(0), dtype=torch.bool, device=query.device), packing, False)  # (B, T)
+        query, key, value = (pad(x, packing) for x in (query, key, value))  # (B, T, H, K)
+        answer, weights = explicit(
+            query, key, value, mask=real[:, None, None, :], causal=causal, scale=scale, dropout=dropout
+        )
+        return unpad(answer, packing), weights
+
+    return Packed(*packing, causal=causal), padded_explicit

@@ -12,17 +12,16 @@ are of the tokens that texts are made of: the marks of tasks are never predicted
 Shapes: N tokens of all rows, R rows, M of the tokens, D width, V vocabulary, W words (V without the marks of tasks).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from torch import Tensor, nn
 
 from qkv.batch import Packing
-from qkv.models.encoder import Encoder, Encoding
+from qkv.models.encoder import Encoder, Encoding, ways_to_attend
 from qkv.models.gpt import GPT, GPTConfig, positions_of, tokens_in_place
 from qkv.models.heads import LinearHead, WithHeads
-from qkv.nn.fused import Packed
 from qkv.nn.pre_norm import block_stack
 
 
@@ -81,12 +80,25 @@ class GPTEncoder(Encoder):
         positions: Tensor | None = None,
         *,
         packing: Packing,
+        attention: Collection[int] = (),
         pool: bool = True,
     ) -> Encoding:
-        """Packed ids (N,); a token sees those before it in its row."""
+        """Packed ids (N,); a token sees those before it in its row.
+
+        `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
+        """
+        fused_way, explicit_way = ways_to_attend(None, packing, causal=True)
         x = self.embedding(ids, positions_of(packing) if positions is None else positions)  # (N, D)
-        hidden = block_stack(list(self.blocks), self.norm, x, Packed(*packing, causal=True))
-        return Encoding(hidden, self.of_rows(hidden, packing) if pool else None, None, {})
+        all_weights: dict[int, Tensor] = {}
+        if attention:
+            for number, block in enumerate(self.blocks):
+                x, weights = block(x, explicit_way if number in attention else fused_way)
+                if weights is not None:
+                    all_weights[number] = weights
+            hidden = self.norm(x)
+        else:
+            hidden = block_stack(list(self.blocks), self.norm, x, fused_way)
+        return Encoding(hidden, self.of_rows(hidden, packing) if pool else None, None, all_weights)
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D), at the last token of a row."""

@@ -6,7 +6,8 @@ scores them, and with one vocabulary for both languages the source is read with 
 
 Training computes all positions at once from packed rows, and the mask keeps each from those after it. Decoding keeps
 keys and values (nn/cache.py) and computes one new token a row (nn/decoder_step.py). Tests hold the two equal. On a CPU
-decoding may be in 8 bits (nn/int8.py), which is faster and nearly the same; training never is.
+decoding may be in 8 bits (nn/int8.py), which is faster and nearly the same; or 8 bits guess ahead and the weights judge
+(nn/drafts.py), which is faster for a single text, and the same. Training knows neither.
 
 What this file does NOT do: loss and label smoothing (objectives/translation.py), the search for a good translation
 (generate/).
@@ -17,7 +18,7 @@ longest source, D width, H heads, K head width, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,20 +27,24 @@ from torch.nn import functional
 from qkv.batch import Packing, pad
 from qkv.errors import InputError, did_you_mean
 from qkv.models.decoding import Stepped
+from qkv.models.few_rows import FEW, bytes_beside, few_rows
+from qkv.models.transformer_state import Draft, Layers, TransformerState
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.by_columns import by_columns, is_of_use
 from qkv.nn.cache import SourceMemory, TokenCache
 from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, memories
-from qkv.nn.decoder_step import Function, PostNormStep, PreNormStep, decoder_step, direct
+from qkv.nn.decoder_step import decoder_step, direct
+from qkv.nn.drafts import OF_TRANSLATION, Pace
 from qkv.nn.fused import Across, Packed
 from qkv.nn.int8 import bytes_of, int8, unavailable
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
+from qkv.nn.packed import packed
 from qkv.nn.position import HalvedSinusoidalPositions, SinusoidalPositions
 from qkv.nn.twin import Twins
 from qkv.nn.word_scores import WordScores
 
 POSITIONS = {"sinusoidal": SinusoidalPositions, "halved": HalvedSinusoidalPositions}
-PRECISIONS = ("fp32", "int8")
+PRECISIONS = ("fp32", "int8", "drafted")
 BLOCKS = {"post": (PostNormBlock, PostNormDecoderBlock), "pre": (PreNormBlock, PreNormDecoderBlock)}
 
 
@@ -113,33 +118,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class TransformerState:
-    """What the rows remember. A state is gone on from once: its cache is written in place."""
-
-    def __init__(self, past: TokenCache, source: SourceMemory, layers: "Layers") -> None:
-        self.past, self.source, self.layers = past, source, layers
-        self._is_used = False
-
-    def select(self, rows: Tensor) -> "TransformerState":
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
-        self.use()
-        chosen = rows.tolist()
-        self.past.select(chosen)
-        return TransformerState(self.past, self.source.select(chosen), self.layers)
-
-    def use(self) -> None:
-        assert not self._is_used, "this state was gone on from already; go on from the one that it gave"
-        self._is_used = True
-
-
-class Layers(NamedTuple):
-    """What decoding computes with."""
-
-    encoder: Sequence[nn.Module]
-    decoder: Sequence[PostNormStep | PreNormStep]
-    words: Function  # (…, D) → (…, V)
-
-
 def alignment_layer(config: TransformerConfig) -> int:
     """The decoder layer whose look at the source comes nearest to an alignment: where there are many, the last but one
     (Garg et al. 2019, §4.1), of two or three the last, since the first still sees little more than the words."""
@@ -168,11 +146,12 @@ class Transformer(nn.Module):
         self.alignment_layer = alignment_layer(config)
         self.precision = "fp32"  # of decoding
         self._by_columns, self._int8 = Twins(by_columns), Twins(int8)
+        self._words_of_one, self._words = Twins(by_columns), Twins(packed)
         self._wave_table: Tensor | None = None
         self.apply(_initialise)
 
     def train(self, mode: bool = True) -> Self:
-        for twins in (self._by_columns, self._int8):
+        for twins in (self._by_columns, self._int8, self._words_of_one, self._words):
             twins.forget()  # whatever is done to the weights in between
         return super().train(mode)
 
@@ -209,75 +188,120 @@ class Transformer(nn.Module):
     ) -> TransformerState:
         """Read the sources (N,). Row r · hypotheses + j is hypothesis j of source r, with nothing written yet."""
         assert not self.training, "dropout would blur what is decoded: call eval() first"
-        layers = self._layers()
-        encoded = pad(self.encode(source, source_packing, layers.encoder), source_packing)  # (R, S, D)
         lengths = source_packing.lengths
+        layers = self._layers(len(lengths) * hypotheses)
+        encoded = self.encode(source, source_packing, layers.encoder)  # (N, D)
         mask = None
         if min(lengths) < source_packing.longest:
             mask = pad(torch.ones_like(source, dtype=torch.bool), source_packing, False)  # (R, S)
-        memory = [step.remembered(encoded) for step in layers.decoder]  # (R, S, H, K) each
-        sides = [(key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()) for key, value in memory]
+        sides = []
+        for step in layers.decoder:
+            key, value = (pad(side, source_packing) for side in step.remembered(encoded))  # (R, S, H, K) each
+            sides.append((key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()))
         row_sources = [number for number in range(len(lengths)) for _ in range(hypotheses)]
-        past = TokenCache(len(self.decoder), len(row_sources), longest, like=memory[0][0])
-        return TransformerState(past, SourceMemory(sides, mask, row_sources), layers)
+        past = TokenCache(len(self.decoder), len(row_sources), longest, like=key)
+        return TransformerState(past, SourceMemory(sides, mask, row_sources), layers, Pace(OF_TRANSLATION))
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
         """(Q,), the token that was written last in every row → scores of the next, and where this one looked."""
         state.use()
-        past, source = state.past, state.source
-        place = self._waves(past.length, tokens.device)  # (D,)
-        x = functional.embedding(tokens, self.embedding.weight)  # (Q, D)
-        x = x * self.scale + place.to(x.dtype)
-        looks: list[Tensor | None] = []
-        for block, memory, attend in zip(state.layers.decoder, source.layers, past.next_token(), strict=True):
-            x, weights = block(x, memory, attend, source.attend)
-            looks.append(weights)  # (Q, H, S)
+        if state.layers.guessing is not None and len(tokens) == 1:
+            return self._guessing(tokens, state)
+        logits, look = self._read(tokens, state.past, state.source, state.layers)
+        state.past.advance()
+        return Stepped(logits, state.follow(), look)
+
+    def _read(
+        self, tokens: Tensor, past: TokenCache, source: SourceMemory, layers: Layers, count: int = 1
+    ) -> tuple[Tensor, Tensor | None]:
+        """The next tokens (Q · C,) of every row → (Q · C, V) and looks (Q · C, S), without going on to them."""
+        places = self._waves(past.length, tokens.device, count)  # (C, D)
+        x = functional.embedding(tokens, self.embedding.weight)  # (Q · C, D)
+        if count > 1:
+            places, source = places.repeat(past.rows, 1), source.several(count)
+        x = x * self.scale + places.to(x.dtype)
+        look: Tensor | None = None  # (Q · C, H, S)
+        if layers.few_rows is not None and count == 1 and len(tokens) <= FEW:
+            x, look = layers.few_rows(x, past, source)
+        else:
+            ways = past.next_token() if count == 1 else past.next_tokens(count)
+            for number, (block, memory, attend) in enumerate(zip(layers.decoder, source.layers, ways, strict=True)):
+                x, weights = block(x, memory, attend, source.attend)
+                look = weights if number == self.alignment_layer else look
+        logits = layers.words(self.decoder_norm(x))
+        return logits, None if look is None else look.mean(1)
+
+    def _guessing(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
+        """A step of a single row (1,): from what was guessed, if this token was."""
+        past, pace, draft, layers = state.past, state.pace, state.draft, state.layers
+        assert layers.guessing is not None
+        if draft is not None:
+            is_right = draft.tokens[0] == int(tokens)
+            pace.saw(is_right)
+            if is_right:
+                past.advance()
+                looks = draft.looks
+                rest = Draft(draft.tokens[1:], draft.logits[1:], None if looks is None else looks[1:])
+                look = None if looks is None else looks[:1]
+                return Stepped(draft.logits[:1], state.follow(rest if rest.tokens else None), look)
+        begin, guessed = past.length, [tokens]
+        for _ in range(min(pace.count(), past.room - 1)):
+            guessed.append(self._read(guessed[-1], past, state.source, layers.guessing)[0].argmax(dim=1))
+            past.advance()
+        past.length = begin
+        # over the keys that guessing wrote
+        logits, looks = self._read(torch.cat(guessed), past, state.source, layers, len(guessed))
         past.advance()
-        logits = state.layers.words(self.decoder_norm(x))
-        look = looks[self.alignment_layer]
-        return Stepped(logits, TransformerState(past, source, state.layers), None if look is None else look.mean(1))
+        if len(guessed) == 1:
+            return Stepped(logits, state.follow(), looks)
+        ahead = Draft(torch.cat(guessed[1:]).tolist(), logits[1:], None if looks is None else looks[1:])
+        return Stepped(logits[:1], state.follow(ahead), None if looks is None else looks[:1])
 
     def set_precision(self, precision: str) -> Self:
-        """Of decoding: "fp32" is exact; "int8" is faster on a CPU, and nearly the same. Training does not change."""
+        """Of decoding: "fp32" is exact; "int8" is faster on a CPU, and nearly the same; "drafted" is exact, and faster
+        on a CPU where one text alone is written, without beams. Training does not change."""
         check_precision(precision)
         self.precision = precision
         return self
 
     def int8_bytes(self) -> int:
         """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was decoded with them."""
-        return 0 if self._int8.held is None else bytes_of(self._int8.held)
+        if self._int8.held is None:
+            return 0
+        return bytes_of(self._int8.held) + bytes_beside(list(self._int8.held)[len(self.encoder) : -1])
 
-    def _layers(self) -> Layers:
+    def _layers(self, rows: int) -> Layers:
+        """`rows`: how many there are at first."""
         words = nn.Linear(self.config.width, self.config.vocabulary_size, device="meta")
         words.weight, words.bias = self.embedding.weight, self.words.bias
-        if self.precision == "int8":
-            for weight in self.parameters():
-                if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():
-                    raise InputError(
-                        f"int8 is made from fp32 weights on a CPU; these are {weight.dtype} on {weight.device}. "
-                        "Use --device cpu, or fp32."
-                    )
+        near = None
+        if self.precision != "fp32":
+            check_weights(self)
             twin = list(self._int8.of(nn.ModuleList([*self.encoder, *self.decoder, words])))
             n = len(self.encoder)
-            return Layers(twin[:n], [decoder_step(block) for block in twin[n:-1]], direct(twin[-1]))
-        modules = nn.ModuleList([*self.decoder, words])
-        if is_of_use(modules):
-            modules = self._by_columns.of(modules)
-        *blocks, last = modules
-        return Layers(list(self.encoder), [decoder_step(block) for block in blocks], direct(last))
+            blocks, few = twin[n:-1], few_rows(twin[n:-1], self.alignment_layer)
+            near = Layers(twin[:n], [decoder_step(block) for block in blocks], direct(twin[-1]), few)
+            if self.precision == "int8":
+                return near
+        decoder, last = self.decoder, nn.ModuleList([words])
+        if is_of_use(nn.ModuleList([decoder, last])):
+            # guesses are judged several at a time
+            twins = self._words_of_one if rows == 1 and near is None else self._words
+            decoder, last = self._by_columns.of(decoder), twins.of(last)
+        return Layers(list(self.encoder), [decoder_step(block) for block in decoder], direct(last[0]), guessing=near)
 
-    def _waves(self, place: int, device: torch.device) -> Tensor:
-        """(D,): the position of one token. A table of them is kept, and doubled when it is too short."""
+    def _waves(self, place: int, device: torch.device, count: int = 1) -> Tensor:
+        """(C, D): the positions of some tokens. A table of them is kept, and doubled when it is too short."""
         table = self._wave_table  # looked up once: another thread may put its own, shorter one there at any moment
-        if table is None or len(table) <= place or table.device != device:
+        if table is None or len(table) < place + count or table.device != device:
             length = 64
-            while length <= place:
+            while length < place + count:
                 length *= 2
             with torch.inference_mode(False):  # it stays, and may come to be used or copied in other ways
                 table = self.positions(torch.arange(length, device=device))  # (length, D)
             self._wave_table = table
-        return table[place]
+        return table[place : place + count]
 
     def _embed(self, ids: Tensor, places: Tensor, table: nn.Embedding) -> Tensor:
         """(N,) and what stands for their positions (N, D) → (N, D)"""
@@ -297,8 +321,18 @@ def check_precision(precision: str) -> None:
     if precision not in PRECISIONS:
         hint = did_you_mean(precision, PRECISIONS)
         raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
-    if precision == "int8" and (reason := unavailable()) is not None:
-        raise InputError(f"int8 cannot be had: {reason}. Use fp32.")
+    if precision != "fp32" and (reason := unavailable()) is not None:
+        raise InputError(f"{precision} cannot be had: {reason}. Use fp32.")
+
+
+def check_weights(model: Transformer) -> None:
+    """Whether products of 8 bits can be made of them."""
+    for weight in model.parameters():
+        if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():
+            raise InputError(
+                f"int8 is made from fp32 weights on a CPU; these are {weight.dtype} on {weight.device}. "
+                "Use --device cpu, or fp32."
+            )
 
 
 def _encoder_block(config: TransformerConfig) -> nn.Module:

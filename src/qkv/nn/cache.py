@@ -11,11 +11,11 @@ done with.
 What this file does NOT do: gradients. Training computes all positions at once (fused.py).
 
 Shapes: L layers, Q rows (hypotheses of all sources), R sources, W hypotheses of a source, T tokens that there is room
-for, S tokens of the longest source, H heads, K head width.
+for, C next tokens of a row, S tokens of the longest source, H heads, K head width.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Self
 
 import torch
@@ -43,14 +43,33 @@ class TokenCache:
     def next_token(self) -> list[Attend]:
         """One way to attend a layer: the new token of each row, (Q, H, K), is written down and asks all tokens of its
         row, itself included. When every layer has done so, `advance`."""
-        assert self.length < self.longest, f"the cache was made for {self.longest} tokens, and all are written"
-        if self.length == self.keys.size(2):
-            self.keys, self.values = self._doubled(self.keys), self._doubled(self.values)
-        keys, values = self.keys[:, : self.rows], self.values[:, : self.rows]
+        keys, values = (side[:, : self.rows] for side in self.with_room())
         # all views of all layers at once: for a single row, so many small calls would cost as much as the products
         new = (side[:, :, self.length].unbind() for side in (keys, values))  # (Q, H, K) each
         past = (side[:, :, : self.length + 1].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         return [partial(_attend, *views) for views in zip(*new, *past, strict=True)]
+
+    def next_tokens(self, count: int) -> list[Attend]:
+        """The same for the next few tokens of each row, (Q · C, H, K): each asks those of its row up to itself. Without
+        `advance` they are forgotten."""
+        keys, values = (side[:, : self.rows] for side in self.with_room(count))
+        end = self.length + count
+        new = (side[:, :, self.length : end].unbind() for side in (keys, values))  # (Q, C, H, K) each
+        past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
+        before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(self.length)  # (C, T)
+        return [partial(_attend_together, before, *views) for views in zip(*new, *past, strict=True)]
+
+    def with_room(self, count: int = 1) -> tuple[Tensor, Tensor]:
+        """Keys and values (L, Q or more, T, H, K), with a place for so many more tokens."""
+        assert count <= self.room, f"the cache was made for {self.longest} tokens; {self.length} are written"
+        while self.length + count > self.keys.size(2):
+            self.keys, self.values = self._doubled(self.keys), self._doubled(self.values)
+        return self.keys, self.values
+
+    @property
+    def room(self) -> int:
+        """Tokens that can still be written."""
+        return self.longest - self.length
 
     def advance(self) -> None:
         self.length += 1
@@ -71,7 +90,7 @@ class TokenCache:
                 written.index_copy_(1, to, written.index_select(1, come))
 
     def _doubled(self, full: Tensor) -> Tensor:
-        room = min(2 * self.length, self.longest)
+        room = min(2 * full.size(2), self.longest)
         wider = full.new_empty(full.size(0), self.rows, room, *full.shape[3:])
         wider[:, :, : self.length] = full[:, : self.rows]
         return wider
@@ -93,6 +112,27 @@ def _attend(
     new_key.copy_(key)
     new_value.copy_(value)
     return functional.scaled_dot_product_attention(query[:, :, None], keys, values, scale=scale)[:, :, 0], None
+
+
+def _attend_together(
+    before: Tensor,
+    new_key: Tensor,
+    new_value: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    assert dropout == 0, "a cache is for decoding, not for training"
+    new_key.copy_(key.view(new_key.shape))
+    new_value.copy_(value.view(new_key.shape))
+    asked = query.view(new_key.shape).transpose(1, 2)  # (Q, H, C, K)
+    answer = functional.scaled_dot_product_attention(asked, keys, values, attn_mask=before, scale=scale)
+    return answer.transpose(1, 2).flatten(0, 1), None
 
 
 class SourceMemory:
@@ -119,6 +159,14 @@ class SourceMemory:
             hides.masked_fill_(~mask, torch.finfo(keys.dtype).min)
             self._hidden = hides.repeat_interleave(keys.size(1), dim=0)[:, None, :]
 
+    @cached_property
+    def together(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys (L, R, H, K, S) and values (L, R, H, S, K) of all layers, and how long the sources are, (R,): for those
+        who go through all layers at once."""
+        keys, values = (torch.stack(side) for side in zip(*self.layers, strict=True))
+        lengths = torch.full((keys.size(1),), keys.size(4)) if self.mask is None else self.mask.sum(1)
+        return keys, values, lengths
+
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
@@ -132,6 +180,11 @@ class SourceMemory:
         weights = scores.softmax(dim=-1)
         heads = query.size(1)
         return self._in_rows(torch.bmm(weights, value.flatten(0, 1)), heads), self._in_rows(weights, heads)
+
+    def several(self, count: int) -> Self:
+        """So many rows in the place of each: for the next few tokens of it."""
+        owners = [owner for owner in self.rows.owners for _ in range(count)]
+        return type(self)(self.layers, self.mask, owners)
 
     def select(self, rows: Sequence[int]) -> Self:
         """Row i becomes what row rows[i] was. Sources that nobody asks any more make room when they are the half."""

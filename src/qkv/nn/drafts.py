@@ -6,12 +6,22 @@ reading one: as long as its own choice was proposed, its scores are there alread
 choice is forgotten (Leviathan et al. 2023; Chen et al. 2023). Nothing that is written depends on the proposals: every
 score is the real network's.
 
-This file decides how many to propose, from how often proposals were right of late. What costs how much was measured
-with GPT-2 on two cores of a CPU, as a share of a step of the real network.
+This file decides how many to propose, from how often proposals were right of late.
 """
 
-DRAFT, READ, READ_MORE = 0.4, 1.5, 0.08
-"""A step of 8 bits; the real network for more than one token; and for each of them."""
+from typing import NamedTuple
+
+
+class Costs(NamedTuple):
+    """As shares of a step of the real network, measured on two cores of a CPU."""
+
+    draft: float  # a step of 8 bits
+    read: float  # the real network for more than one token
+    read_more: float  # and for each of them
+
+
+OF_GPT_2 = Costs(0.4, 1.5, 0.08)
+OF_TRANSLATION = Costs(0.3, 1.0, 0.06)  # in the size of the Transformer's paper
 COUNTS = (0, 3, 7, 15)
 RATE = 0.05
 PATIENCE = 32
@@ -31,7 +41,8 @@ class Pace:
     0
     """
 
-    def __init__(self) -> None:
+    def __init__(self, costs: Costs = OF_GPT_2) -> None:
+        self.costs = costs
         self.right = 0.95  # share of proposals
         self._idle = 0
 
@@ -40,7 +51,7 @@ class Pace:
 
     def count(self) -> int:
         """How many tokens to propose now."""
-        best = max(COUNTS, key=lambda count: worth(count, self.right))
+        best = max(COUNTS, key=lambda count: worth(count, self.right, self.costs))
         self._idle = 0 if best else self._idle + 1
         if self._idle > PATIENCE:
             self._idle = 0
@@ -48,7 +59,7 @@ class Pace:
         return best
 
 
-def worth(count: int, right: float) -> float:
+def worth(count: int, right: float, costs: Costs = OF_GPT_2) -> float:
     """Tokens for what a step costs, if this many are proposed and this share is right.
 
     >>> worth(0, 0.5)
@@ -57,4 +68,4 @@ def worth(count: int, right: float) -> float:
     if not count:
         return 1.0
     expected = sum(right**place for place in range(count + 1))
-    return expected / (DRAFT * count + READ + READ_MORE * (count + 1))
+    return expected / (costs.draft * count + costs.read + costs.read_more * (count + 1))

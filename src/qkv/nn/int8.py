@@ -17,7 +17,7 @@ Shapes: … rows, I inputs, O outputs.
 
 import warnings
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,20 @@ MANY = 16
 """From so many rows on, each has a scale of its own. With fewer, the product is too short for the time that takes."""
 WIDE = 8
 """With more outputs for an input than these, bringing the answers back to size would take as long as the product."""
+CHUNK = 256
+"""Rows that are computed at a time where there are many: what comes between stays in the CPU's cache."""
 SMALLEST = 1e-30
 PROBE = 64
+LONG = "onednn"
+"""The library for layers with WIDE outputs or more: its products are faster there, with some hundred rows by far."""
+
+
+class Parts(NamedTuple):
+    """W ≈ scale · weight, and what is added."""
+
+    weight: Tensor  # (O, I), whole numbers
+    scale: Tensor  # (O,)
+    bias: Tensor  # (O,)
 
 
 class Int8Linear(nn.Module):
@@ -38,20 +50,30 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self._bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
-        self._packed = _packed(layer.weight.detach(), self._bias)
-        self._is_narrow = _is_cut_off()
-        self._shared = layer.in_features * (MANY if layer.out_features <= WIDE * layer.in_features else 1 << 62)
+        is_wide = layer.out_features > WIDE * layer.in_features
+        self._packed = _packed(layer.weight.detach(), self._bias, LONG if is_wide else None)
+        self.is_narrow = _is_cut_off()
+        self._shared = layer.in_features * (1 << 62 if is_wide else MANY)
         self._product = torch.ops.quantized.linear_dynamic.default
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, I) → (…, O)"""
         found: Tensor
         if x.numel() < self._shared:
-            found = self._product(x, self._packed, self._is_narrow)
+            found = self._product(x, self._packed, self.is_narrow)
             return found
-        sizes = x.abs().amax(dim=-1, keepdim=True).clamp_(min=SMALLEST)  # (…, 1)
-        found = self._product(x / sizes, self._packed, self._is_narrow)
-        return torch.lerp(self._bias, found, sizes)  # b + sizes · (found - b)
+        flat = x.reshape(-1, self.in_features)
+        found = x.new_empty(flat.size(0), self.out_features)
+        for rows, answers in zip(flat.split(CHUNK), found.split(CHUNK), strict=True):
+            sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)  # (rows, 1)
+            near: Tensor = self._product(rows / sizes, self._packed, self.is_narrow)
+            torch.lerp(self._bias, near, sizes, out=answers)  # b + sizes · (near - b)
+        return found.view(*x.shape[:-1], self.out_features)
+
+    def parts(self) -> Parts:
+        """What it was packed from."""
+        weight, _ = torch.ops.quantized.linear_unpack(self._packed)
+        return Parts(weight.int_repr(), weight.q_per_channel_scales().float(), self._bias)
 
 
 def int8(layer: nn.Linear) -> nn.Module:
@@ -91,11 +113,18 @@ def _probe(*, narrow: bool) -> float:
     return found[0, 0].item()
 
 
-def _packed(weight: Tensor, bias: Tensor) -> Any:
-    """(O, I) and (O,), in the order that the kernels want."""
+def _packed(weight: Tensor, bias: Tensor, library: str | None = None) -> Any:
+    """(O, I) and (O,), in the order that the kernels want; those of a library, if torch has it here."""
     scales = (weight.abs().amax(dim=1).double() / LARGEST).clamp_(min=SMALLEST)  # (O,)
     with warnings.catch_warnings():
         # torch 2.13 gives notice that tensors of this kind will go; `unavailable` will say when they have gone
         warnings.filterwarnings("ignore", message=".*quantize")
         whole = torch.quantize_per_channel(weight, scales, torch.zeros_like(scales, dtype=torch.int64), 0, torch.qint8)
-        return torch.ops.quantized.linear_prepack(whole, bias)
+        usual = torch.backends.quantized.engine
+        if library is None or library not in torch.backends.quantized.supported_engines or _is_cut_off():
+            return torch.ops.quantized.linear_prepack(whole, bias)
+        try:
+            torch.backends.quantized.engine = library
+            return torch.ops.quantized.linear_prepack(whole, bias)
+        finally:
+            torch.backends.quantized.engine = usual

@@ -5,7 +5,8 @@ JSON) it is
 
     {
       "format": "qkv.attention.1",
-      "name":   "self",                     # "self" one text, "pair" two texts in one row, "cross" decoder to encoder
+      "name":   "self",                     # "self" one text, "pair" two texts in one row, "causal" to the left alone,
+                                            # "encoder", "decoder" of a translator, "cross" decoder to encoder
       "attn":   "AAECAw…",                  # base64 of the raw bytes, C order; weight = byte / 255
       "shape":  [layers, heads, left, right],
       "layers": [0, 1, …],  "heads": [0, 1, …],       # the model's own numbers, counted from 0

@@ -26,7 +26,12 @@ NUMBERED = 24
 TEXTS = {
     "en": {
         "title": "Layer {layer} · Head {head}",
-        "kind": {"self": "Attention", "pair": "Attention in a pair", "cross": "Attention across"},
+        "kind": {
+            "self": "Attention",
+            "pair": "Attention in a pair",
+            "causal": "Attention to what came before",
+            "cross": "Attention across",
+        },
         "looks": "“{token}” looks at",
         "left": "looks",
         "right": "is looked at",
@@ -35,7 +40,7 @@ TEXTS = {
     },
     "zh": {
         "title": "第 {layer} 层 · 第 {head} 头",
-        "kind": {"self": "注意力", "pair": "句对的注意力", "cross": "交叉注意力"},
+        "kind": {"self": "注意力", "pair": "句对的注意力", "causal": "因果注意力（只看左边）", "cross": "交叉注意力"},
         "looks": "“{token}”关注",
         "left": "关注者",
         "right": "被关注",

@@ -22,11 +22,14 @@ from qkv.errors import InputError
 from qkv.interop.readers import Opened, Shape
 from qkv.models.bert import BertConfig
 from qkv.models.encoder import Encoding
-from qkv.report.attention_map import AttentionMap, Token
+from qkv.models.gpt_reader import GPTReaderConfig
+from qkv.models.heads import WithHeads
+from qkv.report.attention_map import AttentionMap
 from qkv.run.embedder import Embedder, check_texts, empty, hidden_of
 from qkv.run.inputs import examples_of, is_one_pair
 from qkv.run.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.run.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
+from qkv.run.shown_tokens import shown_tokens, without_unlearned
 from qkv.run.solver import Solver, solver_of
 from qkv.tokenizer import Encoded, Tokenizer
 
@@ -46,6 +49,10 @@ class Model:
         self._network = folder.model.to(device).eval()
         self._device = device
         self._threads = threads
+
+    @property
+    def network(self) -> WithHeads:
+        return self._network
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -216,17 +223,12 @@ class Model:
     ) -> AttentionMap:
         """Who looks at whom: the weights of the layers and heads asked for (all, if None), one byte each.
 
-        Layers and heads are counted from 0. Only the layers asked for take the explicit path.
+        Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
         """
-        if not isinstance(self.config, BertConfig):
-            lacks = "whose attention is not shown" if self.architecture.startswith("GPT") else "which has no attention"
+        if not isinstance(self.config, BertConfig | GPTReaderConfig):
             raise InputError(
-                f"{self.name} is a {self.architecture}, {lacks}: only a BERT shows some."
-                + (
-                    f" It can {_listed(self._folder.abilities)}."
-                    if isinstance(self._folder, PretrainedFolder | PretrainedGPT)
-                    else ""
-                )
+                f"{self.name} is a {self.architecture}, which has no attention: only a BERT or a GPT shows some."
+                + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
             )
         chosen_layers = _chosen("layer", layers, self.config.layers)
         chosen_heads = _chosen("head", heads, self.config.heads)
@@ -236,15 +238,10 @@ class Model:
             [weights[layer][0, list(chosen_heads)] for layer in chosen_layers]
         )  # (layers, heads, T, T)
         texts = (text,) if pair is None else (text, pair)
-        added = {self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.pad_id}
-        tokens = tuple(
-            Token(token, texts[segment][start:end], start, end, segment, special=number in added and start == end)
-            for number, token, segment, (start, end) in zip(
-                encoded.ids, encoded.tokens, encoded.segments, encoded.offsets, strict=True
-            )
-        )
+        tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
+        looks = "self" if pair is None else "pair"
         return AttentionMap(
-            name="self" if pair is None else "pair",
+            name=looks if isinstance(self.config, BertConfig) else "causal",
             attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
             layers=chosen_layers,
             heads=chosen_heads,
@@ -326,7 +323,11 @@ class Model:
             raise InputError(
                 f"{self.name} reads single texts: it has one segment (type_vocab_size 1), and a pair needs 2."
             )
+        if pair is not None and isinstance(self._folder, PretrainedGPT):
+            raise InputError(f"{self.name} is a GPT that no task was put on: it reads single texts, and no pairs.")
         encoded = self.tokenizer.encode(text, pair)
+        if isinstance(self._folder, PretrainedGPT):
+            encoded = without_unlearned(encoded, self.tokenizer)
         for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
             if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
                 raise InputError(empty(name))
@@ -339,7 +340,8 @@ class Model:
 
     def _require(self, head: str) -> None:
         if head not in self._network.heads:
-            can = ["embed texts", *(["show attention"] if isinstance(self.config, BertConfig) else [])]
+            attends = isinstance(self.config, BertConfig | GPTReaderConfig)
+            can = ["embed texts", *(["show attention"] if attends else [])]
             can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
             if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
                 can = list(self._folder.abilities)

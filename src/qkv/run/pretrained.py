@@ -74,6 +74,7 @@ class PretrainedGPT(GPTFolder):
     abilities = (
         "write on from a text (qkv generate MODEL TEXT)",
         "embed texts and their tokens (qkv embed TEXT --model)",
+        "show attention (qkv attention TEXT --model)",
         "be fine-tuned (qkv finetune --model)",
     )
 

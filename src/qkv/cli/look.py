@@ -1,0 +1,174 @@
+"""qkv look: the page that looks inside a model."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin
+from qkv.errors import InputError, did_you_mean
+from qkv.interop.zoo import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from qkv.explore.api import Api
+
+ENDINGS = {".html": "the page with its data"}
+LANGUAGES = ("zh", "en")
+
+
+def look(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            envvar="QKV_MODEL",
+            help="A model folder, a run, a file of word vectors, or hf:owner/name; else qkv-mini.",
+            show_default=False,
+            show_envvar=False,
+        ),
+    ] = DEFAULT_MODEL,
+    compare: Annotated[
+        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Another one beside it; may be repeated.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TEXT", help="The text to begin with; - reads standard input.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            metavar="NAME",
+            help="Where to begin: attention, fill, meanings, positions, translation, vectors, tasks or recurrence.",
+        ),
+    ] = None,
+    lang: Annotated[
+        str | None, typer.Option("--lang", metavar="en|zh", help="Language of the page; else the browser's.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE.html", help="Write the page as one file, and stop.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="N", help="Port; 0 is any free one, else 8765 or the next free one.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="WORD", help="What a visitor must show; else one is drawn if due.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    threads: ThreadsOption = None,
+) -> None:
+    """See a model at work, on a page in your browser that needs no network.
+
+    Attention of every head and how it is computed, blanks, one word in many sentences, positions, translations step by
+    step, word vectors, what a fine-tuned model answers, states and gates: each model shows what it has.
+
+    \b
+    qkv look
+    qkv look --text "The animal didn't cross the street because it was too tired." --view attention
+    qkv look RUN --compare qkv-mini --lang zh
+
+    The page is served to this machine alone until Ctrl-C. --save writes one file instead, which opens from disk
+    without a server and holds the answers to --text and to the examples of the page.
+
+    \b
+    qkv look --text "他欠我100万" --save page.html
+
+    A program may ask too: GET /api/room lists what there is, POST /api/NAME answers.
+    """
+    from qkv.inside.asked import LONGEST
+    from qkv.inside.subject import VIEWS, open_subject
+
+    if view is not None and view not in VIEWS:
+        raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
+    if lang is not None and lang not in LANGUAGES:
+        raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(LANGUAGES)}.")
+    if save is not None:
+        suffix_of(save, ENDINGS)
+    text = text_or_stdin(text) if text is not None else None
+    for option, given in (("--text", text), ("--pair", pair)):
+        if given is not None and not given.strip():
+            raise InputError(f"{option} is empty. Write something, or leave it out.")
+        if given is not None and len(given) > LONGEST:
+            raise InputError(f"{option} has {len(given):,} characters; {LONGEST:,} are taken at most.")
+
+    from qkv.explore.api import Api
+
+    api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
+    api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
+    begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
+    begin["compare"] = 1 if len(api.subjects) > 1 else None
+    state = {name: value for name, value in begin.items() if value is not None}
+    if save is not None:
+        write_page(api, save, state)
+    else:
+        serve(api, host, port, token, state, browser=not no_browser)
+
+
+def write_page(api: "Api", out: Path, state: dict[str, str | int]) -> None:
+    """One file with the page, and in it the answers to what it will ask."""
+    from qkv.atomic import replaced_file
+    from qkv.cli.terminal import fraction, say
+    from qkv.explore.page import saved
+    from qkv.explore.server import address_of
+    from qkv.inside.recording import MOST_BYTES, Text, record
+
+    room = api.room()
+    given = Text(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
+    with replaced_file(out) as part:
+        part.touch()  # a place where one may not write is told before the work
+        with fraction("asking") as moved:
+            made = record(api.ask, room, given, progress=lambda done, total: moved(done / total, f"{done} of {total}"))
+        # where a model lies on this machine is nobody's business
+        subjects = [subject | {"name": subject["title"]} for subject in room["subjects"]]
+        recorded = {
+            "room": room | {"subjects": subjects, "saved": True},
+            "replies": made.replies,
+            "hash": f"#{address_of(state)}" if state else "",
+        }
+        part.write_text(saved(recorded), encoding="utf-8", newline="\n")
+        size = part.stat().st_size
+    say(f"{out}: {ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
+    if made.left_out:
+        say(f"{made.left_out} more answers did not fit into {MOST_BYTES >> 20} MB; the page says so where they belong.")
+
+
+def serve(
+    api: "Api", host: str, port: int | None, token: str | None, state: dict[str, str | int], browser: bool = True
+) -> None:
+    """Until Ctrl-C."""
+    from qkv.explore.server import listen
+
+    with listen(api, host, port, token) as server:
+        link = server.link(state)
+        typer.echo(link)
+        sys.stdout.flush()  # for whoever waits for the address at the end of a pipe
+        shared = " Whoever has this link can ask." if server.entrance.token else ""
+        typer.echo(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
+        if browser and has_screen():
+            import threading
+            import webbrowser
+
+            # some browsers come back only when they are closed
+            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+        try:
+            server.serve_forever(poll_interval=0.1)
+        except KeyboardInterrupt:
+            typer.echo("", err=True)
+        is_working = server.is_working()
+    if is_working:
+        # nobody waits for what is still computed, and a thread inside torch must not meet the end of the interpreter
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def has_screen() -> bool:
+    """Whether a browser has somewhere to open; on a machine that is reached by ssh a text browser would take over."""
+    if os.name == "nt" or sys.platform == "darwin" or os.environ.get("BROWSER"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

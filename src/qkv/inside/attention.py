@@ -1,0 +1,129 @@
+"""Who looks at whom, in every head of every layer, and in one layer to the last byte.
+
+Without a layer a page gets an overview: a small map of each head, in which a cell is the maximum of its block of the
+whole map, so that a lone line stays to be seen; and four measures, by which heads are sorted:
+
+    entropy     0: a token looks at one other, 1: at all alike; a row's, over ln of how many may be seen
+    distance    how far from itself a token looks, as a share of the text
+    ends        what goes to the marks around a text: [CLS], [SEP] and their like
+    itself      what a token keeps to itself; 0 where two texts face each other
+
+each the mean over all tokens that look. With a layer it gets that layer's weights, one byte each, round(255 · w).
+
+Shapes: L layers, H heads, Q tokens that look, T tokens that are looked at, S cells of a small map.
+"""
+
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from qkv.inside.asked import Asked
+from qkv.inside.looks import look_at, looks
+from qkv.inside.reply import Reply
+from qkv.inside.scene import Question, Scene
+from qkv.inside.subject import Subject
+from qkv.inside.words import word_ranges
+from qkv.nn.attention import masked_softmax
+
+SMALL = 48
+"""Cells of a small map, at most, on a side."""
+MEASURES = ("entropy", "distance", "ends", "itself")
+
+
+def attention(subject: Subject, asked: Asked) -> Reply:
+    """Fields text, pair (bert, and a gpt that was fine-tuned), kind, output (translators), and layer, if one is meant.
+
+    Arrays small (L, H, S, S) and measures (L, H, 4); or, with a layer, attn (H, Q, T) of it and nothing else.
+    """
+    question = Question.read(subject, asked)
+    layer = asked.maybe_number("layer", 0, question.layers - 1)
+    asked.done()
+    scene = question.scene()
+    head = {
+        "name": scene.name,
+        "kind": scene.kind,
+        "layers": list(range(question.layers)),
+        "heads": question.heads,
+        "left": [asdict(token) for token in scene.left.tokens],
+        "right": [asdict(token) for token in scene.right.tokens],
+        "texts": list(scene.texts),
+        "words": {
+            "left": word_ranges(scene.left.tokens, scene.texts),
+            "right": word_ranges(scene.right.tokens, scene.texts),
+        },
+        "measures": list(MEASURES),
+        "n_tokens": len(scene.left.tokens),
+    }
+    if layer is not None:
+        return Reply(head | {"layer": layer}, {"attn": _bytes(_weights(scene, layer))})
+    return Reply(head, _overview(scene))
+
+
+@torch.inference_mode()
+def _weights(scene: Scene, layer: int) -> Tensor:
+    return look_at(scene, layer).weights()
+
+
+@torch.inference_mode()
+def _overview(scene: Scene) -> dict[str, NDArray[Any]]:
+    small, measures, measure = [], [], Measure(scene)
+    for look in looks(scene):  # one layer's weights at a time: at 512 tokens those of a BERT are 150 MB
+        scores = look.scores(look.scale)
+        weights = masked_softmax(scores, look.mask)
+        small.append(_bytes(block_maximum(weights)))  # rounding keeps the order, so that it may come last
+        measures.append(measure(scores.float(), weights.float()).cpu().numpy())
+    return {"small": np.stack(small), "measures": np.stack(measures)}
+
+
+def block_maximum(weights: Tensor, most: int = SMALL) -> Tensor:
+    """(H, Q, T) → (H, S, S'): cell i is the maximum of i · Q / S to (i + 1) · Q / S, rounded down; columns alike.
+
+    >>> block_maximum(torch.tensor([[[0.1, 0.9, 0.0], [0.2, 0.3, 0.5]]]), most=2).tolist() == [
+    ...     [[torch.tensor(0.1).item(), torch.tensor(0.9).item()], [torch.tensor(0.2).item(), 0.5]]]
+    True
+    """
+    for dim in (1, 2):
+        length = weights.size(dim)
+        cells = min(length, most)
+        if cells < length:
+            edges = [cell * length // cells for cell in range(cells + 1)]
+            blocks = weights.split([after - before for before, after in pairwise(edges)], dim=dim)
+            weights = torch.stack([block.amax(dim=dim) for block in blocks], dim=dim)
+    return weights
+
+
+class Measure:
+    """The four measures of the heads of a layer; what they need to know of the tokens is worked out once."""
+
+    def __init__(self, scene: Scene) -> None:
+        left, right = len(scene.left.tokens), len(scene.right.tokens)
+        seen = torch.full((left,), float(right)) if scene.sees_all else torch.arange(1.0, left + 1)
+        self.has_choice = (seen > 1).float()  # (Q,), who has only one token to look at
+        self.most = seen.log().clamp_min(1e-9)  # (Q,), the largest entropy there is
+        places = torch.arange(left)[:, None] / left, torch.arange(right)[None] / right
+        self.distance = (places[0] - places[1]).abs().flatten()  # (Q · T,)
+        self.ends = torch.tensor([float(token.special) for token in scene.right.tokens])  # (T,)
+        self.same = scene.same
+
+    def __call__(self, scores: Tensor, weights: Tensor) -> Tensor:
+        """(H, Q, T) each, of one layer → (H, 4)"""
+        scores, weights = scores.cpu(), weights.cpu()
+        queries = weights.size(1)
+        best, place = weights.max(dim=-1, keepdim=True)  # (H, Q, 1)
+        # −Σ w ln w with ln w = s − ln Σ exp s, of which the sum is read off the largest weight: no logarithm a weight
+        total = scores.gather(-1, place) - best.log()
+        entropy = (total[..., 0] - (weights * scores).sum(-1)).clamp_min(0) / self.most  # (H, Q)
+        entropy = (entropy * self.has_choice).sum(-1) / self.has_choice.sum().clamp_min(1)
+        distance = weights.flatten(1) @ self.distance / queries
+        ends = (weights @ self.ends).mean(-1)
+        itself = weights.diagonal(dim1=1, dim2=2).mean(-1) if self.same else torch.zeros_like(ends)
+        return torch.stack([entropy, distance, ends, itself], dim=-1).clamp(0, 1)
+
+
+def _bytes(weights: Tensor) -> NDArray[np.uint8]:
+    return (weights.float() * 255).round().to(torch.uint8).cpu().numpy()

@@ -1,0 +1,149 @@
+"""What there is to look at: every model with its views and a few facts, found without loading a weight.
+
+A view is offered where the model's kind and its folder allow it: blanks where there is a head that fills them, tasks
+where one was put on. Of the weights only the headers are read, for their names and shapes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qkv.inside.asked import LONGEST
+from qkv.inside.subject import VIEWS, Subject
+from qkv.interop.folder import OURS
+from qkv.interop.gpt_json import HEADS as HEADS_OF_GPT
+from qkv.interop.keys import ARCHITECTURES, canonical, parts_held
+from qkv.interop.weights import open_weights
+from qkv.json_file import read_object
+from qkv.nn.recurrent import CELLS
+from qkv.tasks.table import TASKS
+
+VERSION = 1
+LANGUAGES = ("zh", "en")
+VIEWS_OF = {
+    "bert": ("attention", "meanings"),
+    "gpt": ("attention", "meanings"),
+    "transformer": ("attention", "meanings", "translation"),
+    "seq2seq": ("translation", "recurrence"),
+    "elmo": ("meanings", "recurrence"),
+    "rnnlm": ("meanings", "recurrence"),
+    "reader": ("meanings",),
+    "nnlm": ("meanings", "vectors"),
+    "table": ("meanings", "vectors"),
+}
+"""By kind, whatever its folder says; all have positions, since the sinusoids need no model."""
+FILLED = ("masked", "next_sentence")
+"""Heads that the view of blanks asks."""
+FACTS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
+    "decoder_layers": ("decoder_layers",),
+    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "heads"),
+    "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
+    "vocabulary": ("vocab_size", "vocabulary_size"),
+    "positions": ("max_position_embeddings", "n_positions", "max_length"),
+}
+"""By fact, what config.json calls it; the first that is there and a number."""
+
+
+def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
+    """All that a page wants to know before it asks anything."""
+    return {
+        "version": VERSION,
+        "languages": list(LANGUAGES),
+        "subjects": [{"index": index, **describe_subject(subject)} for index, subject in enumerate(subjects)],
+        "examples": dict(examples),
+        "limits": {"characters": LONGEST},
+    }
+
+
+def describe_subject(subject: Subject) -> dict[str, Any]:
+    config = read_object(subject.path / "config.json") if subject.path.is_dir() else {}
+    shapes = _shapes(subject)
+    heads = heads_of(subject, config, list(shapes))
+    record = _record(subject)
+    task = task_of(record, heads)
+    return {
+        "name": subject.name,
+        "title": subject.title,
+        "kind": subject.kind,
+        "views": views_of(subject, config, heads, task),
+        "heads": list(heads),
+        "task": task,
+        "facts": facts_of(subject, config, shapes) | languages_of(record),
+    }
+
+
+def views_of(subject: Subject, config: Mapping[str, Any], heads: Sequence[str], task: str | None) -> list[str]:
+    """In the order of the page."""
+    found = {"positions", *VIEWS_OF[subject.kind]}
+    if subject.kind == "bert" and set(FILLED) & set(heads):
+        found.add("fill")
+    if subject.kind == "reader" and (config.get("kind") in CELLS or config.get("features")):
+        found.add("recurrence")
+    if subject.kind == "seq2seq" and config.get("context", "attention") == "attention":
+        found.add("attention")
+    if task is not None:
+        found.add("tasks")
+    return [view for view in VIEWS if view in found]
+
+
+def heads_of(subject: Subject, config: Mapping[str, Any], stored: Sequence[str]) -> tuple[str, ...]:
+    """What stands on the encoder, by the names that qkv has for heads."""
+    if subject.kind == "bert":
+        stated = config.get("architectures")
+        first = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], str) else None
+        return parts_held([canonical(name) for name in stored], _known(first), str(subject.path))[0]
+    if subject.kind == "gpt":
+        return tuple(ours for ours, theirs in HEADS_OF_GPT.items() if f"{theirs}.weight" in stored)
+    if subject.kind == "reader":
+        found = config.get("heads")
+        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+    return ()
+
+
+def task_of(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
+    """The task that was put on a model, as its folder says, or else by its head."""
+    told = record.get("task")
+    if isinstance(told, str) and told in TASKS:
+        return told
+    return next((name for name, entry in TASKS.items() if entry.head in heads), None)
+
+
+def languages_of(record: Mapping[str, Any]) -> dict[str, int | str]:
+    """Of a model that translates, in two letters each, where its folder says so."""
+    told = {name: record.get(name) for name in ("source_language", "target_language")}
+    return {name: value for name, value in told.items() if isinstance(value, str)}
+
+
+def facts_of(
+    subject: Subject, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, int | str]:
+    facts: dict[str, int | str] = {}
+    for fact, names in FACTS.items():
+        numbers = [config[name] for name in names if isinstance(config.get(name), int)]
+        if numbers and not (fact == "positions" and subject.kind in ("seq2seq", "reader")):
+            facts[fact] = numbers[0]
+    if isinstance(cell := config.get("cell", "lstm" if subject.kind == "elmo" else None), str):
+        facts["cell"] = cell
+    if shapes:
+        facts["parameters"] = sum(math.prod(shape) for shape in shapes.values())
+    if subject.path.is_file():
+        facts["bytes"] = subject.path.stat().st_size
+    return facts
+
+
+def _record(subject: Subject) -> dict[str, Any]:
+    """What the training wrote down; nothing where others trained."""
+    file = subject.path / OURS
+    record = read_object(file).get("record") if file.is_file() else None
+    return record if isinstance(record, dict) else {}
+
+
+def _shapes(subject: Subject) -> dict[str, tuple[int, ...]]:
+    if subject.path.is_file():
+        return {}
+    return {name: tensor.shape for name, tensor in open_weights(subject.path, shapes_only=True).tensors.items()}
+
+
+def _known(architecture: str | None) -> str | None:
+    return architecture if architecture in ARCHITECTURES else None

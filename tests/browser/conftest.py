@@ -1,0 +1,69 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright, before the real server with tiny random models.
+
+Which Chromium: $QKV_CHROMIUM, else one that is installed. Where there is none these tests are skipped, and say so.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from qkv.explore.api import Api
+from tests.browser.looking import Look, Room, looking
+from tests.browser.models import make_models
+from tests.look_server import serving
+
+pytest.importorskip("playwright", reason="the browser tests need Playwright: pip install -e '.[dev]'")
+
+from playwright.sync_api import Browser, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-device-scale-factor=1")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of the browser."""
+    named = os.environ.get("QKV_CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium is installed (apt-get install chromium, or set QKV_CHROMIUM to its path)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def room(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """The server, in a thread of this process, and what it serves."""
+    subjects = make_models(tmp_path_factory.mktemp("look"))
+    with serving(Api(list(subjects.values()))) as server:
+        yield Room(server, subjects)
+
+
+@pytest.fixture
+def look(browser: Browser, room: Room) -> Iterator[Look]:
+    """A page of its own for each test; whatever it complained of, and whomever it asked, is held against it."""
+    with looking(browser, room) as page:
+        yield page
+
+
+@pytest.fixture
+def open_look(browser: Browser, room: Room) -> Iterator[Callable[..., Look]]:
+    """More pages, or such as are prepared before anything runs in them."""
+    pages = []
+
+    def opened(**options: object) -> Look:
+        pages.append(looking(browser, room, **options))
+        return pages[-1].__enter__()
+
+    yield opened
+    for page in pages:
+        page.__exit__(None, None, None)

@@ -1,0 +1,127 @@
+"""What cannot be shown: the page says so in the place of the picture, in the reader's language, and goes on."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qkv.cli.main import main
+from tests.browser.looking import TEXT, Look
+from tests.folders import make_folder
+
+NO_CANVAS = "HTMLCanvasElement.prototype.getContext = () => null;"
+
+
+def goes_on(look: Look) -> None:
+    """After a refusal another view is drawn as ever."""
+    look.set(view="attention", model=look.room.index("bert"), text=TEXT, pair="")
+    assert look.page.locator("[data-refusal]:visible").count() == 0
+    assert len(look.numbers()["attn"]) > 100
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("view", ["attention", "fill", "translation", "recurrence", "tasks"])
+def test_no_text(look: Look, view: str, lang: str) -> None:
+    models = {"translation": "transformer", "recurrence": "rnnlm", "tasks": "classify"}
+    look.open(view, models.get(view, "bert"), lang=lang).set(text="  ")
+    assert look.refusal() == "empty"
+    said = look.text("[data-refusal]")
+    assert ("文本" in said) == (lang == "zh")
+    goes_on(look)
+
+
+def test_a_text_of_nothing_but_marks(look: Look) -> None:
+    look.open("attention", text="\u200b\u200b")
+    assert look.refusal() == "empty"
+    goes_on(look)
+
+
+@pytest.mark.parametrize("view", ["attention", "fill", "tasks"])
+def test_a_hundred_thousand_characters(look: Look, view: str) -> None:
+    look.open(view, "tag" if view == "tasks" else "bert")
+    look.set(text="the cat " * 12_500)
+    if view == "tasks":
+        assert look.numbers()["answers"][0]["head"]["n_windows"] > 100, "a tagger reads texts of any length"
+    else:
+        assert look.refusal() == "too_many_tokens" and "25,002" in look.text("[data-refusal]")
+    look.set(text="the cat " * 12_501)
+    assert look.refusal() == "too_long" and "100,008" in look.text("[data-refusal]")
+    goes_on(look)
+
+
+@pytest.mark.parametrize(
+    ("view", "model", "code"),
+    [
+        ("attention", "word2vec", "no_attention"),
+        ("attention", "elmo", "no_attention"),
+        ("fill", "plain", "no_mask_head"),
+        ("fill", "gpt", "no_mask_head"),
+        ("translation", "bert", "no_translation"),
+        ("vectors", "bert", "no_vectors"),
+        ("tasks", "bert", "no_task"),
+        ("recurrence", "bert", "no_recurrence"),
+    ],
+)
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_model_that_lacks_what_a_view_shows(look: Look, view: str, model: str, code: str, lang: str) -> None:
+    look.open("positions", model, lang=lang)
+    look.set(view=view, model=look.room.index(model))
+    assert look.refusal() == code
+    assert look.room.subjects[model].title in look.text("[data-refusal]")
+    look.page.locator(f"[data-view={view}] button").last.click()  # what it can show, or who can
+    look.until(f"look.state.view !== {view!r} || look.state.model !== {look.room.index(model)}")
+    look.ready(look.state("view"))
+    assert look.page.locator(".lacking").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("view", "model"),
+    [
+        ("attention", "bert"),
+        ("fill", "bert"),
+        ("meanings", "bert"),
+        ("positions", "bert"),
+        ("translation", "transformer"),
+        ("vectors", "word2vec"),
+        ("tasks", "answer"),
+        ("recurrence", "rnnlm"),
+    ],
+)
+def test_a_browser_without_a_canvas(open_look: Callable[..., Look], view: str, model: str) -> None:
+    look = open_look(script=NO_CANVAS)
+    look.open(view, model).set(
+        meanings={"word": "cat", "sentences": ["the cat sat", "a cat", "the cat is tired"]},
+        vectors={"word": "king", "a": "man", "b": "woman", "c": "king"},
+    )
+    assert look.page.locator("canvas:visible").count() == 0, "nothing can be drawn on it"
+    if view in ("attention", "meanings", "positions", "vectors", "recurrence"):
+        assert look.refusal() == "no_canvas"
+        assert look.page.locator("table tr").count() > 2, "the numbers stand in a table"
+
+
+def test_the_server_has_gone(open_look: Callable[..., Look]) -> None:
+    look = open_look(allowed=("ERR_INTERNET_DISCONNECTED",))
+    look.open("attention")
+    look.page.context.set_offline(True)
+    look.set(text="the dog")
+    assert look.refusal() == "server_gone"
+    look.page.context.set_offline(False)
+    look.page.locator("[data-refusal] button").click()
+    look.until("look.numbers().left?.some(one => one.token === 'dog')")
+
+
+def test_an_address_full_of_nonsense(look: Look) -> None:
+    look.page.goto(look.room.address + "#view=nothing&model=99&compare=77&layer=-3&head=x&text=%E0%A4%A&lang=fr&fill=3")
+    look.ready("attention")
+    assert look.state("model") == 0 and len(look.numbers()["attn"]) > 100
+
+
+def test_a_half_written_folder_is_refused_before_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, half = make_folder(tmp_path / "whole"), make_folder(tmp_path / "half")
+    weights = half / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:2000])
+    assert main(["look", str(whole), "--compare", str(half), "--no-browser", "--port", "0"]) == 2
+    assert str(half) in capsys.readouterr().err
+    weights.unlink()
+    assert main(["look", str(whole), "--compare", str(half), "--no-browser", "--port", "0"]) == 2
+    assert str(half) in capsys.readouterr().err
