@@ -1,7 +1,7 @@
 """Decoding on a CPU: qkv's search beside transformers' `generate`, same weights, same sources, same tokens, one run.
 
     python bench/translate.py                        # the shape of opus-mt, greedy and 4 beams, batches of 1 and 64
-    python bench/translate.py --sides transformers qkv    # without qkv in 8 bits
+    python bench/translate.py --sides transformers qkv    # without 8 bits
     python bench/translate.py --quick --threads 1    # a look: fewer tokens, one round
     python bench/translate.py --model FOLDER         # published weights
 
@@ -13,6 +13,8 @@ A figure is tokens written (of the best text of each source) a second, with read
 ids. The sides take turns within a round, and "×" is the median over rounds of the ratio to transformers within a round,
 so that a busy machine slows all alike. "× CPU" is the same of the time that CPUs were busy: where others use the
 machine too that is the fairer measure, with --threads 1 (more would wait for each other, busily).
+
+"qkv drafted" is exact: 8 bits guess ahead and the weights judge (nn/drafts.py), for one text at a time, without beams.
 
 "same texts" is the share of texts that are those of transformers token for token; beams of random weights can be nearer
 to each other than rounding is exact. "same next token" is of 8 bits: after each beginning of the texts that qkv wrote
@@ -44,7 +46,7 @@ from qkv.interop.marian import Marian, load_marian
 from qkv.nn.int8 import unavailable
 
 BASE: dict[str, Any] = {"vocab_size": 58_101, "layers": 6, "d_model": 512, "heads": 8, "ffn_dim": 2_048}
-SIDES = ("transformers", "qkv", "qkv int8")
+SIDES = ("transformers", "qkv", "qkv drafted", "qkv int8")
 TINY: dict[str, Any] = {"vocab_size": 99, "layers": 2, "d_model": 16, "heads": 2, "ffn_dim": 32}
 END = 0
 Texts = list[tuple[int, ...]]
@@ -183,9 +185,12 @@ def measured(
     ways: dict[str, Callable[[], Texts]] = {
         "transformers": lambda: theirs(model, marian, rows, setting, to_the_end),
         "qkv": lambda: ours(marian, rows, setting, to_the_end),
+        "qkv drafted": lambda: ours(marian, rows, setting, to_the_end, "drafted"),
         "qkv int8": lambda: ours(marian, rows, setting, to_the_end, "int8"),
     }
-    sides = {side: ways[side] for side in wanted}
+    # guessing ahead is for a text alone; for others it would be "qkv" once more
+    alone = setting.beams == 1 and setting.batch == 1
+    sides = {side: ways[side] for side in wanted if alone or side != "qkv drafted"}
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     busy: dict[str, list[float]] = {side: [] for side in sides}
     with torch.inference_mode():
@@ -243,9 +248,9 @@ def arguments() -> argparse.Namespace:
         sys.exit(2)
     options.sides = [side for side in SIDES if side in ("transformers", *options.sides)]
     reason = "it is for a CPU" if options.device != "cpu" else unavailable()
-    if "qkv int8" in options.sides and reason is not None:
+    if reason is not None and {"qkv drafted", "qkv int8"} & set(options.sides):
         print(f"No 8 bits: {reason}.", file=sys.stderr)
-        options.sides.remove("qkv int8")
+        options.sides = [side for side in options.sides if side in ("transformers", "qkv")]
     return options
 
 

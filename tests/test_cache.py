@@ -58,6 +58,39 @@ def test_a_cache_ends_where_it_was_said_to() -> None:
         cache.next_token()
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_some_tokens_at_once_are_one_after_another(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Five after two, with room for four at first; what is not advanced to is forgotten."""
+    monkeypatch.setattr("qkv.nn.cache.FIRST_ROOM", 4)
+    single, several = (TokenCache(layers=1, rows=rows, longest=8, like=drawn(H, K)) for _ in range(2))
+    for _ in range(2):
+        key, value, query = (drawn(rows, H, K) for _ in range(3))
+        for cache in (single, several):
+            cache.next_token()[0](query, key, value)
+            cache.advance()
+    several.next_tokens(3)[0](*(drawn(rows * 3, H, K) for _ in range(3)))
+    key, value, query = (drawn(rows, 5, H, K) for _ in range(3))
+    answers, _ = several.next_tokens(5)[0](*(side.flatten(0, 1) for side in (query, key, value)), scale=0.3)
+    for number in range(5):
+        expected, _ = single.next_token()[0](query[:, number], key[:, number], value[:, number], scale=0.3)
+        assert torch.allclose(answers.unflatten(0, (rows, 5))[:, number], expected, atol=1e-12)
+        single.advance()
+    assert several.room == 6
+    with pytest.raises(AssertionError, match="made for 8 tokens; 2 are written"):
+        several.next_tokens(7)
+
+
+def test_several_rows_in_the_place_of_each() -> None:
+    layers, mask = [(drawn(2, H, K, 5), drawn(2, H, 5, K))], torch.arange(5) < torch.tensor([[5], [3]])
+    memory, query = SourceMemory(layers, mask, [1, 0]), drawn(2, 4, H, K)
+    found, _ = memory.several(4).attend(query.flatten(0, 1), *layers[0])
+    for number in range(4):
+        expected, _ = memory.attend(query[:, number], *layers[0])
+        assert torch.allclose(found.unflatten(0, (2, 4))[:, number], expected, atol=1e-12)
+    keys, values, lengths = memory.together
+    assert torch.equal(keys[0], layers[0][0]) and torch.equal(values[0], layers[0][1]) and lengths.tolist() == [5, 3]
+
+
 ROWS: tuple[list[int], ...] = (
     [0, 0, 1, 1, 2, 2],  # a full rectangle in order
     [0, 1, 2],

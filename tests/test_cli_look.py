@@ -17,9 +17,12 @@ import pytest
 
 from qkv.cli import look as verb
 from qkv.cli.main import main
+from qkv.errors import InputError
+from qkv.explore.api import ANSWERS
 from qkv.explore.server import Server
-from qkv.inside.asked import LONGEST
+from qkv.inside.asked import LONGEST, Asked
 from qkv.inside.reply import Reply
+from qkv.inside.subject import Subject
 from tests.folders import make_folder
 from tests.inside_folders import reader
 from tests.look_server import asked, sent
@@ -187,6 +190,20 @@ def test_a_page_of_its_own(capsys: pytest.CaptureFixture[str], sound: Path, tmp_
     frame = base64.b64decode(replies['attention {"kind":"self","model":0,"text":"the </script> cat"}'])
     assert Reply.from_bytes(frame).head["texts"] == ["the </script> cat"]
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["page.html"]  # nothing half written
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_refusal_in_a_page_names_no_place(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(subject: Subject, asked: Asked) -> Reply:
+        raise InputError(f"{subject.path} cannot: qkv finetune --model {subject.path.resolve()}.")
+
+    monkeypatch.setitem(ANSWERS, "positions", refused)
+    page = tmp_path / "page.html"
+    assert main(["look", str(sound), "--text", "the cat", "--save", str(page)]) == 0
+    replies = recorded(page)["replies"]
+    assert isinstance(replies, dict)
+    said = json.loads(base64.b64decode(replies['positions {"model":0}']))
+    assert said == {"code": "input", "message": "tiny cannot: qkv finetune --model tiny.", "about": {}}
 
 
 def test_a_text_from_standard_input_that_is_refused(

@@ -9,6 +9,7 @@ from qkv.inside.asked import LONGEST
 from qkv.inside.example_texts import RAIN, RAIN_ZH
 from qkv.inside.examples import EXAMPLES, Example
 from qkv.inside.subject import VIEWS
+from qkv.tasks.table import TASKS
 
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
 OWN = {
@@ -31,7 +32,7 @@ def test_every_view_has_examples_in_both_languages() -> None:
 
 @pytest.mark.parametrize(("view", "example"), EVERY)
 def test_an_example_sets_what_its_view_reads(view: str, example: Example) -> None:
-    assert set(example) == {"title", "lang", "set"}
+    assert set(example) - {"task"} == {"title", "lang", "set"} and example.get("task", "tag") in TASKS
     assert all(example["title"][language].strip() for language in ("zh", "en"))
     patch = example["set"]
     assert patch and set(patch) <= {"text", "pair", view}

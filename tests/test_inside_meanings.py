@@ -74,6 +74,20 @@ def test_points_are_of_the_models_own_vectors(bert: Subject) -> None:
         np.testing.assert_allclose(found.arrays["cosine"][layer], unit @ unit.T, atol=1e-5)
 
 
+def test_one_place_is_no_proof_of_one_point(bert: Subject, tmp_path: Path) -> None:
+    for sentences in (["the cat sat"], ["the cat sat", "the cat sat"]):
+        found = ask(bert, sentences=sentences)
+        assert not found.arrays["points"].any() and not found.head["one_point"], "another sentence would move it"
+    table = open_subject(make_vectors_folder(tmp_path / "table"))
+    assert not ask(table, sentences=["the cat sat"]).head["one_point"]
+    assert ask(table, sentences=["the cat sat", "a cat"]).head["one_point"]
+
+
+def test_characters_beyond_the_first_plane_count_once(bert: Subject) -> None:
+    found = ask(bert, sentences=["😀😀 the cat", "𠮷 a cat"])
+    assert [(one["start"], one["end"]) for one in found.head["occurrences"]] == [(7, 10), (4, 7)]
+
+
 def test_one_layer_alone(bert: Subject) -> None:
     found, every = ask(bert, layer=1), ask(bert)
     assert found.head["layers"] == [1] and found.arrays["points"].shape == (1, 4, 2)

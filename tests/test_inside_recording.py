@@ -12,9 +12,10 @@ import pytest
 from qkv.errors import InputError
 from qkv.explore.api import ANSWERS, Api
 from qkv.inside.examples import EXAMPLES
-from qkv.inside.recording import UNIT, Record, Text, key_of, opened, record, texts
+from qkv.inside.recording import Record, Text, key_of, opened, record, texts
 from qkv.inside.reply import RefusalError, Reply
 from qkv.inside.subject import VIEWS, open_subject
+from qkv.inside.units import units
 from tests.below_readers import make_elmo
 from tests.folders import make_folder
 from tests.gpt_folders import make_gpt
@@ -69,7 +70,7 @@ def test_an_answer_is_asked_once_and_a_refusal_is_one() -> None:
     assert first is not None and made.keep("fill", text="a") is first and made.keep("fill", text="b") is not None
     for name in ("refused", "unusable", "refused", "unusable"):
         assert made.keep(name) is None
-    assert asked == ["fill", "fill", "refused", "unusable"] and made.left_out == 0
+    assert asked == ["fill", "fill", "refused", "unusable"] and not made.left_out
     said = {key: base64.b64decode(reply) for key, reply in made.replies.items()}
     assert Reply.from_bytes(said['fill {"model":0,"text":"a"}']).head == {"n": 1}
     assert json.loads(said['refused {"model":0}']) == {
@@ -81,17 +82,18 @@ def test_an_answer_is_asked_once_and_a_refusal_is_one() -> None:
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    frame = Reply({"name": "x" * 50}).to_bytes()
-    made = Record(lambda name, fields: frame, most=2 * len(frame))
-    assert [made.keep("fill", k=k) is not None for k in range(4)] == [True, True, False, False]
-    assert made.left_out == 2 and len(made.replies) == 2
+    frame, asked = Reply({"name": "x" * 2000}).to_bytes(), []
 
+    def ask(name: str, fields: Mapping[str, Any]) -> bytes:
+        asked.append(fields["k"])
+        return frame
 
-def test_the_words_that_a_click_hides() -> None:
-    text = "Python是一种3.5元的don't-know，_x_ [MASK]!"
-    assert [one[0] for one in UNIT.finditer(text)] == [
-        *("Python", "是", "一", "种", "3.5", "元", "的", "don't-know", "_x_", "MASK")
-    ]
+    made = Record(ask, most=3 * len(frame) - 1)
+    assert [made.keep("fill", k=k) is not None for k in (0, 1, 2, 2, 0)] == [True, True, False, False, True]
+    assert made.left_out == {'fill {"k":2,"model":0}'} and len(made.replies) == 2 and asked == [0, 1, 2]
+    made = Record(ask, most=len(frame) + 9)
+    assert [made.keep("fill", k=k) is not None for k in (3, 4, 5)] == [True, False, False]
+    assert len(made.left_out) == 2 and asked == [0, 1, 2, 3]  # there is no room for anything: nothing is computed
 
 
 def test_texts_and_what_comes_first() -> None:
@@ -216,6 +218,28 @@ def test_steps_of_all_heads_and_of_a_few(tmp_path: Path) -> None:
     assert sum(key.startswith("inputs") for key in replies) == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("the cat " * 15, 30),
+        ("the cat " * 40, 60),
+        ("我爱猫" * 30, 60),
+        ("the [MASK] sat", 3),  # nothing hidden, and each of two
+    ],
+)
+def test_words_from_both_ends_are_hidden(text: str, hidden: int) -> None:
+    """The view begins with one of the last words."""
+    room = {
+        "subjects": [{"index": 0, "kind": "bert", "views": ["fill"], "heads": ["masked"], "task": None}],
+        "examples": {},
+    }
+    replies = record(lambda name, fields: Reply({}).to_bytes(), room, Text(text)).replies
+    hides = [json.loads(key.partition(" ")[2]).get("hide") for key in replies]
+    assert len(hides) == hidden
+    start, end = units(text)[-1]
+    assert f"{start}-{end}" in hides and ("[MASK]" in text) == (None in hides)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_a_long_text_has_its_layers_and_no_steps(tmp_path: Path) -> None:
     api = Api([open_subject(make_folder(tmp_path / "model", max_length=128))], ANSWERS, {})
@@ -230,7 +254,7 @@ def test_progress_and_a_page_that_is_full(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     made = record(api.ask, api.room(), None, 20_000, lambda done, total: told.append((done, total)))
     assert told[0] == (0, len(told)) and told[-1] == (len(told) - 1, len(told))
-    assert made.left_out > 0 and 'attention {"kind":"self","model":0,"text":"the cat sat"}' in made.replies
+    assert made.left_out and 'attention {"kind":"self","model":0,"text":"the cat sat"}' in made.replies
 
 
 def test_the_examples_of_the_page_fit() -> None:

@@ -151,6 +151,17 @@ def test_in_8_bits(translator: Translator) -> None:
         assert other.best.log_probability != one.best.log_probability
 
 
+@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+def test_guessing_ahead_is_exact(translator: Translator) -> None:
+    drafted = load_translator(translator.path, precision="drafted")
+    assert isinstance(drafted.network, Transformer) and drafted.network.precision == "drafted"
+    for texts in (["1 2 3 4"], ["1 2 3 4", "5 6"]):
+        exact, found = (one.translate(texts, GenerateConfig(max_length=8)) for one in (translator, drafted))
+        assert [one.best.text for one in found] == [one.best.text for one in exact]
+        for one, other in zip(exact, found, strict=True):
+            assert other.best.log_probability == pytest.approx(one.best.log_probability, abs=1e-4)
+
+
 def test_chinese_needs_no_space_between_sentences() -> None:
     def whole(*texts: str) -> str:
         return _put_together("a. b.", [(0, 2), (3, 5)], [Candidate(text, 0, 0, True, 1) for text in texts]).text

@@ -70,3 +70,5 @@ def test_all_sides_write_the_same(tmp_path: Path) -> None:
         assert line["tokens"]["qkv"] == 12 * line["setting"]["sources"]
         if unavailable() is None:
             assert line["ratio"]["qkv int8"] > 0 and line["same_next_token"] > 0.9
+            alone = line["setting"]["batch"] == line["setting"]["beams"] == 1
+            assert line["same"].get("qkv drafted") == (1 if alone else None)

@@ -50,6 +50,9 @@ def look(
     save: Annotated[
         Path | None, typer.Option("--save", metavar="FILE.html", help="Write the page as one file, and stop.")
     ] = None,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Save all examples of the page, and not only the first of each view.")
+    ] = False,
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine need a token.")
     ] = "127.0.0.1",
@@ -73,7 +76,7 @@ def look(
     qkv look RUN --compare qkv-mini --lang zh
 
     The page is served to this machine alone until Ctrl-C. --save writes one file instead, which opens from disk
-    without a server and holds the answers to --text and to the examples of the page.
+    without a server and holds what the page asks about --text, or else about its first examples (--examples: all).
 
     \b
     qkv look --text "他欠我100万" --save page.html
@@ -98,18 +101,24 @@ def look(
 
     from qkv.explore.api import Api
 
+    if examples and save is None:
+        raise InputError("--examples is for --save: a page that is served has all of them.")
+    if save is not None:
+        threads = (
+            threads or 1
+        )  # hundreds of small questions, in which threads would wait for each other most of the time
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
     api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["compare"] = 1 if len(api.subjects) > 1 else None
     state = {name: value for name, value in begin.items() if value is not None}
     if save is not None:
-        write_page(api, save, state)
+        write_page(api, save, state, examples)
     else:
         serve(api, host, port, token, state, browser=not no_browser)
 
 
-def write_page(api: "Api", out: Path, state: dict[str, str | int]) -> None:
+def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool = False) -> None:
     """One file with the page, and in it the answers to what it will ask."""
     from qkv.atomic import replaced_file
     from qkv.cli.terminal import fraction, say
@@ -119,11 +128,25 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int]) -> None:
 
     room = api.room()
     given = Text(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
+
+    def nameless(message: str) -> str:
+        """Where a model lies on this machine is nobody's business."""
+        for subject in api.subjects:
+            for place in (str(subject.path.resolve()), str(subject.path), subject.name):
+                message = message.replace(place, subject.title)
+        return message
+
     with replaced_file(out) as part:
         part.touch()  # a place where one may not write is told before the work
         with fraction("asking") as moved:
-            made = record(api.ask, room, given, progress=lambda done, total: moved(done / total, f"{done} of {total}"))
-        # where a model lies on this machine is nobody's business
+            made = record(
+                api.ask,
+                room,
+                given,
+                every=every,
+                progress=lambda done, total: moved(done / total, f"{done} of {total}"),
+                told=nameless,
+            )
         subjects = [subject | {"name": subject["title"]} for subject in room["subjects"]]
         recorded = {
             "room": room | {"subjects": subjects, "saved": True},
@@ -134,7 +157,8 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int]) -> None:
         size = part.stat().st_size
     say(f"{out}: {ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
     if made.left_out:
-        say(f"{made.left_out} more answers did not fit into {MOST_BYTES >> 20} MB; the page says so where they belong.")
+        more = f"{len(made.left_out)} more answers did not fit into {MOST_BYTES >> 20} MB"
+        say(f"{more}; the page says so where they belong.")
 
 
 def serve(

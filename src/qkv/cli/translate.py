@@ -67,7 +67,10 @@ def translate(
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
     precision: Annotated[
-        str, typer.Option("--precision", metavar="TYPE", help="fp32; or int8, faster on a CPU and nearly the same.")
+        str,
+        typer.Option(
+            "--precision", metavar="TYPE", help="fp32; on a CPU int8, faster and nearly the same, or drafted, the same."
+        ),
     ] = "fp32",
     as_json: JsonOption = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 An example is a title in both languages, the language of its text, and what the page puts into its state: the texts
 that all views share (`text`, `pair`), and what a view has of its own, under the name of the view. The page shows those
-of the reader's language first.
+of the reader's language first, and those with a `task` for models with that task alone.
 
 What this file does NOT do: say which model can show them.
 """
@@ -319,21 +319,25 @@ EXAMPLES: dict[str, list[Example]] = {
             },
         },
         {
+            "task": "classify",
             "title": {"en": "A customer writes", "zh": "顾客来信（英文）"},
             "lang": "en",
             "set": {"text": "The parcel came two weeks late. Do I get the delivery fee back?"},
         },
         {
+            "task": "tag",
             "title": {"en": "People and places", "zh": "人名和地名（英文）"},
             "lang": "en",
             "set": {"text": "In May Clara Weber left Vienna for Shanghai, where she works for the Red Cross."},
         },
         {
+            "task": "classify",
             "title": {"en": "A customer writes (Chinese)", "zh": "顾客来信"},
             "lang": "zh",
             "set": {"text": "年后才能送到的话就别寄了，把钱退给我吧。"},
         },
         {
+            "task": "tag",
             "title": {"en": "People and places (Chinese)", "zh": "人名和地名"},
             "lang": "zh",
             "set": {"text": "林晓燕五月从成都搬到上海，在复旦大学教物理。"},

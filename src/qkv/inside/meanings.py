@@ -78,7 +78,8 @@ def meanings(subject: Subject, asked: Asked) -> Reply:
         "occurrences": [one.to_dict() for one in vectors],
         "without": sorted(set(range(len(sentences))) - {one.sentence for one in found}),
         "unknown": [one.to_dict() for one in unknown],
-        "one_point": bool((drawn.points == 0).all()),
+        # several places, and nothing that could tell them apart
+        "one_point": subject.kind in TABLES and len(vectors) > 1 and not drawn.points.any(),
     }
     return Reply(head, drawn._asdict())
 

@@ -1,16 +1,15 @@
 """What a saved page carries: the answers to what it will ask, each under the key that it asks by.
 
-A page that was saved has nobody to ask. So for every model, view and text that it can open with one click, the
-questions of that view are asked here first; a refusal is an answer too. The texts are the one that was given, and the
-examples; the views with texts share theirs, so each is asked about all of them. Answers are taken in until they fill
-the page, the most wanted first, and what came too late is counted.
+A page that was saved has nobody to ask. So for every model and view the questions are asked here that the view opens
+with; a refusal is an answer too. The texts are the one that was given, or else the first example of each view in each
+language, or all examples; the views with texts share theirs, so each is asked about all of them. Answers are taken in
+until they fill the page, the most wanted first, and what came too late is counted.
 
 What this file does NOT do: know how anything is answered. `ask` does.
 """
 
 import base64
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,25 +19,27 @@ import numpy as np
 from qkv.errors import InputError
 from qkv.inside.reply import RefusalError, Reply
 from qkv.inside.scene import KINDS
+from qkv.inside.units import HAN, MASK, units
 
 MOST_BYTES = 32 << 20
 """Of all answers together, before they are written as base64."""
+SMALLEST = 512
+"""Less room than that is none: no more is asked."""
 MOST_STEPS = 64
 """Tokens up to which a head's computation is kept, for every token at once."""
-MOST_WORDS = 40
-"""Words of a text that are hidden one at a time."""
+MOST_HIDDEN, FEW_HIDDEN = 30, 8
+"""Words and signs from each end of a text that are hidden one at a time; and from the end alone, with one of which the
+view of blanks begins, of an example of another view."""
 CANDIDATES, BEAMS, EXPECTED, NEIGHBOURS, ANSWERS = 8, 4, 8, 10, 6
 ON_MAP, NEAREST_ON_MAP, ANSWERS_ON_MAP = 500, 10, 3
 """How many of everything the page asks for: a question that differs in a number is another question."""
 BEGIN, OWN, OTHERS, LAST = range(4)
-"""What comes first: what a view opens with, its own examples, those of others, and what is shown on demand alone."""
+"""What comes first: what a view opens with, its own examples, those of others, and what is large or asked for late."""
 OF_A_TASK = {"text": "passage", "question": "question", "choices": "choices"}
 """The fields of a question to a reader or a chooser, and what an example calls them."""
-HAN = re.compile(r"[\u3400-\u9fff]")
-UNIT = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+(?:['’.,-](?=[^\W_\u3400-\u9fff])[^\W\u3400-\u9fff]+)*")
-"""A word that a click hides: a 汉字, or letters and digits up to the next space or mark (fill_units.js)."""
 
 Ask = Callable[[str, Mapping[str, Any]], bytes]
+Told = Callable[[str], str]
 
 
 class Text(NamedTuple):
@@ -60,23 +61,30 @@ def key_of(name: str, fields: Mapping[str, Any]) -> str:
 class Record:
     """Answers by their keys, up to a size."""
 
-    def __init__(self, ask: Ask, most: int = MOST_BYTES) -> None:
+    def __init__(self, ask: Ask, most: int = MOST_BYTES, told: Told = str) -> None:
+        """`told` is what a message of a refusal becomes before it is kept."""
         self.replies: dict[str, str] = {}
-        self.left_out = 0
+        self.left_out: set[str] = set()
         self._kept: dict[str, Reply] = {}
         self._ask = ask
         self._left = most
+        self._told = told
 
     def keep(self, name: str, **fields: Any) -> Reply | None:
         """Ask, unless that was asked before, and keep what is said; None where it was refused or no room is left."""
         key = key_of(name, fields)
-        if key in self._kept or key in self.replies:
+        if key in self.replies or key in self.left_out:
             return self._kept.get(key)
+        if self._left < SMALLEST:
+            self.left_out.add(key)
+            return None
         try:
             frame = self._ask(name, fields)
         except InputError as error:
             code, about = (error.code, error.about) if isinstance(error, RefusalError) else ("input", {})
-            said = json.dumps({"code": code, "message": str(error), "about": dict(about)}, ensure_ascii=False)
+            said = json.dumps(
+                {"code": code, "message": self._told(str(error)), "about": dict(about)}, ensure_ascii=False
+            )
             self._put(key, said.encode())
             return None
         if self._put(key, frame):
@@ -85,7 +93,7 @@ class Record:
 
     def _put(self, key: str, answer: bytes) -> bool:
         if len(answer) > self._left:
-            self.left_out += 1
+            self.left_out.add(key)
             return False
         self._left -= len(answer)
         self.replies[key] = base64.b64encode(answer).decode("ascii")
@@ -101,12 +109,16 @@ def record(
     ask: Ask,
     room: Mapping[str, Any],
     given: Text | None = None,
+    *,
+    every: bool = False,
     most: int = MOST_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    told: Told = str,
 ) -> Record:
-    """Answers for a page with these models, about a text or about the examples."""
-    made = Record(ask, most)
-    todo = jobs(room, given)
+    """Answers for a page with these models, about a text, and about the first examples or `every` one."""
+    made = Record(ask, most, told)
+    examples = room["examples"] if every else first_ones(room["examples"], given)
+    todo = jobs(room["subjects"], examples, given)
     for number, job in enumerate(todo):
         progress(number, len(todo))
         job(made)
@@ -120,13 +132,26 @@ def asking(name: str, fields: Mapping[str, Any]) -> Job:
     return lambda made: made.keep(name, **fields)
 
 
-def jobs(room: Mapping[str, Any], given: Text | None) -> list[Job]:
+def first_ones(examples: Examples, given: Text | None) -> Examples:
+    """Of each view the first example of each language and each form (a text, two texts, a question with choices …). Where
+    a text was given, those that have one are left out."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for view, listed in examples.items():
+        found[view] = {}
+        for one in listed:
+            if given is None or "text" not in one["set"]:
+                parts = [f"{key}{sorted(part) if isinstance(part, dict) else ''}" for key, part in one["set"].items()]
+                found[view].setdefault(" ".join([one["lang"], *parts]), one)
+    return {view: list(listed.values()) for view, listed in found.items()}
+
+
+def jobs(subjects: Sequence[Subject], examples: Examples, given: Text | None) -> list[Job]:
     """What there is to do, the most wanted first: what each view opens with, its own examples, those of the others."""
     ranked = [
         (rank, job)
-        for subject in room["subjects"]
+        for subject in subjects
         for view in subject["views"]
-        for rank, job in VIEWS[view](subject, room["examples"], given)
+        for rank, job in VIEWS[view](subject, examples, given)
     ]
     return [job for _, job in sorted(ranked, key=lambda one: one[0])]
 
@@ -159,13 +184,14 @@ def _attention(subject: Subject, examples: Examples, given: Text | None) -> Rank
         pair = text.pair if subject["kind"] in ("bert", "gpt") else None
         for kind in KINDS[subject["kind"]]:
             fields = {"model": subject["index"], "text": text.text, "pair": pair, "kind": kind}
-            yield rank, partial(_heads, fields=fields)
+            yield rank, asking("attention", fields)
+            yield LAST, partial(_layers, fields=fields)
             if rank != OTHERS:
                 yield LAST, partial(_steps, fields=fields, every=rank == BEGIN)
 
 
-def _heads(made: Record, fields: Mapping[str, Any]) -> None:
-    """All heads small; and each layer whole, where they do not show all that way."""
+def _layers(made: Record, fields: Mapping[str, Any]) -> None:
+    """Each layer whole, where the small maps do not show every token: megabytes, and so after all else."""
     found = made.keep("attention", **fields)
     if found is not None and found.arrays["small"].shape[2:] != (len(found.head["left"]), len(found.head["right"])):
         for layer in found.head["layers"]:
@@ -199,15 +225,18 @@ def opened(found: Reply) -> list[int]:
 
 def _fill(subject: Subject, examples: Examples, given: Text | None) -> Ranked:
     for rank, text in texts("fill", examples, given):
-        yield rank, partial(_blanks, subject=subject, text=text)
+        yield rank, partial(_blanks, subject=subject, text=text, few=rank == OTHERS)
 
 
-def _blanks(made: Record, subject: Subject, text: Text) -> None:
+def _blanks(made: Record, subject: Subject, text: Text, few: bool) -> None:
     """Each word hidden alone; and whether the second text follows."""
     fields = {"model": subject["index"], "text": text.text}
-    spans = [f"{one.start()}-{one.end()}" for one in UNIT.finditer(text.text)][:MOST_WORDS]
+    spans = [f"{start}-{end}" for start, end in units(text.text)]
     if "masked" in subject["heads"]:
-        for hide in [text.hide, *spans] if text.hide else spans:
+        # a text with blanks of its own has nothing hidden beside
+        begun = [None] if MASK in text.text else [text.hide] if text.hide else []
+        ends = spans[-FEW_HIDDEN:] if few else [*spans[-MOST_HIDDEN:], *spans[:MOST_HIDDEN]]
+        for hide in [*begun, *ends]:  # what was asked before is not asked again
             made.keep("fill", **fields, k=CANDIDATES, hide=hide)
     if text.pair is not None:
         made.keep("next_sentence", **fields, pair=text.pair)

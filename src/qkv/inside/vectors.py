@@ -166,7 +166,7 @@ def on_the_plane_of(corners: Floats, points: Floats) -> tuple[Floats, Floats]:
 
 
 def _worth_drawing(table: WordVectors, most: int, but: frozenset[int], script: re.Pattern[str]) -> list[int]:
-    """The most frequent words of a script that have a direction."""
+    """The first words of a script that have a direction; in most tables these are the most frequent."""
     found: list[int] = []
     for row, word in enumerate(table.words):
         if len(found) >= most:

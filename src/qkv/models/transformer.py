@@ -196,8 +196,8 @@ class Transformer(nn.Module):
             mask = pad(torch.ones_like(source, dtype=torch.bool), source_packing, False)  # (R, S)
         sides = []
         for step in layers.decoder:
-            key, value = (pad(side, source_packing) for side in step.remembered(encoded))  # (R, S, H, K) each
-            sides.append((key.permute(0, 2, 3, 1).contiguous(), value.transpose(1, 2).contiguous()))
+            key, value = step.remembered(encoded)  # (N, H, K) each
+            sides.append((_in_a_rectangle(key, source_packing, 2), _in_a_rectangle(value, source_packing, 1)))
         row_sources = [number for number in range(len(lengths)) for _ in range(hypotheses)]
         past = TokenCache(len(self.decoder), len(row_sources), longest, like=key)
         return TransformerState(past, SourceMemory(sides, mask, row_sources), layers, Pace(OF_TRANSLATION))
@@ -314,6 +314,20 @@ class Transformer(nn.Module):
         starts, total = packing.offsets[:-1], sum(packing.lengths)
         starts = torch.repeat_interleave(starts, packing.offsets.diff(), output_size=total)
         return waves.index_select(0, torch.arange(total, device=starts.device) - starts)
+
+
+def _in_a_rectangle(packed_rows: Tensor, packing: Packing, place: int) -> Tensor:
+    """(N, H, K) → (R, H, S, K) with place 1, (R, H, K, S) with 2: where the tokens come to stand; zeros where there are
+    none."""
+    if packed_rows.device.type != "cpu":
+        return pad(packed_rows, packing).movedim(1, place + 1).contiguous()
+    heads, width = packed_rows.shape[1:]
+    shape = (heads, packing.longest, width) if place == 1 else (heads, width, packing.longest)
+    found = packed_rows.new_zeros(len(packing.lengths), *shape)
+    # row by row: only what is there is copied, and once
+    for row, to in zip(packed_rows.split(list(packing.lengths)), found.unbind(), strict=True):
+        to.narrow(place, 0, len(row)).copy_(row.movedim(0, place))
+    return found
 
 
 def check_precision(precision: str) -> None:

@@ -250,16 +250,16 @@ class Translator:
 def load_translator(
     name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
 ) -> Translator:
-    """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision` "int8": on a CPU, faster and
-    nearly the same."""
+    """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
+    a CPU, in which it writes (Transformer.set_precision)."""
     if threads is not None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, not {threads}.")
         torch.set_num_threads(threads)
     place = device_named(device)
     check_precision(precision)
-    if precision == "int8" and place.type != "cpu":
-        raise InputError(f"int8 is for a CPU, not for {device}. Use device cpu, or precision fp32.")
+    if precision != "fp32" and place.type != "cpu":
+        raise InputError(f"{precision} is for a CPU, not for {device}. Use device cpu, or precision fp32.")
     folder = model_folder(locate(os.path.expanduser(name)))
     translator = _marian(folder) if model_type_of(folder) == MARIAN else _ours(folder)
     network = translator.network.to(place)

@@ -12,6 +12,7 @@
 //   inputs?                   which fields of the shell it uses: ["text"] (default), ["text", "pair"], []; or a function
 //                             of the subject that says so
 //   offers?                   (example, subject) → whether the example is one for this subject (default: all are)
+//   compares?                 true: it shows the compare subject too; else the menu for it is hidden
 //   css?                      its own rules, adopted once
 //   keys?                     [[keys, word key], …] for the `?` panel
 // app = { ask(name, fields, {signal}?)   model: state.model where none is given; aborted when text, pair, model, compare
@@ -301,7 +302,7 @@ function mended(found) {
   if (!room.subjects[state.model]) state.model = 0;
   if (state.compare !== null && !room.subjects[state.compare]) state.compare = null;
   if (found.view === undefined) state.view = VIEWS.find(id => has(id)) ?? state.view;
-  given ||= Boolean(found.text);
+  given = Boolean(found.text);
   const first = room.examples?.attention?.find(one => one.lang === state.lang);
   if (!state.text) state.text = first?.set.text ?? "";
 }
@@ -313,11 +314,13 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 addEventListener("hashchange", () => {
   if (location.hash === hash()) return;
-  const before = { ...state };
-  mended(restore());
+  const before = { ...state }, found = restore();
+  mended(found);
+  if (current?.id === state.view) begun();
   const differs = name => JSON.stringify(state[name]) !== JSON.stringify(before[name]);
-  const changed = new Set(Object.keys(state).filter(differs));
+  const changed = new Set(Object.keys({ ...before, ...state }).filter(differs));
   if (changed.size) heard(state, changed);
+  given = Boolean(found.text);
 });
 let width = 0; // its height follows what is drawn, and is no reason to draw
 new ResizeObserver(debounced(() => {

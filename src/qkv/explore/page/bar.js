@@ -122,8 +122,8 @@ export function bar(shell) {
   }
 
   function exampled(one) {
-    const text = inputsOf().includes("pair") ? { pair: "" } : {};
-    set({ ...text, chosen: null, token: null, ...one.set });
+    const alone = "text" in one.set ? { pair: "" } : {}; // a new text has no second one but its own
+    set({ ...alone, chosen: null, token: null, ...one.set });
     pairOpen = false;
     for (const each of Object.values(fields)) each.force();
     drawn();
@@ -142,9 +142,10 @@ export function bar(shell) {
 
   function shareList() {
     const named = () => `qkv-${state.view}`;
+    const done = saving => saving.then(name => t("said.saved", { name }), error => refusalText(error));
     const picture = save => async () => {
       const svg = shell.current()?.made.svg?.();
-      tell(svg ? t("said.saved", { name: await save(svg, named()) }) : t("said.no_picture"));
+      tell(svg ? await done(save(svg, named())) : t("said.no_picture"));
     };
     const item = (key, heard) => {
       return h("button", { type: "button", class: "item", data: { act: key }, on: { click: heard } }, t(key));
@@ -153,8 +154,7 @@ export function bar(shell) {
       item("export.svg", picture(saveSvg)), item("export.png", picture(savePng)),
       item("copy.link", async () => tell(t(await copyLink() ? "said.link" : "said.not_copied"))),
       item("save.page", async () => {
-        const saving = savePage(shell.room, named());
-        tell(await saving.then(name => t("said.saved", { name }), error => refusalText(error)));
+        tell(await done(savePage(shell.room, named())));
       }),
     ];
   }
@@ -210,7 +210,7 @@ export function bar(shell) {
       const others = [["", t("compare.none")], ...subjects.filter(one => one.index !== model).map(named)];
       redrawn(choices,
         chooser(t("model"), model, subjects.map(named), value => shell.choose(Number(value))),
-        subjects.length > 1 && chooser(t("compare"), state.compare ?? "", others, value => {
+        others.length > 1 && shell.current()?.module.compares && chooser(t("compare"), state.compare ?? "", others, value => {
           set({ compare: value === "" ? null : Number(value) });
         }),
         subjects.length === 1 && h("span", { class: "facts" }, factsOf(subjects[0])),

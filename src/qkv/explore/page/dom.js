@@ -10,6 +10,7 @@
 //   clear(node, ...children)      empties a node and puts children in
 //   put(node, ...children)        appends children, as h does
 //   redrawn(node, ...children)    clear(), and what had the focus inside has it again (the one at the same place)
+//   sliced(text, start, end?)     characters of a text counted as Python counts them (code points, not UTF-16 units)
 //   clip(text, most)              a text cut for show alone, with …
 //   debounced(fn, ms)             fn after ms of quiet; .now() at once if waiting; .drop() forgets
 //   frame(fn)                     fn at the next frame, once, with the latest arguments
@@ -49,6 +50,8 @@ export function redrawn(node, ...children) {
   if (at >= 0) places()[at]?.focus({ preventScroll: true });
   return node;
 }
+
+export const sliced = (text, start, end) => [...text].slice(start, end).join("");
 
 export function clip(text, most) {
   const characters = [...text];

@@ -78,7 +78,8 @@ export function colour(name) {
   const theme = document.documentElement.dataset.theme;
   if (palette.theme !== theme) { palette.theme = theme; palette.known.clear(); }
   if (!palette.known.has(name)) {
-    palette.known.set(name, getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+    const value = getComputedStyle(document.documentElement).getPropertyValue("--" + name);
+    palette.known.set(name, value.replace(/\s+/g, " ").trim());
   }
   return palette.known.get(name);
 }

@@ -18,7 +18,7 @@ export async function savePng(svg, name, scale = 2) {
   try {
     const image = new Image();
     image.src = address;
-    await image.decode();
+    await image.decode().catch(() => { throw new Refusal("too_large"); });
     const node = document.createElement("canvas");
     node.width = image.naturalWidth * scale;
     node.height = image.naturalHeight * scale;
@@ -26,6 +26,7 @@ export async function savePng(svg, name, scale = 2) {
     if (!ctx) throw new Refusal("no_canvas");
     ctx.drawImage(image, 0, 0, node.width, node.height);
     const blob = await new Promise(done => node.toBlob(done, "image/png"));
+    if (!blob) throw new Refusal("too_large");
     return await downloaded(blob, name + ".png");
   } finally {
     URL.revokeObjectURL(address);
@@ -46,7 +47,9 @@ export async function copyLink() {
 const EMPTY = /(<script type="application\/json" id="recorded">)[^<]*(<\/script>)/;
 
 export async function savePage(room, name) {
-  const record = { room: { ...room, saved: true }, replies: kept(), hash: hash() };
+  // where a model lies on this machine is nobody's business
+  const subjects = room.subjects.map(one => ({ ...one, name: one.title }));
+  const record = { room: { ...room, subjects, saved: true }, replies: kept(), hash: hash() };
   const spelt = JSON.stringify(record).replace(/</g, "\\u003c"); // "</script>" in a text would end the element
   const page = recorded() ? "<!doctype html>\n" + original : await template();
   if (!EMPTY.test(page)) throw new Refusal("fault", "The server gave no page to save into.");

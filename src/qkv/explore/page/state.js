@@ -8,7 +8,8 @@
 //               subscribers once, if something changed
 //   subscribe(fn) → unsubscribe       fn(state, changed: Set of the top names that changed)
 //   hash() → string                   the address's part for what is shown now
-//   restore(hash?) → patch            reads an address (the window's) into the state, without telling anybody
+//   restore(hash?) → patch            reads an address (the window's) into the state, without telling anybody: what the
+//                                     address does not name is as in the beginning, but for the language and the theme
 // `token` is not in the address: it follows the pointer.
 
 const FIRST = {
@@ -16,6 +17,7 @@ const FIRST = {
   lang: (navigator.language ?? "en").toLowerCase().startsWith("zh") ? "zh" : "en", theme: "system",
 };
 const PASSING = new Set(["token"]);
+const PLAIN = new Set(["view", "text", "pair", "lang", "theme"]); // texts, whatever they look like
 const REMEMBERED = ["lang", "theme"]; // between visits, where the browser allows it
 
 export const state = { ...FIRST, ...remembered() };
@@ -36,11 +38,11 @@ export function subscribe(heard) {
 
 export function hash() {
   const parts = [];
-  for (const [name, value] of Object.entries(state)) {
+  for (const [name, value] of Object.entries({ ...FIRST, ...state })) {
     if (PASSING.has(name) || same(value, FIRST[name]) && name !== "view" && name !== "lang") continue;
     if (own(value)) {
       for (const [key, part] of Object.entries(value)) if (part != null) parts.push(`${name}.${key}=${spelt(part)}`);
-    } else if (value !== null) parts.push(`${name}=${spelt(value)}`);
+    } else if (value != null) parts.push(`${name}=${spelt(value, PLAIN.has(name))}`);
   }
   return "#" + parts.join("&");
 }
@@ -51,12 +53,13 @@ export function restore(from = location.hash) {
     const at = part.indexOf("=");
     if (at < 1) continue;
     const [name, key] = part.slice(0, at).split(".");
-    const value = read(part.slice(at + 1));
+    const value = read(part.slice(at + 1), PLAIN.has(name));
     if (value === undefined || PASSING.has(name) || name === "__proto__" || key === "__proto__") continue;
     if (key !== undefined) { if (!(name in FIRST)) (patch[name] ??= {})[key] = value; }
     else if (name in FIRST && fits(name, value)) patch[name] = value;
   }
-  merge(patch);
+  for (const name of Object.keys(state)) if (!REMEMBERED.includes(name)) delete state[name];
+  Object.assign(state, { ...FIRST, ...state, ...patch });
   return patch;
 }
 
@@ -73,15 +76,15 @@ function merge(patch) {
 }
 
 // Texts as they are (percent-encoded where an address wants it); what would read as something else, quoted.
-function spelt(value) {
-  const plain = typeof value === "string" && parsed(value) === undefined;
+function spelt(value, always = false) {
+  const plain = always || typeof value === "string" && parsed(value) === undefined;
   return encodeURIComponent(plain ? value : JSON.stringify(value)).replace(/%20/g, "+").replace(/%2C/g, ",");
 }
 
-function read(text) {
+function read(text, always) {
   let plain;
   try { plain = decodeURIComponent(text.replace(/\+/g, "%20")); } catch { return undefined; }
-  const value = parsed(plain);
+  const value = always ? undefined : parsed(plain);
   return value === undefined ? plain : value;
 }
 

@@ -45,7 +45,7 @@ export async function room() {
   return (await sent("api/room", {})).json();
 }
 
-const answers = new Map(); // key → {buffer, reply or refusal}, the least recently used first
+const answers = new Map(); // key → {buffer, reply} or {refusal}, the least recently used first
 const underWay = new Map(); // key → {promise, waiting, stop}
 
 export async function ask(name, fields, { signal } = {}) {
@@ -106,10 +106,7 @@ function waited(one, signal) {
 
 // What was refused for its own sake is refused again without asking; a server that is busy or gone may be back.
 function refused(key, error) {
-  if (error.lasting) {
-    const said = { code: error.code, message: error.message, about: error.about };
-    answers.set(key, { buffer: new TextEncoder().encode(JSON.stringify(said)).buffer, refusal: error });
-  }
+  if (error.lasting) held(key, { refusal: error });
   throw error;
 }
 
@@ -130,15 +127,20 @@ async function sent(path, options) {
 }
 
 function keep(key, buffer) {
-  const reply = unpacked(buffer);
-  answers.set(key, { buffer, reply });
-  let size = [...answers.values()].reduce((sum, one) => sum + one.buffer.byteLength, 0);
-  for (const [old, { buffer: gone }] of answers) {
-    if (size <= LIMIT || old === key) break;
-    answers.delete(old);
-    size -= gone.byteLength;
+  return held(key, { buffer, reply: unpacked(buffer) }).reply;
+}
+
+function held(key, one) {
+  const weight = (name, { buffer }) => 2 * name.length + (buffer?.byteLength ?? 0);
+  answers.set(key, one);
+  let size = 0;
+  for (const [name, other] of answers) size += weight(name, other);
+  for (const [name, other] of answers) {
+    if (size <= LIMIT || name === key) break;
+    answers.delete(name);
+    size -= weight(name, other);
   }
-  return reply;
+  return one;
 }
 
 export function unpacked(buffer) {
@@ -155,9 +157,15 @@ export function unpacked(buffer) {
   return { head, arrays };
 }
 
+const spoken = ({ code, about }) => ({ code, message: "", about });
+
 export function kept() {
   const all = { ...recorded()?.replies };
-  for (const [key, { buffer }] of answers) all[key] = base64(new Uint8Array(buffer));
+  for (const [key, { buffer, refusal }] of answers) {
+    if (buffer) all[key] = base64(new Uint8Array(buffer));
+    // by its code, in words of the page's own: a sentence of the server's may name files of this machine
+    else if (refusal.code !== "input") all[key] = base64(new TextEncoder().encode(JSON.stringify(spoken(refusal))));
+  }
   return all;
 }
 

@@ -17,6 +17,7 @@ import { pictureOf } from "look/views/attention_picture.js";
 import { Steps } from "look/views/attention_steps.js";
 
 export const id = "attention";
+export const compares = true;
 export const inputs = subject => pairs(subject) ? ["text", "pair"] : ["text"];
 export { css } from "look/views/attention_style.js";
 export { keys, words } from "look/views/attention_words.js";
@@ -30,7 +31,7 @@ export function view(app) {
   const panes = [new Pane(app, on)];
   const controls = new Controls(app);
   const row = h("div", { class: "at-panes" });
-  const tabs = h("div", { class: "at-tabs" });
+  const tabs = h("div", { class: "at-tabs", role: "tablist" });
   const trouble = h("div", {});
   const parts = { steps: new Steps(t), input: new InputRow(t) };
   const panel = h("div", {});
@@ -170,7 +171,7 @@ export function view(app) {
     const open = chosen().panel;
     below.hidden = !panes[0].overview || panes[0].blind;
     clear(tabs, ["steps", "input"].map(name => h("button", {
-      type: "button", class: "chip", "aria-pressed": String(open === name), "aria-expanded": String(open === name), data: { panel: name },
+      type: "button", class: "chip", role: "tab", "aria-selected": String(open === name), data: { panel: name },
       on: { click: () => set({ attention: { panel: open === name ? "none" : name } }) },
     }, t(name))));
     clear(panel, parts[open]?.root);

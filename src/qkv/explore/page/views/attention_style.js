@@ -41,7 +41,7 @@ export const css = `
 .at-handles input::-moz-range-thumb { pointer-events: auto; width: 8px; height: 12px; border-radius: 4px; background: var(--raised); border: 1.5px solid var(--soft); cursor: ew-resize; }
 .at-range-say { display: flex; justify-content: space-between; font-size: 12px; }
 .at-below { margin-top: 34px; }
-.at-tabs { display: flex; gap: 6px; margin-bottom: 16px; }
+.at-tabs { display: flex; gap: 6px; margin-bottom: 16px; } .at-tabs [aria-selected=true] { background: var(--tint); color: var(--accent); }
 .at-steps { overflow-x: auto; } .at-steps .row { margin-bottom: 14px; gap: 4px 14px; } .at-steps h3 { color: var(--ink); font-size: 15px; }
 .at-steps canvas { display: block; }
 .at-reading { text-align: left; font-size: 13px; color: var(--soft); min-height: 1.7em; margin: 4px 0 8px; white-space: pre-wrap; }

@@ -13,6 +13,7 @@ import { grown, moved, spanned, spelled, unitsOf, unlike } from "look/views/fill
 
 export const id = "fill";
 export const inputs = ["text", "pair"];
+export const compares = true;
 export const keys = [["← →", "key.move"], ["Enter", "key.hide"]];
 
 export const words = {
@@ -47,6 +48,7 @@ export { css } from "look/views/fill_style.js";
 const MOST_WORDS = 1200; // that are buttons; the rest of a text is shown as it is
 const HAN = /\p{Script=Han}/u;
 const PARTICLES = "了的着过吗呢吧啊呀嘛地得";
+const MOST_GUESSES = 50;
 const COUNTS = [5, 8, 20];
 const DEFAULT_COUNT = 8;
 
@@ -60,7 +62,15 @@ export function view(app) {
   const root = h("section", {}, heading, sentence, answers, next);
   let textBefore = null, at = 0, drawn = { blanks: [] };
 
-  const own = () => ({ k: DEFAULT_COUNT, by: "character", ...state.fill });
+  // As an address may have it, held against what there is.
+  function own() {
+    const { hide, k, by } = state.fill ?? {};
+    return {
+      hide: hide === undefined ? undefined : String(hide),
+      k: Number.isInteger(k) && k >= 1 && k <= MOST_GUESSES ? k : DEFAULT_COUNT,
+      by: by === "word" ? by : "character",
+    };
+  }
   const spans = () => spanned(own().hide ?? "", [...state.text].length);
 
   // Hidden places belong to a text: a new text moves them, or lets the view choose again.
@@ -91,15 +101,21 @@ export function view(app) {
     app.set({ fill: { hide: spelled(rest.length < now.length ? rest : [...now, [unit.start, unit.end]]) } });
   }
 
-  // A guess in the place of its blank; what is hidden after it moves along.
-  function put(blank, guess) {
-    const characters = [...state.text], old = characters.slice(blank.start, blank.end).join("");
-    const capital = /^\p{Lu}/u.test(old) && !/^\[/.test(old);
-    const given = capital ? guess.text.charAt(0).toUpperCase() + guess.text.slice(1) : guess.text;
-    const text = [...characters.slice(0, blank.start), ...given, ...characters.slice(blank.end)].join("");
-    const by = [...given].length - (blank.end - blank.start);
-    const left = spans().map(([a, b]) => [a, Math.min(b, blank.start)]);
-    const right = spans().map(([a, b]) => [Math.max(a, blank.end) + by, b + by]);
+  // A guess in the place of its blank, as it was shown: a word of several pieces goes in whole, with the best guesses for
+  // the others. What is hidden after it moves along.
+  function put(blank, guess, blanks) {
+    const word = unitsOf(state.text).find(unit => blank.start < unit.end && unit.start < blank.end) ?? blank;
+    const pieces = blanks.filter(one => one.start < word.end && word.start < one.end);
+    const characters = [...state.text], start = pieces[0].start;
+    let end = pieces.at(-1).end;
+    while (/^\p{M}/u.test(characters[end] ?? "")) end += 1; // an accent that a tokenizer left out
+    const guessed = pieces.map(one => (one === blank ? guess : one.candidates[0]).text).join("");
+    const capital = /^\p{Lu}/u.test(characters[start]);
+    const given = capital ? guessed.charAt(0).toUpperCase() + guessed.slice(1) : guessed;
+    const text = [...characters.slice(0, start), ...given, ...characters.slice(end)].join("");
+    const by = [...given].length - (end - start);
+    const left = spans().map(([a, b]) => [a, Math.min(b, start)]);
+    const right = spans().map(([a, b]) => [Math.max(a, end) + by, b + by]);
     textBefore = text;
     app.set({ text, fill: { hide: spelled([...left, ...right].filter(([a, b]) => a < b)) } });
   }
@@ -178,7 +194,7 @@ export function view(app) {
       return h("button", {
         type: "button", class: `guess${truth?.token === one.token ? " true" : ""}${extra}`,
         "aria-label": `${t("put", { word: one.text })}, ${chance}`,
-        on: { click: () => put(blank, one), pointerenter: tried, pointerleave: left, focus: tried, blur: left },
+        on: { click: () => put(blank, one, blanks), pointerenter: tried, pointerleave: left, focus: tried, blur: left },
       },
       h("span", { class: "what" }, one.token),
       h("span", { class: "bar-line" }, h("i", { style: { "--part": one.probability } })),
@@ -226,7 +242,9 @@ export function view(app) {
     }
   }
 
+  let turn = 0; // an older answer that comes late is not drawn
   async function show(changed) {
+    const mine = (turn += 1);
     const hide = settled(changed);
     if (hide !== own().hide) state.fill = { ...state.fill, hide };
     controlsDrawn();
@@ -241,6 +259,7 @@ export function view(app) {
     const asked = (open ? subjects : []).map(subject => placed(filled(subject), reply => ({ reply, subject })));
     const pairs = (state.pair.trim() ? subjects : []).map(subject => placed(followed(subject), one => ({ one, subject })));
     const groups = await Promise.all(asked);
+    if (mine !== turn) return;
     drawn = groups.find(one => one.reply)?.reply ?? { blanks: [] };
     previewed(drawn.blanks);
     const several = subjects.length > 1;
@@ -248,6 +267,7 @@ export function view(app) {
       h("div", { class: "cards" }, blanks.map((blank, n) => card(blank, n, blanks))));
     clear(answers, !open && h("p", { class: "note" }, t("none")), groups.map(one => (one instanceof Node ? one : group(one))));
     const verdicts = await Promise.all(pairs);
+    if (mine !== turn) return;
     drawn.next = verdicts.find(one => one.one)?.one;
     clear(next, verdicts.map(one => (one instanceof Node ? one : judged(one.subject, one.one, several))));
   }

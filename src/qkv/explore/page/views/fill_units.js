@@ -10,7 +10,9 @@
 
 // a blank; a run of 汉字; a word of other letters and digits, with what stands inside it (isn't, 3.5); any other sign
 const LETTER = String.raw`(?:(?!\p{Script=Han})[\p{L}\p{M}\p{N}_])`;
-const UNITS = new RegExp(String.raw`\[MASK\]|\p{Script=Han}+|${LETTER}+(?:['’.,-]${LETTER}+)*|\S`, "gu");
+// flags, and pictures with what changes them: a variant, a colour of skin, another picture joined on
+const EMOJI = String.raw`[\u{1f1e6}-\u{1f1ff}]{2}|\p{Extended_Pictographic}(?:[\ufe0e\ufe0f\u20e3\u{1f3fb}-\u{1f3ff}]|\u200d\p{Extended_Pictographic})*`;
+const UNITS = new RegExp(String.raw`\[MASK\]|\p{Script=Han}+|${LETTER}+(?:['’.,-]${LETTER}+)*|${EMOJI}|\S`, "gu");
 
 export function unitsOf(text, by = "character") {
   const found = [];

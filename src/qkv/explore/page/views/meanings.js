@@ -2,7 +2,7 @@
 // word2vec has one point, ELMo and BERT a cloud that comes apart with the layers. The planes are meanings_plot.js; where a
 // word stands and what its vectors are is worked out by inside/meanings.py. Here: the fields, the list, the depth.
 
-import { clear, clip, debounced, frame, h } from "look/dom.js";
+import { clear, clip, debounced, frame, h, sliced } from "look/dom.js";
 import { colour, hue, svgOf, svgText } from "look/draw.js";
 import { aborted, Refusal } from "look/wire.js";
 import { course } from "look/views/meanings_course.js";
@@ -15,22 +15,22 @@ export const keys = [["← →", "key.layer"], ["p", "key.play"]];
 export const words = {
   en: {
     "title": "One word, many meanings", "word": "Word", "sentences": "Sentences, one a line", "edit": "Edit the sentences", "go": "attention →", "go.title": "Look at this sentence’s attention", "done": "Done",
-    "depth": "Layers", "play": "Play", "stop": "Stop", "below": "below the layers", "top": "highest layer",
-    "course": "How alike the word is to itself (mean cosine over the sentences)", "layer": "layer {layer} of {most}", "no.layers": "one vector a word", "one.layer": "one layer", "one.point": "One point: the same vector in all {n} places, whatever stands around it.",
+    "depth": "Layers", "play": "Play", "stop": "Stop", "below": "embeddings", "top": "highest layer",
+    "course": "How alike the word is to itself (mean cosine over the sentences)", "layer": "after layer {layer} of 0 – {most}", "no.layers": "one vector a word", "one.layer": "one layer", "one.point": "One point: the same vector in all {n} places, whatever stands around it.",
     "pieces": "{word} is cut into {pieces}; drawn is the mean of their vectors.", "unknown": "“{word}” (in {where}) has no vector here.",
     "without": "does not contain “{word}”", "held": "The plane holds {share} % of the spread.", "picture": "{word} in {model}",
-    "caption": "Each number is a sentence, placed by the two directions in which the word’s vectors differ most in that layer (PCA, each layer on a scale of its own). Lines and cosines go to the nearest contexts. Near in the highest layer, near in colour.",
+    "caption": "Each number is a sentence, placed by the two directions in which the word’s vectors differ most in that layer (PCA, each layer on a scale of its own). Lines and cosines go to the nearest contexts. Near in the highest layer, near in colour. Layers count from 0, as in Attention; below them are the embeddings.",
     "key.layer": "a layer down, up", "key.play": "play through the layers", "nobody": "No model of the room gives vectors of words.",
     "refusal.word_not_found": "None of the sentences contains “{word}”.", "refusal.empty": "Write a word and a few sentences that contain it.",
     "near": "Near it in spelling: {near}", "refusal.no_vector": "“{word}” has no vector in {model}.", "refusal.number": "That is more than is shown: {most} at most.",
   },
   zh: {
     "title": "一词多义", "word": "词", "sentences": "句子，每行一句", "edit": "编辑句子", "go": "注意力 →", "go.title": "看这句话的注意力", "done": "完成",
-    "depth": "层", "play": "播放", "stop": "停止", "below": "最底层之下", "top": "最高层",
-    "course": "同一个词在各句之间有多相似（余弦的平均）", "layer": "第 {layer} 层，共 {most} 层", "no.layers": "一词一个向量", "one.layer": "只有一层", "one.point": "只有一个点：{n} 处用的是同一个向量，与上下文无关。",
+    "depth": "层", "play": "播放", "stop": "停止", "below": "嵌入层", "top": "最高层",
+    "course": "同一个词在各句之间有多相似（余弦的平均）", "layer": "第 {layer} 层之后（0 – {most}）", "no.layers": "一词一个向量", "one.layer": "只有一层", "one.point": "只有一个点：{n} 处用的是同一个向量，与上下文无关。",
     "pieces": "“{word}”被切成 {pieces}，图中取它们向量的平均。", "unknown": "“{word}”（第 {where} 句）在这里没有向量。",
     "without": "不含“{word}”", "held": "这个平面保留了 {share} % 的差异。", "picture": "{model} 中的“{word}”",
-    "caption": "每个编号是一个句子，位置由这一层中该词各向量差别最大的两个方向决定（主成分分析，各层单独定标）。连线和余弦值指向最相近的语境。在最高层离得近的，颜色也相近。",
+    "caption": "每个编号是一个句子，位置由这一层中该词各向量差别最大的两个方向决定（主成分分析，各层单独定标）。连线和余弦值指向最相近的语境。在最高层离得近的，颜色也相近。层从 0 数起，与“注意力”一致；最下面是嵌入层。",
     "key.layer": "下一层、上一层", "key.play": "逐层播放", "nobody": "这里没有能给出词向量的模型。",
     "refusal.word_not_found": "没有一个句子含有“{word}”。", "refusal.empty": "写一个词，再写几个含有它的句子。",
     "near": "拼写相近的词：{near}", "refusal.no_vector": "“{word}”在 {model} 中没有向量。", "refusal.number": "太多了，最多显示 {most} 处。",
@@ -98,9 +98,14 @@ export function view(app) {
   let depth = 1, hot = null, pinned = null, colours = new Map(), sentences = [], run = 0, editing = false, drawnKey = "", turn = 0, playingOn = false, goal = 1;
 
   const subjects = () => app.room.subjects.filter(one => app.has("meanings", one));
+  // What is asked, by the address or an example; an address may say anything.
   const own = () => {
     const first = app.examples().find(one => one.lang === state.lang)?.set?.meanings ?? app.examples()[0]?.set?.meanings ?? FIRST[state.lang];
-    return { ...first, ...state.meanings };
+    const { word, sentences, depth, pinned } = { ...first, ...state.meanings };
+    return {
+      word: String(word ?? ""), sentences: (Array.isArray(sentences) ? sentences : String(sentences ?? "").split("\n")).map(String).filter(one => one.trim()),
+      depth: Number.isFinite(depth) ? Math.min(LAST, Math.max(0, depth)) : undefined, pinned: typeof pinned === "string" ? pinned : null,
+    };
   };
   const typed = debounced(() => {
     const given = area.value.split("\n").map(line => line.trim()).filter(Boolean);
@@ -188,10 +193,10 @@ export function view(app) {
       const here = found.filter(one => one.sentence === number), parts = [];
       let end = 0;
       for (const one of here) {
-        parts.push(sentence.slice(end, one.start), h("b", { style: { "--own": hue(colours.get(keyOf(one)) ?? 0) } }, sentence.slice(one.start, one.end)));
+        parts.push(sliced(sentence, end, one.start), h("b", { style: { "--own": hue(colours.get(keyOf(one)) ?? 0) } }, sliced(sentence, one.start, one.end)));
         end = one.end;
       }
-      parts.push(sentence.slice(end));
+      parts.push(sliced(sentence, end));
       const key = here.length ? keyOf(here[0]) : null, without = shown?.reply.head.without.includes(number);
       const pin = event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); hear.pin(key); } };
       const heard = key ? { pointerenter: () => hear.hover(key), pointerleave: () => hear.hover(null), focus: () => hear.hover(key), blur: () => hear.hover(null), click: () => hear.pin(key), keydown: pin } : {};
@@ -257,7 +262,7 @@ export function view(app) {
     if (changed === null) addEventListener("keydown", pressed);
     worded();
     if (document.activeElement !== word) word.value = wanted.word ?? "";
-    pinned = wanted.pinned ?? null;
+    pinned = wanted.pinned;
     if (!run && wanted.depth !== undefined && document.activeElement !== slider) moved(wanted.depth / LAST);
     slider.value = Math.round(depth * LAST);
     if (key !== drawnKey) {

@@ -7,7 +7,7 @@
 //       hear      { hover(key | null), pin(key), depth(depth) }
 //   keyOf(occurrence) · ringed(points, colours) → Map key → colour of the theme, by the angle around the middle
 
-import { clear, clip, h, s } from "look/dom.js";
+import { clear, clip, h, s, sliced } from "look/dom.js";
 import { colour, hue, svgLine, svgPath, svgRect, svgText } from "look/draw.js";
 
 const SIDE = 300, EDGE = 24, DOT = 9.5, FEW = 4;
@@ -70,6 +70,8 @@ export function plot(app, subject, hear) {
     clear(note, held, notes().map(text => h("p", {}, text)));
   }
 
+  // What lies below the layers is layer 0 to Python; readers know the layers from Attention, where the first is 0.
+  const named = at => (reply.head.layers[at] === 0 ? t("below") : t("layer", { layer: reply.head.layers[at] - 1, most: reply.head.layers.at(-1) - 1 }));
   const painted = key => hue(colours.get(key) ?? 0);
 
   function notes() {
@@ -88,7 +90,7 @@ export function plot(app, subject, hear) {
       const x = data[2 * (at * n + i)] / scales[at], y = data[2 * (at * n + i) + 1] / scales[at];
       return s("circle", { cx: side / 2 + far * x, cy: side / 2 - far * y, r: 1.5, fill: painted(keyOf(one)) });
     });
-    const name = t("layer", { layer: reply.head.layers[at], most: reply.head.layers.at(-1) });
+    const name = named(at);
     return h("button", { type: "button", class: "stamp", title: name, "aria-label": name, on: { click: () => hear.depth(at / (count() - 1)) } },
       s("svg", { viewBox: `0 0 ${side} ${side}` }, spots));
   }
@@ -136,8 +138,8 @@ export function plot(app, subject, hear) {
     clear(many, together && "× " + places.length);
     many.setAttribute("x", places[0][0]);
     many.setAttribute("y", places[0][1] + DOT + 18);
-    held.textContent = reply.head.one_point ? "" : scaled(depth);
-    where.textContent = count() > 1 ? t("layer", { layer: reply.head.layers[at], most: reply.head.layers.at(-1) }) : t(["table", "nnlm"].includes(subject.kind) ? "no.layers" : "one.layer");
+    held.textContent = scaled(depth);
+    where.textContent = count() > 1 ? named(at) : t(["table", "nnlm"].includes(subject.kind) ? "no.layers" : "one.layer");
     picture.setAttribute("aria-label", t("picture", { word: reply.head.word, model: subject.title }));
     picture.dataset.layer = reply.head.layers[at];
     minis.forEach((stamp, i) => stamp.toggleAttribute("data-on", i === at));
@@ -155,7 +157,10 @@ export function plot(app, subject, hear) {
     }));
   }
 
-  const scaled = depth => t("held", { share: Math.round(100 * (reply.arrays.variance.data[2 * layer(depth)] + reply.arrays.variance.data[2 * layer(depth) + 1])) });
+  const scaled = depth => {
+    const { data } = reply.arrays.variance, share = data[2 * layer(depth)] + data[2 * layer(depth) + 1];
+    return share > 0 ? t("held", { share: Math.round(100 * share) }) : ""; // one point has no spread to hold
+  };
 
   // The same as a part of an exported picture, w wide; returns its text and its height.
   function svg(x, y, w, depth, hot, sentences) {
@@ -175,7 +180,7 @@ export function plot(app, subject, hear) {
     });
     if (many.textContent) out.push(svgText(px(Number(many.getAttribute("x"))), py(Number(many.getAttribute("y"))), many.textContent, { size: 12, anchor: "middle", fill: colour("soft") }));
     let down = y + 34 + w + 20;
-    for (const text of [!reply.head.one_point && scaled(depth), ...notes()].filter(Boolean)) { out.push(svgText(x, down, clip(text, Math.floor(w / 6)), { size: 11.5, fill: colour("faint") })); down += 17; }
+    for (const text of [scaled(depth), ...notes()].filter(Boolean)) { out.push(svgText(x, down, clip(text, Math.floor(w / 6)), { size: 11.5, fill: colour("faint") })); down += 17; }
     for (const { one, cosine } of found) {
       out.push(svgText(x, down + 4, one.sentence + 1, { size: 12, weight: 650, fill: painted(keyOf(one)) }), svgText(x + 24, down + 4, cosine.toFixed(2), { size: 12 }),
         svgText(x + 58, down + 4, clip(around(sentences[one.sentence] ?? "", one), Math.floor((w - 60) / 7)), { size: 12, fill: colour("soft") }));
@@ -189,8 +194,9 @@ export function plot(app, subject, hear) {
 
 // What stands around an occurrence, short enough for a line.
 function around(sentence, one) {
+  const letters = [...sentence];
   let before = Math.max(0, one.start - 10);
-  if (before > 0 && /[a-z]/i.test(sentence[before - 1] + sentence[before])) before = sentence.indexOf(" ", before) + 1 || before; // words stay whole
+  if (before > 0 && /[a-z]/i.test(letters[before - 1] + letters[before])) before = letters.indexOf(" ", before) + 1 || before; // words stay whole
   before = Math.min(before, one.start);
-  return (before > 0 ? "…" : "") + sentence.slice(before);
+  return (before > 0 ? "…" : "") + sliced(sentence, before);
 }

@@ -18,21 +18,21 @@ export const words = {
     "own.none": "{model} has no table of positions: it reads one word after the other, and so knows their order.", "own.bag": "{model} has no table of positions, and no order: a text is a bag of words to it.",
     "alike": "cosine of positions {one} and {two}:", "apart": "{n} apart", "learned.note": "learned in training, by no formula", "wavelength": "one wave in {n} positions",
     "dimension": "Dimension {column} at every position", "near.position": "How alike position {row} is to the others (cosine)", "position": "position {n}",
-    "order": "The same words in another order", "text": "One order", "other": "Another order", "swap": "Exchange", "chart": "How far each word’s vector moves (1 − cosine)", "by.layer": "layer",
+    "order": "The same words in another order", "text": "One order", "other": "Another order", "swap": "Exchange", "chart": "How far each word’s vector moves (1 − cosine)", "by.layer": "after layer",
     "bag": "Bag of words", "bag.same": "both texts are the same", "bag.other": "the two texts have other words", "without": "Attention without positions", "without.same": "cannot tell them apart either",
-    "without.causal": "looking to the left alone gives some order", "with": "{model}, layer {layer}", "with.most": "“{word}” moves most", "key.arrows": "in a map: position and dimension; in the chart: layer",
+    "without.causal": "looking to the left alone gives some order", "below": "embeddings", "with": "{model}, after layer {layer}", "with.below": "{model}, embeddings", "with.most": "“{word}” moves most", "key.arrows": "in a map: position and dimension; in the chart: layer",
     "refusal.no_common_words": "The two texts have no word in common: nothing can be compared.", "refusal.empty": "Write the same words in two orders.",
     "refusal.no_vectors": "{model} shows no vectors of words (kind {kind}).", "refusal.no_vector": "None of these words has a vector here.",
   },
   zh: {
-    "title": "词的位置", "waves": "正弦位置编码（Transformer）", "likeness": "位置之间的相似度", "own.learned": "{model} 学到的位置编码", "own.interleaved": "{model} 的正弦编码", "own.halved": "{model} 的正弦编码（先正弦后余弦）",
+    "title": "词的位置", "waves": "正弦位置编码（Transformer）", "likeness": "位置之间的相似度", "own.learned": "{model} 学到的位置嵌入", "own.interleaved": "{model} 的正弦编码", "own.halved": "{model} 的正弦编码（先正弦后余弦）",
     "axis.table": "↓ 位置 0 – {rows}   → 维度 0 – {columns}", "axis.likeness": "任意两个位置的余弦", "first": "   （{of} 个中的前 {rows} 个）",
     "own.none": "{model} 没有位置编码：它一个词一个词地读，自然知道顺序。", "own.bag": "{model} 没有位置编码，也不管顺序：在它看来，一句话就是一袋词。",
     "alike": "位置 {one} 与位置 {two} 的余弦：", "apart": "相距 {n}", "learned.note": "训练中学到，没有公式", "wavelength": "每 {n} 个位置一个周期",
     "dimension": "第 {column} 维在各个位置的取值", "near.position": "位置 {row} 与其他位置的相似度（余弦）", "position": "位置 {n}",
-    "order": "同样的词，换个顺序", "text": "一种顺序", "other": "另一种顺序", "swap": "对调", "chart": "每个词的向量变了多少（1 − 余弦）", "by.layer": "层",
+    "order": "同样的词，换个顺序", "text": "一种顺序", "other": "另一种顺序", "swap": "对调", "chart": "每个词的向量变了多少（1 − 余弦）", "by.layer": "第几层之后",
     "bag": "词袋", "bag.same": "两句话完全一样", "bag.other": "两句话用词不同", "without": "去掉位置的注意力", "without.same": "同样分不出两句话",
-    "without.causal": "只看左边，仍留下一些顺序", "with": "{model} 第 {layer} 层", "with.most": "“{word}”变化最大", "key.arrows": "图中：位置与维度；曲线中：层",
+    "without.causal": "只看左边，仍留下一些顺序", "below": "嵌入层", "with": "{model} 第 {layer} 层之后", "with.below": "{model} 嵌入层", "with.most": "“{word}”变化最大", "key.arrows": "图中：位置与维度；曲线中：层",
     "refusal.no_common_words": "两句话没有相同的词，无从比较。", "refusal.empty": "请用同样的词写出两种顺序。",
     "refusal.no_vectors": "{model} 不显示词的向量（类型：{kind}）。", "refusal.no_vector": "这些词在这里都没有向量。",
   },
@@ -78,7 +78,7 @@ export function view(app) {
 
   const own = () => {
     const list = app.examples(), first = (list.find(one => one.lang === state.lang) ?? list[0])?.set?.positions ?? FIRST[state.lang];
-    return { text: state.positions?.text ?? first.text, other: state.positions?.other ?? first.other };
+    return { text: String(state.positions?.text ?? first.text), other: String(state.positions?.other ?? first.other) }; // an address may say anything
   };
 
   function worded() {

@@ -3,7 +3,7 @@
 //
 //   order(app) → { root, fill(reply, text, other), refuse(node), draw(), svg(x, y, w) → {text, height}, numbers() }
 
-import { clear, frame, h, s } from "look/dom.js";
+import { clear, frame, h, s, sliced } from "look/dom.js";
 import { colour, font, hue, svgLine, svgPath, svgText } from "look/draw.js";
 
 const TALL = 250, LEFT = 46, RIGHT = 96, TOP = 14, BOTTOM = 34, LINE = 150, SIZE = 27, SPACE = 17;
@@ -30,6 +30,8 @@ export function order(app) {
     draw();
   }
 
+  // What lies below the layers is layer 0 to Python; readers know the layers from Attention, where the first is 0.
+  const layerName = number => (number === 0 ? t("below") : number - 1);
   const moved = (name, at, word) => reply.arrays[name].data[at * reply.arrays[name].shape[1] + word];
   const largest = () => Math.max(0.05, ...reply.arrays.moved.data, ...(reply.arrays.moved_without?.data ?? []));
   const widthOf = (() => {
@@ -45,7 +47,7 @@ export function order(app) {
   function laid(wide) {
     const rows = [0, 1].map(side => {
       const place = one => (side ? one.there : one.here);
-      const words = [...reply.head.words.map((one, pair) => ({ text: texts[side].slice(...place(one)), at: place(one)[0], pair })),
+      const words = [...reply.head.words.map((one, pair) => ({ text: sliced(texts[side], ...place(one)), at: place(one)[0], pair })),
         ...reply.head.lonely[side].map(one => ({ text: one.text, at: one.at[0], pair: null }))].sort((a, b) => a.at - b.at);
       let x = 0;
       for (const one of words) { one.width = widthOf(one.text); one.x = x; x += one.width + SPACE; }
@@ -99,7 +101,7 @@ export function order(app) {
     const picture = s("svg", { viewBox: `0 0 ${wide} ${TALL}`, width: wide, height: TALL, role: "img", tabindex: "0", "aria-label": t("chart") },
       ticks.map(value => [s("path", { class: "zero", d: `M${LEFT} ${y(value)}H${wide - RIGHT}` }), s("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", class: "tick" }, value.toFixed(2))]),
       s("path", { class: "here", d: `M${x(layer)} ${TOP}V${TALL - BOTTOM}` }),
-      reply.head.layers.map((number, at) => at % every === 0 && s("text", { x: x(at), y: TALL - BOTTOM + 18, "text-anchor": "middle", class: "tick" }, number)),
+      reply.head.layers.map((number, at) => (at === 0 || (at - 1) % every === 0) && s("text", { x: x(at), y: TALL - BOTTOM + 18, "text-anchor": "middle", class: "tick" }, layerName(number))),
       s("text", { x: (LEFT + wide - RIGHT) / 2, y: TALL - 1, "text-anchor": "middle", class: "tick" }, t("by.layer")),
       without && pairs.map(pair => s("path", { class: "course without" + (hot === null || hot === pair ? "" : " off"), d: path("moved_without", pair), stroke: hue(pair) })),
       pairs.map(pair => s("path", { class: "course" + (hot === null || hot === pair ? "" : " off"), d: path("moved", pair), stroke: hue(pair) })),
@@ -131,7 +133,7 @@ export function order(app) {
       const most = Math.max(...head.words.map((_, pair) => moved("moved_without", layer, pair)));
       found.push({ name: t("without"), by: most, text: most < 1e-4 ? t("without.same") : t("without.causal") });
     }
-    if (head.layers.length > 1 || head.bag === null) found.push({ name: t("with", { model: head.model, layer: head.layers[layer] }), by: words[0].by, text: t("with.most", { word: words[0].text }) });
+    if (head.layers.length > 1 || head.bag === null) found.push({ name: head.layers[layer] === 0 ? t("with.below", { model: head.model }) : t("with", { model: head.model, layer: head.layers[layer] - 1 }), by: words[0].by, text: t("with.most", { word: words[0].text }) });
     return found;
   }
 
@@ -151,7 +153,7 @@ export function order(app) {
     const left = x0 + half + 50, { layers, x, y, ticks, path, names } = frameOf(half);
     parts.push(svgText(left, y0 + 4, t("chart"), { size: 13, weight: 600 }));
     for (const value of ticks) parts.push(svgLine(left + LEFT, at + y(value), left + half - RIGHT, at + y(value), colour("rule")), svgText(left + LEFT - 8, at + y(value) + 4, value.toFixed(2), { size: 11, anchor: "end", fill: colour("faint") }));
-    reply.head.layers.forEach((number, i) => (layers < 9 || i % 2 === 0) && parts.push(svgText(left + x(i), at + TALL - BOTTOM + 18, number, { size: 11, anchor: "middle", fill: colour("faint") })));
+    reply.head.layers.forEach((number, i) => (i === 0 || layers < 9 || i % 2 === 1) && parts.push(svgText(left + x(i), at + TALL - BOTTOM + 18, layerName(number), { size: 11, anchor: "middle", fill: colour("faint") })));
     reply.head.words.forEach((_, pair) => parts.push(svgPath(shift(path("moved", pair).replace(/[ML]/g, c => c), left, at), { stroke: hue(pair), width: 1.8 })));
     for (const one of names) parts.push(svgText(left + half - RIGHT + 12, at + one.y + 4, one.text, { size: 13, fill: hue(one.pair) }));
     parts.push(svgText(left + (LEFT + half - RIGHT) / 2, at + TALL, t("by.layer"), { size: 11, anchor: "middle", fill: colour("faint") }));

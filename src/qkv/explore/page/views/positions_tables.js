@@ -37,8 +37,8 @@ export function tables(app) {
 
   function held({ which, row, column }) {
     const real = reply.arrays[which] && (which === "sinusoid" || which === "own") ? which : "sinusoid";
-    const [rows, columns] = table(real).shape;
-    return { which: real, row: clamp(row, rows), column: clamp(column, columns) };
+    const [rows, columns] = table(real).shape, whole = (value, first) => (Number.isInteger(value) ? value : first);
+    return { which: real, row: clamp(whole(row, 20), rows), column: clamp(whole(column, 12), columns) };
   }
 
   // One map. Of a table rows are positions and columns dimensions; of likeness both are positions.

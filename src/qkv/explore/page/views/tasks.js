@@ -27,7 +27,7 @@ export function view(app) {
   const { state, t } = app;
   const lead = h("p", { class: "tasks-lead" });
   const fields = { question: field("input", "question"), passage: field("textarea", "passage"), choices: field("textarea", "choices") };
-  const questions = h("div", { class: "row tasks-examples" });
+  const questions = h("div", { class: "row tasks-examples", role: "group" });
   const asking = h("div", { class: "tasks-asking" });
   const head = h("div", { class: "tasks-head" }, lead, asking);
   const answers = h("div", {});
@@ -38,7 +38,7 @@ export function view(app) {
   function own() {
     const list = app.examples(), first = list.find(one => one.lang === state.lang) ?? list[0];
     const given = state.tasks ?? {};
-    return given.passage === undefined && given.question === undefined ? { ...first?.set.tasks, ...given } : given;
+    return given.passage === undefined ? { ...first?.set.tasks, ...given } : given;
   }
 
   const listed = value => (Array.isArray(value) ? value.join("\n") : value ?? "");
@@ -60,7 +60,7 @@ export function view(app) {
     if (task !== "answer" && task !== "choice") return [];
     const labelled = name => h("label", { class: "tasks-field" }, h("span", { class: "label" }, t(name)), fields[name]);
     const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": String(editing), on: { click: () => { editing = !editing; askingDrawn(); if (editing) fields.passage.focus(); } } }, t(editing ? "passage.done" : "passage.edit"));
-    if (task === "answer") return [labelled("question"), questions, editing && labelled("passage"), h("div", {}, toggle)];
+    if (task === "answer") return [labelled("question"), h("div", { class: "row tasks-examples" }, questions, toggle), editing && labelled("passage")];
     return [labelled("passage"), labelled("question"), labelled("choices")];
   }
 

@@ -4,12 +4,14 @@
 //   drawnBy[task](reply, question, t) → elements
 // Characters are counted as Python counts them, by code points.
 
-import { h } from "look/dom.js";
+import { clip, h } from "look/dom.js";
 import { hue } from "look/draw.js";
 import { number, percent } from "look/words.js";
 
-const FEW_CLASSES = 24; // that are shown before somebody asks for all
+const FEW = 24; // classes or entities that are listed before somebody asks for all
+const MOST_ENTITIES = 1200; // that are marked in a text; of the others it is said how many there are
 const MOST_TOKENS = 2500; // of a passage that are drawn; the others are part of the answer and said to be
+const LONGEST = 56; // characters of an answer in the list
 const START = 1, END = 0; // the hues of the two strips
 
 export const drawnBy = { classify: classified, tag: tagged, answer: answered, choice: chosen };
@@ -24,7 +26,7 @@ function verdict(said, chance, note, extra = "") {
 
 function unsure(head, t) {
   const from = head.calibration.abstain_below;
-  return from === null ? null : h("p", { class: "caption" }, t(head.abstained ? "abstained" : "sure", { from: percent(Math.min(from, 1)) }));
+  return from === null ? null : h("p", { class: "caption" }, t(from > 1 ? "never" : head.abstained ? "abstained" : "sure", { from: percent(from) }));
 }
 
 // One line of weighed things: its name, its score, a bar, its probability, and where it would have to reach.
@@ -41,6 +43,13 @@ function heading(t, temperature, kind) {
     h("span", {}, t(kind === "multi" ? "sigmoid" : "softmax", { temperature: number(temperature, 2) })), h("span", { class: "num chance" }, t("probability")));
 }
 
+// Some lines, and the others when they are asked for.
+function listed(all, line, t) {
+  const list = h("div", { class: "tasks-list", role: "list" }, all.slice(0, FEW).map(line));
+  const more = all.length > FEW && h("button", { type: "button", class: "quiet", on: { click: () => { more.remove(); list.append(...all.slice(FEW).map((one, at) => line(one, at + FEW))); } } }, t("more", { n: all.length - FEW }));
+  return [list, more];
+}
+
 function classified({ head, arrays }, question, t) {
   if (head.value !== undefined) return [verdict(number(head.value, 3), "", t("value"))];
   const { temperature, thresholds, abstain_below: below } = head.calibration;
@@ -48,37 +57,36 @@ function classified({ head, arrays }, question, t) {
   const line = (one, at) => weighed(one.label, arrays.scores.data[at], arrays.probabilities.data[at], {
     said: one.said, from: several ? thresholds[one.label] ?? 0.5 : at === 0 ? below : null, hint: t("threshold"),
   });
-  const list = h("div", { class: "tasks-list", role: "list" }, head.classes.slice(0, FEW_CLASSES).map(line));
-  const more = head.classes.length - FEW_CLASSES;
-  const all = more > 0 && h("button", { type: "button", class: "quiet", on: { click: () => { list.append(...head.classes.slice(FEW_CLASSES).map((one, at) => line(one, at + FEW_CLASSES))); all.remove(); } } }, t("more", { n: more }));
   return [
     several ? verdict(said.map(one => one.label).join(", ") || t("none.said"), "", "") : verdict(said[0].label, percent(said[0].probability), "", head.abstained ? "unsure" : ""),
-    heading(t, temperature, head.kind), list, all, !several && unsure(head, t),
+    heading(t, temperature, head.kind), listed(head.classes, line, t), !several && unsure(head, t),
     h("p", { class: "caption" }, t(head.n_windows > 1 ? "read.windows" : "read", { tokens: head.n_tokens, windows: head.n_windows })),
   ];
 }
 
 function tagged({ head }, { text }, t) {
   const characters = [...text], parts = [], mine = label => hue(head.labels.indexOf(label));
+  const drawn = head.entities.slice(0, MOST_ENTITIES), left = head.entities.length - drawn.length;
   let at = 0;
-  for (const one of head.entities) {
+  for (const one of drawn) {
     parts.push(characters.slice(at, one.start).join(""));
     parts.push(h("span", {
-      class: `tasks-entity${one.abstained ? " unsure" : ""}`, tabindex: "0", data: { start: one.start, end: one.end, label: one.label }, style: { "--mine": mine(one.label) },
-      title: `${one.label}  ${percent(one.probability)}`, "aria-label": `${one.text}: ${one.label}, ${percent(one.probability)}`,
+      class: `tasks-entity${one.abstained ? " unsure" : ""}`, data: { start: one.start, end: one.end, label: one.label }, style: { "--mine": mine(one.label) },
+      title: `${one.label}  ${percent(one.probability)}`,
     }, h("span", { class: "what" }, characters.slice(one.start, one.end).join("")), h("span", { class: "kind" }, one.label)));
     at = one.end;
   }
   parts.push(characters.slice(at).join(""));
-  const rows = head.entities.map(one => h("div", { class: "tasks-line entity", role: "listitem", style: { "--bar": mine(one.label) } },
-    h("span", { class: "what", lang: languageOf(one.text) }, one.text), h("span", { class: "kind", style: { "--mine": mine(one.label) } }, one.label),
-    h("span", { class: "tasks-bar" }, h("span", { class: "bar-line" }, h("i", { style: { "--part": one.probability } }))), h("span", { class: "num chance" }, percent(one.probability))));
+  const row = one => h("div", { class: `tasks-line entity${one.abstained ? " unsure" : ""}`, role: "listitem", style: { "--bar": mine(one.label), "--mine": mine(one.label) } },
+    h("span", { class: "what", lang: languageOf(one.text) }, one.text), h("span", { class: "kind" }, one.label),
+    h("span", { class: "tasks-bar" }, h("span", { class: "bar-line" }, h("i", { style: { "--part": one.probability } }))), h("span", { class: "num chance" }, percent(one.probability)));
   return [
     h("p", { class: "tasks-text", lang: languageOf(text) }, parts),
+    left > 0 && h("p", { class: "note" }, t("entities.left", { n: left, drawn: drawn.length })),
     h("div", { class: "legend" }, head.labels.map(label => h("span", { class: "tasks-key", style: { "--mine": mine(label) } }, label))),
-    rows.length ? h("div", { class: "tasks-list", role: "list" }, rows) : h("p", { class: "note" }, t("no.entities")),
+    drawn.length ? listed(drawn, row, t) : h("p", { class: "note" }, t("no.entities")),
     h("p", { class: "caption" }, t("whole", { chance: percent(head.probability) })),
-    head.entities.some(one => one.abstained) && h("p", { class: "caption" }, t("abstained.some", { from: percent(head.calibration.abstain_below) })),
+    drawn.some(one => one.abstained) && h("p", { class: "caption" }, head.calibration.abstain_below > 1 ? t("never") : t("abstained.some", { from: percent(head.calibration.abstain_below) })),
   ];
 }
 
@@ -93,7 +101,7 @@ function answered({ head, arrays }, { text }, t) {
     passage(arrays, text, said ? answer : null, nothing, t),
     h("h3", { class: "tasks-heading" }, t("spans")),
     h("div", { class: "tasks-list", role: "list" }, spans.map(one => h("div", { class: `tasks-line span${one.said ? " said" : ""}${one.silent ? " silent" : ""}`, role: "listitem" },
-      h("span", { class: "what", lang: languageOf(one.name) }, one.name),
+      h("span", { class: "what", lang: languageOf(one.name), title: one.name }, clip(one.name, LONGEST)),
       h("span", { class: "tasks-bar" }, h("span", { class: "bar-line" }, h("i", { style: { "--part": one.probability } }))), h("span", { class: "num chance" }, percent(one.probability))))),
     h("p", { class: "caption" }, t("strips.note", { temperature: number(head.calibration.temperature, 2) }), " ", head.n_windows > 1 ? t("windows", { windows: head.n_windows }) : ""),
   ];
@@ -148,7 +156,7 @@ function passage(arrays, text, answer, nothing, t) {
   return h("div", { class: "tasks-figure" }, readout, shown, (first > 0 || last < n) && h("p", { class: "note" }, t("part", { from: first + 1, to: last, n })));
 }
 
-const strip = (side, chance, shade) => h("i", { class: side, style: { background: `color-mix(in srgb, ${hue(shade)} ${(100 * Math.max(chance ** 0.45, 0.07)).toFixed(1)}%, transparent)` } });
+const strip = (side, chance, shade) => h("i", { class: side, style: { background: `color-mix(in srgb, ${hue(shade)} ${(100 * Math.max(chance ** 0.45, 0.1)).toFixed(1)}%, transparent)` } });
 
 // Which tokens are drawn of a long passage: those around the answer.
 function drawnRange(tokens, n, answer) {
