@@ -17,7 +17,8 @@ bertviz         the same model, sentence and weights, as `head_view` and `model_
                 jQuery from a CDN, which this benchmark does not reach: they draw nothing. --libraries names a folder
                 with require.min.js, d3.min.js and jquery.min.js, from which they are given instead.
 
-Which Chromium: $QKV_CHROMIUM, else the one that is installed. bertviz is looked for in --peer, else in this Python.
+Which Chromium: $QKV_CHROMIUM, else the one that is installed. bertviz stands in no extra of qkv: it asks for boto3, whose
+python-dateutil is older than ours. Give it an environment of its own, with qkv, and name that Python with --peer.
 """
 
 import argparse
@@ -49,8 +50,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The animal didn't cross the street because it was too tired."
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GOALS = {"first picture": 1.5, "frames": 30.0, "layer": 4_000_000}
-BASE = {"layers": 12, "width": 768, "heads": 12, "inner_width": 3072, "max_length": 512}
-TINY = {"layers": 2, "width": 16, "heads": 2, "inner_width": 32, "max_length": 512}
+BASE: dict[str, Any] = {"layers": 12, "width": 768, "heads": 12, "inner_width": 3072, "max_length": 512}
+TINY: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "inner_width": 32, "max_length": 512}
 READY = '[data-view="attention"][data-ready="1"]'
 SEEN = "requestAnimationFrame(() => requestAnimationFrame(() => { window.seen = performance.now(); }));"
 """A frame after the one in which it was noticed: by then it is on the screen."""
@@ -97,7 +98,7 @@ def words_of(tokens: int, tokenizer: Tokenizer) -> str:
     return text[: encoded.offsets[tokens - 2][1]]
 
 
-def make_model(folder: Path, sizes: dict[str, int]) -> Tokenizer:
+def make_model(folder: Path, sizes: dict[str, Any]) -> Tokenizer:
     tokenizer = Tokenizer.load(FOLDER / DEFAULT_MODEL)
     torch.manual_seed(0)
     model = BertWithHeads(BertConfig(vocabulary_size=tokenizer.size, **sizes), ())

@@ -90,11 +90,14 @@ def test_texts_that_cannot_be_taken(capsys: pytest.CaptureFixture[str], sound: P
     assert f"{LONGEST + 1:,} characters" in fails(capsys, sound, "--text", "a" * (LONGEST + 1))
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_places_that_cannot_be_had(capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path) -> None:
     assert "65535" in fails(capsys, sound, "--port", "70000")
     assert "--token" in fails(capsys, sound, "--token", "a b")
     assert "--host" in fails(capsys, sound, "--host", "no.such.host.invalid", "--port", "0")
     assert ".html" in fails(capsys, sound, "--save", tmp_path / "page.svg")
+    assert "--save" in fails(capsys, sound, "--examples")
+    assert "--threads" in fails(capsys, sound, "--threads", "0")
     assert "cannot be written" in fails(capsys, sound, "--text", "a", "--save", sound / "config.json" / "page.html")
 
 

@@ -108,6 +108,9 @@ def test_words_that_one_text_has(tmp_path: Path) -> None:
     assert [one["text"] for one in found.head["words"]] == ["the", "sat"]
     lonely = [[one["text"] for one in side] for side in found.head["lonely"]]
     assert lonely == [["cat"], ["dog", "on"]] and not found.head["same_bag"]
+    assert found.head["unknown"] == [[], [{"text": "zebra", "at": [15, 20]}]]
+    moved = ask(open_subject(make_folder(tmp_path / "other")), "𠮷他欠我", "我欠他𠮷")
+    assert [one["here"] for one in moved.head["words"]] == [[1, 2], [2, 3], [3, 4]], "characters, not halves of them"
 
 
 def test_pairs_by_hand() -> None:

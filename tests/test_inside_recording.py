@@ -12,7 +12,7 @@ import pytest
 from qkv.errors import InputError
 from qkv.explore.api import ANSWERS, Api
 from qkv.inside.examples import EXAMPLES
-from qkv.inside.recording import Record, Text, key_of, opened, record, texts
+from qkv.inside.recording import Record, Text, first_ones, key_of, opened, record, texts
 from qkv.inside.reply import RefusalError, Reply
 from qkv.inside.subject import VIEWS, open_subject
 from qkv.inside.units import units
@@ -114,6 +114,32 @@ def test_texts_and_what_comes_first() -> None:
     assert all(text.hide is None for _, text in texts("attention", SMALL, None))
 
 
+def test_the_first_examples_alone() -> None:
+    first = first_ones(SMALL, None)
+    assert [one["set"]["text"] for one in first["attention"]] == ["the cat sat", "he owes me", "我爱猫"]
+    assert len(first["tasks"]) == 3  # a question, one with choices, a text
+    again = first_ones({view: [*listed, *listed] for view, listed in SMALL.items()}, None)
+    assert again == first
+    given = first_ones(SMALL, Text("a cat"))
+    assert not (given["attention"] or given["fill"] or given["translation"] or given["recurrence"])
+    assert len(given["tasks"]) == 2 and given["meanings"] == SMALL["meanings"]
+
+
+def test_every_example_or_the_first(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def ask(name: str, fields: Mapping[str, Any]) -> bytes:
+        asked.append(f"{name} {fields.get('text', fields.get('word'))}")
+        raise RefusalError("no", "No.")
+
+    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, SMALL | {"meanings": 2 * SMALL["meanings"]})
+    record(ask, api.room(), Text("a cat"))
+    assert {one for one in asked if one.startswith(("attention", "fill"))} == {"attention a cat", "fill a cat"}
+    assert {"meanings cat", "order 他欠我"} <= set(asked)
+    record(ask, api.room(), Text("a cat"), every=True)
+    assert {"attention the cat sat", "attention a dog", "fill 我爱猫"} <= set(asked)
+
+
 @pytest.fixture(scope="module")
 def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Of a model of every sort, what was asked: names and fields."""
@@ -136,7 +162,7 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str
             raise RefusalError("no", "These are BERTs too.")
         return api.ask(name, fields)
 
-    replies = record(ask, api.room(), Text("the cat is tired")).replies
+    replies = record(ask, api.room(), Text("the cat is tired"), every=True).replies
     found: dict[str, set[str]] = {name: set() for name in subjects}
     for key in replies:
         name, _, written = key.partition(" ")
@@ -212,7 +238,7 @@ def test_the_heads_that_a_page_opens_with() -> None:
 @pytest.mark.usefixtures("one_thread")
 def test_steps_of_all_heads_and_of_a_few(tmp_path: Path) -> None:
     api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, {"attention": SMALL["attention"]})
-    replies = record(api.ask, api.room(), Text("the cat is tired")).replies
+    replies = record(api.ask, api.room(), Text("the cat is tired"), every=True).replies
     steps = [json.loads(key.partition(" ")[2])["text"] for key in replies if key.startswith("steps")]
     assert steps.count("the cat is tired") == 8 and 1 <= steps.count("the cat sat") <= 5
     assert sum(key.startswith("inputs") for key in replies) == 4
@@ -252,7 +278,7 @@ def test_a_long_text_has_its_layers_and_no_steps(tmp_path: Path) -> None:
 def test_progress_and_a_page_that_is_full(tmp_path: Path) -> None:
     api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, SMALL)
     told: list[tuple[int, int]] = []
-    made = record(api.ask, api.room(), None, 20_000, lambda done, total: told.append((done, total)))
+    made = record(api.ask, api.room(), most=20_000, progress=lambda done, total: told.append((done, total)))
     assert told[0] == (0, len(told)) and told[-1] == (len(told) - 1, len(told))
     assert made.left_out and 'attention {"kind":"self","model":0,"text":"the cat sat"}' in made.replies
 

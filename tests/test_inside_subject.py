@@ -108,3 +108,16 @@ def test_a_name_that_is_nothing(tmp_path: Path) -> None:
         open_subject(tmp_path / "tinny")
     with pytest.raises(InputError, match="empty"):
         open_subject("")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "title"),
+    [
+        ("hf:owner/tiny-bert", "cache/models--owner--tiny-bert/snapshots/0a1b2c", "tiny-bert"),
+        ("hf:owner/tiny-bert@main", "cache/models--owner--tiny-bert/snapshots/0a1b2c", "tiny-bert"),
+        ("hf:gpt2", "cache/models--gpt2/snapshots/0a1b2c", "gpt2"),
+        ("runs/乙", "runs/乙/model", "乙"),
+    ],
+)
+def test_a_title_is_what_people_call_it(name: str, path: str, title: str) -> None:
+    assert Subject(name, Path(path), "bert").title == title

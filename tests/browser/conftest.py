@@ -6,6 +6,7 @@ Which Chromium: $QKV_CHROMIUM, else one that is installed. Where there is none t
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def open_look(browser: Browser, room: Room) -> Iterator[Callable[..., Look]]:
     """More pages, or such as are prepared before anything runs in them."""
     pages = []
 
-    def opened(**options: object) -> Look:
+    def opened(**options: Any) -> Look:
         pages.append(looking(browser, room, **options))
         return pages[-1].__enter__()
 

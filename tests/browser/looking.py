@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, Route
 
 from qkv.explore.server import Server
 from qkv.inside.subject import Subject
@@ -141,9 +141,13 @@ def looking(
         else:
             route.continue_()
 
+    def dismissed(dialog: Dialog) -> None:
+        look.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     page.on("console", heard)
     page.on("pageerror", lambda error: look.complaints.append(f"thrown: {error}"))
-    page.on("dialog", lambda dialog: (look.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", dismissed)
     context.on("request", requested)
     context.route("**/*", stopped)
     try:

@@ -1,5 +1,6 @@
 """Tiny models of every kind that the page shows, with drawn weights: what they say is nonsense, and always the same."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from qkv.inside.subject import Subject, open_subject
@@ -10,7 +11,7 @@ from tests.inside_folders import rnnlm, translator
 from tests.task_folders import task_folder
 from tests.word_vectors import make_vectors_folder
 
-MAKERS = {
+MAKERS: dict[str, Callable[[Path], Subject]] = {
     "bert": lambda path: open_subject(make_folder(path)),
     "plain": lambda path: open_subject(make_folder(path, "BertModel", seed=1)),  # no head at all
     "gpt": lambda path: open_subject(make_gpt(path)),

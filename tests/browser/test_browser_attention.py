@@ -50,7 +50,7 @@ def test_every_kind_in_one_format(look: Look, model: str, kind: str, fields: dic
 
 
 def test_lines_follow_the_pointer(look: Look) -> None:
-    look.open("attention", layer=1, head=2)
+    look.open("attention", layer=1, head=2).set(attention={"pieces": "pieces"})
     left = [token["token"] for token in look.numbers()["left"]]
     lines = look.page.locator(LINES)
     box = lines.bounding_box()

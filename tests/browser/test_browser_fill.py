@@ -1,4 +1,4 @@
-"""Hiding words and putting guesses in, by clicks: what goes into the text is what was shown, whatever the text is of."""
+"""Hiding words and putting guesses in, by clicks: what goes into the text is what was shown, whatever the text is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def shown(look: Look) -> str:
 
 def test_what_is_shown_is_what_the_model_says(look: Look) -> None:
     text = "the 😀 cat sat, 他欠我100万"
-    look.open("fill", text=text, fill=None, **{"fill.hide": "6-9 16-17"})
+    look.open("fill", text=text, **{"fill.hide": "6-9 16-17"})
     reply = fill(look.room.subjects["bert"], Asked({"text": text, "k": 8, "hide": "6-9 16-17"}))
     assert look.numbers()["blanks"] == reply.head["blanks"]
     assert look.numbers()["probabilities"]["data"] == reply.arrays["probabilities"].ravel().tolist()

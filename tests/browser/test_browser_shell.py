@@ -52,7 +52,7 @@ def test_a_link_restores_the_state(look: Look, open_look: Callable[..., Look]) -
     look.set(layer=1, head=3, chosen=4, attention={"pieces": "pieces"})
     look.page.locator("details.share summary").click()
     look.page.locator("[data-act='copy.link']").click()
-    look.page.locator(".said", has_text="链接已复制").wait_for()
+    look.page.locator("[role=status]", has_text="链接已复制").wait_for()
     link = look.page.evaluate("() => navigator.clipboard.readText()")
     before = look.numbers()
     other = open_look()

@@ -103,10 +103,13 @@ def look(
 
     if examples and save is None:
         raise InputError("--examples is for --save: a page that is served has all of them.")
-    if save is not None:
-        threads = (
-            threads or 1
-        )  # hundreds of small questions, in which threads would wait for each other most of the time
+    if threads is not None and threads < 1:
+        raise InputError(f"--threads must be 1 or more, not {threads}.")
+    if threads is not None or save is not None:
+        import torch
+
+        # --save has many small questions, in which threads would wait for each other most of the time
+        torch.set_num_threads(threads or 1)
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
     api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}

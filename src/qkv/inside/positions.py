@@ -93,14 +93,14 @@ def order(subject: Subject, asked: Asked) -> Reply:
     text, other = asked.text("text", longest=LONGEST_TEXT), asked.text("other", longest=LONGEST_TEXT)
     asked.done()
     texts = (text, other)
-    one, two = map(_words, texts, token_layers(subject, texts))
+    (one, lost), (two, lost_there) = map(_read, texts, token_layers(subject, texts))
     pairs, left_over = paired([word.written for word in one], [word.written for word in two])
     if not pairs:
         raise RefusalError("no_common_words", "The two texts have no word in common: nothing can be compared.")
     arrays = {"moved": _moved(one, two, pairs), "texts": _means_moved(one, two)}
     lowest, bag = arrays["moved"][0], arrays["texts"][0]
     if has_positions(subject):
-        here, there = map(_words, texts, token_layers(subject, texts, in_place=False))
+        (here, _), (there, _) = map(_read, texts, token_layers(subject, texts, in_place=False))
         arrays |= {"moved_without": _moved(here, there, pairs), "texts_without": _means_moved(here, there)}
         lowest, bag = arrays["moved_without"][0], arrays["texts_without"][0]
     head = {
@@ -113,6 +113,7 @@ def order(subject: Subject, asked: Asked) -> Reply:
             for a, b in pairs
         ],
         "lonely": [[_span(one[a]) for a in left_over[0]], [_span(two[b]) for b in left_over[1]]],
+        "unknown": [[_span(word) for word in words] for words in (lost, lost_there)],
         "same_bag": not (left_over[0] or left_over[1]),
         # the mean of what lies below the layers; none where that has read other words already
         "bag": round(float(bag), 6) if float(lowest.max()) < NOTHING else None,
@@ -139,24 +140,24 @@ def paired(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[int, 
     return pairs, (alone, sorted(place for places in there.values() for place in places))
 
 
-def _words(text: str, found: TokenLayers) -> list[_Word]:
-    """Pieces of one word put together, the mean of their vectors; without what the vocabulary does not know, which has
-    no vector, or that of all that is unknown."""
+def _read(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
+    """The words, pieces of one put together by the mean of their vectors; and those that the vocabulary does not know,
+    which have no vector, or that of all that is unknown."""
     tokens = [
         Token(token, text[start:end], start, end, 0)
         for token, (start, end) in zip(found.tokens, found.offsets, strict=True)
     ]
-    words = []
+    words: list[_Word] = []
+    unknown: list[_Word] = []
     for first, last in word_ranges(tokens, [text]):
         pieces = slice(first, last + 1)
-        if all(found.known[pieces]):
-            start, end = tokens[first].start, tokens[last].end
-            start += len(text[start:end]) - len(text[start:end].lstrip())  # the space that some pieces begin with
-            layers = tuple(layer[pieces].mean(0) for layer in found.layers)
-            words.append(_Word(text[start:end], start, end, layers))
+        start, end = tokens[first].start, tokens[last].end
+        start += len(text[start:end]) - len(text[start:end].lstrip())  # the space that some pieces begin with
+        layers = tuple(layer[pieces].mean(0) for layer in found.layers)
+        (words if all(found.known[pieces]) else unknown).append(_Word(text[start:end], start, end, layers))
     if not words:
         raise RefusalError("no_vector", f"No word of '{text:.40}' has a vector.", word=text[:40], near="")
-    return words
+    return words, unknown
 
 
 def _moved(one: Sequence[_Word], two: Sequence[_Word], pairs: Sequence[tuple[int, int]]) -> Floats:

@@ -133,8 +133,8 @@ def asking(name: str, fields: Mapping[str, Any]) -> Job:
 
 
 def first_ones(examples: Examples, given: Text | None) -> Examples:
-    """Of each view the first example of each language and each form (a text, two texts, a question with choices …). Where
-    a text was given, those that have one are left out."""
+    """Of each view the first example of each language and each form (a text, two texts, a question with choices …).
+    Where a text was given, those that have one are left out."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for view, listed in examples.items():
         found[view] = {}

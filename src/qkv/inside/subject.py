@@ -18,7 +18,7 @@ from pathlib import Path
 from qkv.errors import reading
 from qkv.inside.reply import RefusalError
 from qkv.interop.folder import GPTS, model_type_of
-from qkv.interop.hub import locate
+from qkv.interop.hub import HUB, locate
 from qkv.interop.zoo import DEFAULT_MODEL
 from qkv.json_file import read_object
 from qkv.run.elmo import LoadedElmo, load_elmo
@@ -54,7 +54,9 @@ class Subject:
 
     @cached_property
     def title(self) -> str:
-        """Short, for a heading: the folder's name, or that of its run."""
+        """Short, for a heading: the folder's name, or that of its run, or what the hub calls it."""
+        if self.name.startswith(HUB):
+            return self.name.removeprefix(HUB).partition("@")[0].rpartition("/")[2]  # its folder is called by a hash
         parts = [part for part in self.path.parts if part not in ("model", "/")]
         return parts[-1] if parts else self.name
 

@@ -92,7 +92,7 @@ class TokenCache:
     def _doubled(self, full: Tensor) -> Tensor:
         room = min(2 * full.size(2), self.longest)
         wider = full.new_empty(full.size(0), self.rows, room, *full.shape[3:])
-        wider[:, :, : self.length] = full[:, : self.rows]
+        wider[:, :, : self.length] = full[:, : self.rows, : self.length]
         return wider
 
 

@@ -42,7 +42,7 @@ const ASKS = { // what a view's picture is made of; by this a saved page knows w
 const ASKED_ANEW = ["text", "pair", "model", "compare", "view"]; // what makes older questions idle
 
 const PASSING = ["server_gone", "fault", "busy"]; // refusals that may be over in a moment
-const LIGHT = new Set(["token", "size", "theme", "lang"]);
+const LIGHT = new Set(["token", "word", "size", "theme", "lang"]);
 
 let room = { subjects: [], examples: {}, limits: {} };
 const modules = new Map(); // id → {module, made}
@@ -262,14 +262,16 @@ function railDrawn() {
 function heard(_, changed) {
   if (changed.has("lang")) document.documentElement.lang = state.lang === "zh" ? "zh-CN" : "en";
   if (changed.has("theme")) themed();
-  if (["text", "pair", "fill"].some(name => changed.has(name))) given = true;
+  // a text that somebody wrote, or chose a word of, goes along to the other views
+  if (["text", "pair", "fill"].some(name => changed.has(name)) || changed.has("chosen") && state.chosen !== null) given = true;
   if (ASKED_ANEW.some(name => changed.has(name))) {
     questions.abort();
     questions = new AbortController();
   }
   if (changed.has("view") || changed.has("lang") || changed.has("model")) railDrawn();
-  if (!(changed.size === 1 && changed.has("token"))) top.drawn();
-  if (changed.has("view")) document.title = `${t("view." + state.view)} · qkv look`;
+  if (changed.has("text") && !changed.has("word")) state.word = null; // it counted in another text
+  if (![...changed].every(name => name === "token" || name === "word")) top.drawn();
+  if (changed.has("view") || changed.has("lang")) document.title = `${t("view." + state.view)} · qkv look`;
   shown(changed);
 }
 

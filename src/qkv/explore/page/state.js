@@ -1,7 +1,7 @@
 // What the page shows, in one object, and its twin in the address (#view=attention&text=…), so that a link restores it.
 // Knows no view: a view's own choices lie under its name, state.fill = {…}, one level deep.
 //
-//   state       {view, model, compare (index or null), text, pair, token (under the pointer, or null), chosen (clicked,
+//   state       {view, model, compare (index or null), text, pair, token (under the pointer, or null), word, chosen (clicked,
 //               or null), layer, head (null: not chosen yet), lang ("zh" | "en"), theme ("system" | "light" | "dark"),
 //               VIEW: {…}}
 //   set(patch)  merges; a view's own part is merged too ({fill: {k: 5}} keeps the rest of state.fill); tells the
@@ -10,13 +10,14 @@
 //   hash() → string                   the address's part for what is shown now
 //   restore(hash?) → patch            reads an address (the window's) into the state, without telling anybody: what the
 //                                     address does not name is as in the beginning, but for the language and the theme
-// `token` is not in the address: it follows the pointer.
+// `token` and `word` are not in the address: they follow the pointer. A token is a number of one model's own; `word`
+// ("12-18": characters of the text, in code points) is what was pointed at last in any view, and links the views.
 
 const FIRST = {
-  view: "attention", model: 0, compare: null, text: "", pair: "", token: null, chosen: null, layer: null, head: null,
+  view: "attention", model: 0, compare: null, text: "", pair: "", token: null, word: null, chosen: null, layer: null, head: null,
   lang: (navigator.language ?? "en").toLowerCase().startsWith("zh") ? "zh" : "en", theme: "system",
 };
-const PASSING = new Set(["token"]);
+const PASSING = new Set(["token", "word"]);
 const PLAIN = new Set(["view", "text", "pair", "lang", "theme"]); // texts, whatever they look like
 const REMEMBERED = ["lang", "theme"]; // between visits, where the browser allows it
 

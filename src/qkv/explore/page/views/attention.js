@@ -1,7 +1,8 @@
 // The attention view: which word looks at which, in every head. Holds one pane a subject (two in a comparison), the
 // choices above them, the panel below (step by step, or the input row), keys, export. Draws nothing itself.
 //
-// Of the shared state it uses text, pair, model, compare, token (under the pointer), chosen (pinned), layer and head
+// Of the shared state it uses text, pair, model, compare, token (under the pointer), chosen (pinned), word (the
+// characters pointed at last, here or in another view: where it begins), layer and head
 // (null: a head worth seeing is picked); its own, state.attention: see CHOICES in attention_controls.js, and layer2,
 // head2 of the second subject. Tokens of the state are numbers of the first subject's tokens; a second subject follows
 // by the characters they hold.
@@ -22,7 +23,7 @@ export const inputs = subject => pairs(subject) ? ["text", "pair"] : ["text"];
 export { css } from "look/views/attention_style.js";
 export { keys, words } from "look/views/attention_words.js";
 
-const PASSING = new Set(["token", "chosen"]);
+const PASSING = new Set(["token", "chosen", "word"]);
 const EVERY_ROW = 64; // tokens up to which the steps of all rows come in one answer
 
 export function view(app) {
@@ -133,7 +134,7 @@ export function view(app) {
       let token = null;
       if (local && active.linked) token = (local.side === "left" ? active.scene.left : active.scene.right)[local.at].first;
       if (token !== null && active !== panes[0]) token = found(active.overview.left[token], panes[0]);
-      if (state.token !== token) set({ token }); else later();
+      if (state.token !== token) set(token === null ? { token } : { token, ...wordOf(panes[0], token) }); else later();
     });
   }
 
@@ -164,7 +165,13 @@ export function view(app) {
       return;
     }
     const own = pane === panes[0] ? token : found(pane.overview.left[token], panes[0]);
-    if (own !== null) set({ chosen: state.chosen === own ? null : own });
+    if (own !== null) set({ chosen: state.chosen === own ? null : own, ...wordOf(panes[0], own) });
+  }
+
+  // The characters of a token's word, which other views begin at; those of the first text alone.
+  function wordOf(pane, token) {
+    const { left, words } = pane.overview, [first, last] = words?.left.find(([from, to]) => from <= token && token <= to) ?? [token, token];
+    return left[first].special || left[first].segment ? {} : { word: `${left[first].start}-${left[last].end}` };
   }
 
   function tabsDrawn() {

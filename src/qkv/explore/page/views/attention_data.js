@@ -110,6 +110,12 @@ export function restingToken(left, words) {
   return (pronoun ?? said.reduce((best, item) => !best || item.label.length > best.label.length ? item : best, null))?.first ?? 0;
 }
 
+// The first token that holds characters of a word ("12-18") of the first text; -1 where there is none.
+export function touched(tokens, word) {
+  const [start, end] = /^\d+-\d+$/.test(word ?? "") ? word.split("-").map(Number) : [0, 0];
+  return end > start ? tokens.findIndex(token => !token.special && !token.segment && token.start < end && token.end > start) : -1;
+}
+
 // How hard every head looks from one token at another word (not at itself, its neighbours or [SEP]; near ones count
 // less): (layers × heads), from the small maps; exact while they hold every token.
 export function focusOf(overview, token) {

@@ -7,7 +7,7 @@ import { aborted, Refusal } from "look/wire.js";
 import { ink } from "look/views/attention_ink.js";
 import { KINDS, pairs } from "look/views/attention_controls.js";
 import {
-  bestHead, bytesFrom, focusOf, items, labelOf, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest,
+  bestHead, bytesFrom, focusOf, items, labelOf, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest, touched,
 } from "look/views/attention_data.js";
 import { layout } from "look/views/attention_layout.js";
 import { Large } from "look/views/attention_large.js";
@@ -71,7 +71,8 @@ export class Pane {
     const { small, measures } = arrays;
     this.overview = { ...head, small, measures, layers: small.shape[0], heads: small.shape[1], cross: this.kind === "cross" };
     this.exact = small.shape[2] === head.left.length && small.shape[3] === head.right.length;
-    this.resting = restingToken(head.left, head.words?.left);
+    const begun = this.linked ? touched(head.left, state.word) : -1;
+    this.resting = begun < 0 ? restingToken(head.left, head.words?.left) : begun;
     this.best = bestHead(focusOf(this.overview, this.kept()), this.heads);
   }
 

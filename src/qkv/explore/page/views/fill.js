@@ -153,13 +153,22 @@ export function view(app) {
         type: "button", class: `word ${unit.kind}${hidden ? " hidden" : ""}`, data: { start: unit.start, end: unit.end },
         tabindex: place === at ? "0" : "-1", disabled: unit.mask, style: hidden ? { "--mine": hue(mine) } : null,
         "aria-pressed": String(hidden), "aria-label": t(hidden ? "unhide" : "hide", { word: unit.text }),
-        on: { click: () => { at = place; toggled(unit); } },
+        on: { click: () => { at = place; toggled(unit); }, pointerenter: () => pointed(unit), focus: () => pointed(unit) },
       }, hidden ? h("em", { class: "waiting" }, "…") : unit.text));
     });
     parts.push(characters.slice(end).join(""));
     const more = units.length - shown.length;
     clear(sentence, parts, more > 0 && h("p", { class: "note" }, t("rest", { n: more })));
     if (focus) sentence.querySelector("[tabindex='0']")?.focus({ preventScroll: true });
+  }
+
+  // The word that was pointed at last, here or in another view.
+  const pointed = unit => app.set({ word: `${unit.start}-${unit.end}` });
+  function linked() {
+    const [span] = spanned(state.word, [...state.text].length);
+    for (const word of sentence.querySelectorAll(".word")) {
+      word.classList.toggle("linked", Boolean(span) && span[0] < +word.dataset.end && +word.dataset.start < span[1]);
+    }
   }
 
   sentence.addEventListener("keydown", event => {
@@ -244,11 +253,13 @@ export function view(app) {
 
   let turn = 0; // an older answer that comes late is not drawn
   async function show(changed) {
+    if (changed && [...changed].every(name => name === "word" || name === "token")) return linked();
     const mine = (turn += 1);
     const hide = settled(changed);
     if (hide !== own().hide) state.fill = { ...state.fill, hide };
     controlsDrawn();
     sentenceDrawn();
+    linked();
     if (!state.text.trim()) {
       clear(answers, app.refusal(new Refusal("empty")));
       clear(next);

@@ -11,6 +11,7 @@ export const css = `
   }
   .word { border-radius: 7px; padding: 2px 1px; margin: 0 -1px; transition: background .12s; white-space: pre-wrap; }
   .word:hover { background: var(--tint); }
+  .word.linked:not(.hidden) { box-shadow: inset 0 -2px 0 color-mix(in srgb, var(--accent) 45%, transparent); border-radius: 4px; }
   .word.sign { color: var(--soft); }
   .word.hidden {
     color: var(--mine); background: color-mix(in srgb, var(--mine) 11%, transparent);

@@ -71,7 +71,7 @@ export function plot(app, subject, hear) {
   }
 
   // What lies below the layers is layer 0 to Python; readers know the layers from Attention, where the first is 0.
-  const named = at => (reply.head.layers[at] === 0 ? t("below") : t("layer", { layer: reply.head.layers[at] - 1, most: reply.head.layers.at(-1) - 1 }));
+  const named = at => (reply.head.layers[at] === 0 ? t("below") : t("layer", { layer: reply.head.layers[at] - 1 }));
   const painted = key => hue(colours.get(key) ?? 0);
 
   function notes() {

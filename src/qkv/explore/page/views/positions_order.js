@@ -48,7 +48,7 @@ export function order(app) {
     const rows = [0, 1].map(side => {
       const place = one => (side ? one.there : one.here);
       const words = [...reply.head.words.map((one, pair) => ({ text: sliced(texts[side], ...place(one)), at: place(one)[0], pair })),
-        ...reply.head.lonely[side].map(one => ({ text: one.text, at: one.at[0], pair: null }))].sort((a, b) => a.at - b.at);
+        ...[...reply.head.lonely[side], ...reply.head.unknown[side]].map(one => ({ text: one.text, at: one.at[0], pair: null }))].sort((a, b) => a.at - b.at);
       let x = 0;
       for (const one of words) { one.width = widthOf(one.text); one.x = x; x += one.width + SPACE; }
       return { words, width: x - SPACE };
@@ -101,7 +101,7 @@ export function order(app) {
     const picture = s("svg", { viewBox: `0 0 ${wide} ${TALL}`, width: wide, height: TALL, role: "img", tabindex: "0", "aria-label": t("chart") },
       ticks.map(value => [s("path", { class: "zero", d: `M${LEFT} ${y(value)}H${wide - RIGHT}` }), s("text", { x: LEFT - 8, y: y(value) + 4, "text-anchor": "end", class: "tick" }, value.toFixed(2))]),
       s("path", { class: "here", d: `M${x(layer)} ${TOP}V${TALL - BOTTOM}` }),
-      reply.head.layers.map((number, at) => (at === 0 || (at - 1) % every === 0) && s("text", { x: x(at), y: TALL - BOTTOM + 18, "text-anchor": "middle", class: "tick" }, layerName(number))),
+      reply.head.layers.map((number, at) => (at === 0 || (at - 1) % every === 0) && s("text", { x: x(at) + (at || layers === 1 ? 0 : 16), y: TALL - BOTTOM + 18, "text-anchor": at || layers === 1 ? "middle" : "end", class: "tick" }, layerName(number))),
       s("text", { x: (LEFT + wide - RIGHT) / 2, y: TALL - 1, "text-anchor": "middle", class: "tick" }, t("by.layer")),
       without && pairs.map(pair => s("path", { class: "course without" + (hot === null || hot === pair ? "" : " off"), d: path("moved_without", pair), stroke: hue(pair) })),
       pairs.map(pair => s("path", { class: "course" + (hot === null || hot === pair ? "" : " off"), d: path("moved", pair), stroke: hue(pair) })),
@@ -138,9 +138,10 @@ export function order(app) {
   }
 
   function stated() {
-    const most = largest();
+    const most = largest(), lost = reply.head.unknown.flat().map(one => one.text);
     clear(said, verdicts().map(({ name, by, text }) => h("div", { class: "verdict" }, h("span", { class: "name" }, name), h("span", { class: "num" }, by.toFixed(3)),
-      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.min(1, by / most) } })), h("span", { class: "note" }, text))));
+      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.min(1, by / most) } })), h("span", { class: "note" }, text))),
+      lost.length > 0 && h("p", { class: "note" }, t("unknown", { words: [...new Set(lost)].join(" ") })));
   }
 
   function svg(x0, y0, wide) {
@@ -153,7 +154,7 @@ export function order(app) {
     const left = x0 + half + 50, { layers, x, y, ticks, path, names } = frameOf(half);
     parts.push(svgText(left, y0 + 4, t("chart"), { size: 13, weight: 600 }));
     for (const value of ticks) parts.push(svgLine(left + LEFT, at + y(value), left + half - RIGHT, at + y(value), colour("rule")), svgText(left + LEFT - 8, at + y(value) + 4, value.toFixed(2), { size: 11, anchor: "end", fill: colour("faint") }));
-    reply.head.layers.forEach((number, i) => (i === 0 || layers < 9 || i % 2 === 1) && parts.push(svgText(left + x(i), at + TALL - BOTTOM + 18, layerName(number), { size: 11, anchor: "middle", fill: colour("faint") })));
+    reply.head.layers.forEach((number, i) => (i === 0 || layers < 9 || i % 2 === 1) && parts.push(svgText(left + x(i) + (i || layers === 1 ? 0 : 16), at + TALL - BOTTOM + 18, layerName(number), { size: 11, anchor: i || layers === 1 ? "middle" : "end", fill: colour("faint") })));
     reply.head.words.forEach((_, pair) => parts.push(svgPath(shift(path("moved", pair).replace(/[ML]/g, c => c), left, at), { stroke: hue(pair), width: 1.8 })));
     for (const one of names) parts.push(svgText(left + half - RIGHT + 12, at + one.y + 4, one.text, { size: 13, fill: hue(one.pair) }));
     parts.push(svgText(left + (LEFT + half - RIGHT) / 2, at + TALL, t("by.layer"), { size: 11, anchor: "middle", fill: colour("faint") }));
