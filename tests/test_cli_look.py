@@ -87,6 +87,9 @@ def test_a_model_that_is_not_there(capsys: pytest.CaptureFixture[str], sound: Pa
 def test_texts_that_cannot_be_taken(capsys: pytest.CaptureFixture[str], sound: Path) -> None:
     assert "--text is empty" in fails(capsys, sound, "--text", " ")
     assert "--pair is empty" in fails(capsys, sound, "--text", "a", "--pair", "")
+    assert "give the first with --text" in fails(capsys, sound, "--pair", "a")
+    assert "--text is not UTF-8: character 2" in fails(capsys, sound, "--text", "a\udcffb")
+    assert "--pair is not UTF-8" in fails(capsys, sound, "--text", "a", "--pair", "\udcff", "--save", "page.html")
     assert f"{LONGEST + 1:,} characters" in fails(capsys, sound, "--text", "a" * (LONGEST + 1))
 
 
@@ -97,6 +100,8 @@ def test_places_that_cannot_be_had(capsys: pytest.CaptureFixture[str], sound: Pa
     assert "--host" in fails(capsys, sound, "--host", "no.such.host.invalid", "--port", "0")
     assert ".html" in fails(capsys, sound, "--save", tmp_path / "page.svg")
     assert "--save" in fails(capsys, sound, "--examples")
+    for words in (["--host", "localhost"], ["--port", "0"], ["--token", "abcdefgh"], ["--no-browser"]):
+        assert f"{words[0]} is for a page that is served" in fails(capsys, sound, *words, "--save", "page.html")
     assert "--threads" in fails(capsys, sound, "--threads", "0")
     assert "cannot be written" in fails(capsys, sound, "--text", "a", "--save", sound / "config.json" / "page.html")
 
@@ -155,6 +160,8 @@ def test_a_browser_is_opened_where_there_is_a_screen(
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(5)
     assert opened == [met[1].link()]
+    # a link with a token is shown to whoever started this, and to no list of processes
+    assert main(["look", str(sound), "--port", "0", "--token", "open-sesame"]) == 0 and len(opened) == 1
 
 
 def test_a_screen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -381,6 +381,38 @@ def test_too_many_at_a_time(subject: Subject) -> None:
         assert asked(server, "length", text="a").status == 200 and not server.is_working()
 
 
+def test_a_request_that_comes_byte_by_byte(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.explore.server.REQUEST_SECONDS", 0.3)
+    with serving(Api([subject], ANSWERS, {})) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            ended = False
+            for _ in range(400):
+                try:
+                    slow.sendall(b"l")
+                    ended = slow.recv(1) == b""
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    ended = True
+                if ended:
+                    break
+            assert ended
+        assert asked(server, "length", text="a").status == 200
+
+
+def test_too_many_connections(subject: Subject) -> None:
+    with serving(Api([subject], ANSWERS, {})) as server:
+        server.connections = threading.BoundedSemaphore(1)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as first:
+            first.sendall(b"GET /api/room HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert first.recv(12) == b"HTTP/1.1 200"
+            with pytest.raises(ConnectionError):
+                asked(server, "length", text="a")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20):
+            pass
+
+
 def test_it_ends_while_something_is_computed(subject: Subject) -> None:
     slow = Slow()
     with serving(Api([subject], {"slow": slow}, {})) as server:

@@ -52,6 +52,14 @@ def test_those_with_one_vector(tmp_path: Path) -> None:
     assert one.known == (False, True, True), "the word2vec has a cat and a king"
 
 
+def test_a_file_of_vectors_finds_its_words(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("3 2\ncat 1 0\n猫 0 1\nsat 2 0\n", encoding="utf-8")
+    (one,) = token_layers(open_subject(file), ["the cat 猫"])
+    assert one.known == (False, True, True) and one.layers[0].tolist() == [[0, 0], [1, 0], [0, 1]]
+    assert one.offsets == ((0, 3), (4, 7), (8, 9))
+
+
 def test_readers_of_texts(tmp_path: Path) -> None:
     subject = reader(tmp_path / "reader", "lstm")
     (one,), (expected,) = token_layers(subject, TEXTS[2:]), subject.model.embed_tokens(TEXTS[2:])

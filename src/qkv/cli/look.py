@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENDINGS = {".html": "the page with its data"}
 LANGUAGES = ("zh", "en")
+LOOPBACK = "127.0.0.1"
 
 
 def look(
@@ -54,8 +55,9 @@ def look(
         bool, typer.Option("--examples", help="Save all examples of the page, and not only the first of each view.")
     ] = False,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; others than this machine need a token.")
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option("--host", metavar="ADDRESS", help="Where to listen, if not to this machine alone; needs a token."),
+    ] = None,
     port: Annotated[
         int | None, typer.Option("--port", metavar="N", help="Port; 0 is any free one, else 8765 or the next free one.")
     ] = None,
@@ -83,7 +85,6 @@ def look(
 
     A program may ask too: GET /api/room lists what there is, POST /api/NAME answers.
     """
-    from qkv.inside.asked import LONGEST
     from qkv.inside.subject import VIEWS, open_subject
 
     if view is not None and view not in VIEWS:
@@ -92,17 +93,22 @@ def look(
         raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(LANGUAGES)}.")
     if save is not None:
         suffix_of(save, ENDINGS)
+    serving = {"--host": host, "--port": port, "--token": token, "--no-browser": no_browser or None}
+    for option, value in (serving if save is not None else {"--examples": examples or None}).items():
+        if value is not None:
+            other = (
+                "a page that is served, not for --save" if save is not None else "--save: a served page has them all"
+            )
+            raise InputError(f"{option} is for {other}. Leave it out.")
     text = text_or_stdin(text) if text is not None else None
+    if pair is not None and text is None:
+        raise InputError("--pair is a second text: give the first with --text.")
     for option, given in (("--text", text), ("--pair", pair)):
-        if given is not None and not given.strip():
-            raise InputError(f"{option} is empty. Write something, or leave it out.")
-        if given is not None and len(given) > LONGEST:
-            raise InputError(f"{option} has {len(given):,} characters; {LONGEST:,} are taken at most.")
+        if given is not None:
+            check_text(option, given)
 
     from qkv.explore.api import Api
 
-    if examples and save is None:
-        raise InputError("--examples is for --save: a page that is served has all of them.")
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more, not {threads}.")
     if threads is not None or save is not None:
@@ -118,15 +124,27 @@ def look(
     if save is not None:
         write_page(api, save, state, examples)
     else:
-        serve(api, host, port, token, state, browser=not no_browser)
+        serve(api, host or LOOPBACK, port, token, state, browser=not no_browser)
+
+
+def check_text(option: str, text: str) -> None:
+    from qkv.inside.asked import LONGEST
+
+    if not text.strip():
+        raise InputError(f"{option} is empty. Write something, or leave it out.")
+    if len(text) > LONGEST:
+        raise InputError(f"{option} has {len(text):,} characters; {LONGEST:,} are taken at most.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # bytes of the command line that are no text come as halves of a pair
+        raise InputError(f"{option} is not UTF-8: character {error.start + 1} cannot be read.") from None
 
 
 def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool = False) -> None:
     """One file with the page, and in it the answers to what it will ask."""
     from qkv.atomic import replaced_file
     from qkv.cli.terminal import fraction, say
-    from qkv.explore.page import saved
-    from qkv.explore.server import address_of
+    from qkv.explore.page import address_of, saved
     from qkv.inside.recording import MOST_BYTES, Text, record
 
     room = api.room()
@@ -176,7 +194,8 @@ def serve(
         sys.stdout.flush()  # for whoever waits for the address at the end of a pipe
         shared = " Whoever has this link can ask." if server.entrance.token else ""
         typer.echo(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
-        if browser and has_screen():
+        # a link with a token is for those who may ask, and all users of a machine see how its programs were started
+        if browser and has_screen() and server.entrance.token is None:
             import threading
             import webbrowser
 

@@ -81,6 +81,10 @@ class Api:
                 _ = subject.vectors
             else:
                 _ = subject.model
+            if subject.kind == "elmo":
+                _ = subject.elmo
+            elif subject.kind == "rnnlm":
+                _ = subject.language_model
 
     def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
         """The frame that answers; a RefusalError or another InputError says why there is none."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 FOLDER = Path(__file__).resolve().parent / "page"
 INDEX, STYLE, START = "index.html", "look.css", "app.js"
@@ -85,6 +86,34 @@ def saved(recorded: Mapping[str, Any] | None) -> str:
         recorded=f'<script type="application/json" id="recorded">{_inside(recorded)}</script>',
         start=f'<script type="module">{start}</script>',
     )
+
+
+def address_of(state: Mapping[str, str | int]) -> str:
+    """What the page is to show, as its address has it after the #.
+
+    >>> address_of({"view": "fill", "text": "a b", "model": 1})
+    'view=fill&text=a%20b&model=1'
+    """
+    return "&".join(f"{name}={quote(spelt(value), safe='')}" for name, value in state.items())
+
+
+def spelt(value: str | int) -> str:
+    """A value as the page's addresses have it: as it is, and quoted where it would read as something else.
+
+    >>> spelt("他欠我100万"), spelt("2024"), spelt(2024)
+    ('他欠我100万', '"2024"', '2024')
+    """
+    if isinstance(value, int):
+        return str(value)
+    try:
+        json.loads(value, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _filled(**parts: str) -> str:

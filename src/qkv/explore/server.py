@@ -12,6 +12,7 @@ What this file does NOT do: decide who may ask (entrance.py), or encrypt. Over a
 """
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -31,15 +32,18 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from qkv.errors import InputError
 from qkv.explore.api import Api, UnknownQuestionError
 from qkv.explore.entrance import ASK, Entrance, is_loopback
-from qkv.explore.page import TYPES, asset, saved, served
+from qkv.explore.incoming import Incoming
+from qkv.explore.page import TYPES, address_of, asset, saved, served
 from qkv.inside.reply import RefusalError
 
 MOST_BYTES = 1 << 20
 """Of the body of a request."""
 AT_ONCE, MOST_WAITING = 2, 64
 """Questions that are worked on, and those beside them that wait; a browser sends six at a time."""
-IDLE_SECONDS = 60
-"""How long a connection may say nothing."""
+IDLE_SECONDS, REQUEST_SECONDS = 60, 30
+"""How long a connection may say nothing, and how long it may take to say what it asks, or to take an answer."""
+MOST_CONNECTIONS = 128
+"""Each has a thread of its own."""
 DEFAULT_PORT, NEXT_PORTS = 8765, 20
 """Where it listens, or on the first free one of so many from there."""
 FRAME, PLAIN = "application/octet-stream", "application/json"
@@ -63,12 +67,25 @@ class Server(ThreadingHTTPServer):
     def __init__(self, api: Api, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
         """A host that others can reach has a token, drawn here unless one is given."""
         self.api = api
+        self.connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
         token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
         self.entrance = Entrance(token, f"qkv-{self.port}")
         self.working = threading.BoundedSemaphore(AT_ONCE)
         self.waiting = threading.BoundedSemaphore(AT_ONCE + MOST_WAITING)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self.connections.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.release()
 
     def server_bind(self) -> None:
         """Without the standard library's search for this machine's full name, which can take seconds."""
@@ -122,7 +139,20 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "qkv", ""
     disable_nagle_algorithm = True
-    timeout = IDLE_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self.incoming = Incoming(self.connection)
+        self.rfile = io.BufferedReader(self.incoming)
+
+    def handle_one_request(self) -> None:
+        self.incoming.within(IDLE_SECONDS)
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """The first line is there; what belongs to it, headers and body, must come soon."""
+        self.incoming.within(REQUEST_SECONDS)
+        return super().parse_request()
 
     def do_GET(self) -> None:
         self._answered(self._get)
@@ -254,7 +284,7 @@ class Handler(BaseHTTPRequestHandler):
         except BlockingIOError:
             return  # it waits and says nothing
         finally:
-            self.connection.settimeout(self.timeout)
+            self.connection.settimeout(REQUEST_SECONDS)
 
     # What is sent
 
@@ -270,6 +300,7 @@ class Handler(BaseHTTPRequestHandler):
             **(about or {}),
             **({"Connection": "close"} if self.close_connection else {}),
         }
+        self.connection.settimeout(REQUEST_SECONDS)
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -312,31 +343,3 @@ def fields_of(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RefusalError("json", "The question is no JSON object in UTF-8.")
     return found
-
-
-def address_of(state: Mapping[str, str | int]) -> str:
-    """What the page is to show, as its address has it after the #.
-
-    >>> address_of({"view": "fill", "text": "a b", "model": 1})
-    'view=fill&text=a%20b&model=1'
-    """
-    return "&".join(f"{name}={quote(spelt(value), safe='')}" for name, value in state.items())
-
-
-def spelt(value: str | int) -> str:
-    """A value as the page's addresses have it: as it is, and quoted where it would read as something else.
-
-    >>> spelt("他欠我100万"), spelt("2024"), spelt(2024)
-    ('他欠我100万', '"2024"', '2024')
-    """
-    if isinstance(value, int):
-        return str(value)
-    try:
-        json.loads(value, parse_constant=_refused)
-    except (ValueError, RecursionError):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")

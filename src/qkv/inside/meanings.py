@@ -21,7 +21,7 @@ from qkv.inside.asked import Asked
 from qkv.inside.plane import Floats, planes
 from qkv.inside.reply import RefusalError, Reply
 from qkv.inside.subject import Subject
-from qkv.inside.token_layers import token_layers
+from qkv.inside.token_layers import token_layers, tokenizer_of
 from qkv.run.word_vectors import WordVectors, near_spellings
 from qkv.wordpiece import CHINESE
 
@@ -151,9 +151,7 @@ def pieces_in_table(subject: Subject, table: WordVectors, word: str) -> list[str
     """The word itself, or what its vocabulary cuts it into; none where it lacks one of them."""
     if (row := table.find(word)) is not None:
         return [table.words[row]]
-    if subject.path.is_file():  # words alone, and nothing that says how a text is cut
-        return []
-    pieces = subject.model.tokenizer.encode(word, special=False).tokens
+    pieces = tokenizer_of(subject).encode(word, special=False).tokens
     return pieces if all(piece in table.rows for piece in pieces) else []
 
 

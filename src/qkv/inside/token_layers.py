@@ -15,6 +15,7 @@ Shapes: T tokens of a text, N of all texts, D width, K layers and what lies belo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -32,7 +33,8 @@ from qkv.models.text_readers import Reader
 from qkv.models.transformer import Transformer
 from qkv.nn.fused import Packed
 from qkv.run.translate import Translator
-from qkv.tokenizer import Encoded
+from qkv.run.word_vectors import WordVectors, tokenizer_of_words
+from qkv.tokenizer import Encoded, Tokenizer
 
 Floats = NDArray[np.float32]
 
@@ -57,12 +59,9 @@ def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = Tru
         return _of_translator(subject.translator, texts, in_place)
     if subject.kind == "seq2seq":
         raise subject.refusal("no_vectors", "whose vectors of words are not shown")
-    model = subject.model
     if subject.kind in ("table", "nnlm"):
-        return [
-            TokenLayers(one.tokens, one.offsets, (one.vectors,), tuple(one.has_vector.tolist()))
-            for one in model.embed_tokens(texts)
-        ]
+        return [_looked_up(subject.vectors, one) for one in tokenizer_of(subject).encode_batch(texts, special=False)]
+    model = subject.model
     encoded, marks = model.tokenizer.encode_batch(texts, special=False), marks_of(model.tokenizer)
     rows = [[marks.start, *one.ids, marks.end] for one in encoded]
     _check(rows, texts, model.config.max_length)
@@ -77,6 +76,22 @@ def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = Tru
         )
         for one, layers in zip(encoded, found, strict=True)
     ]
+
+
+@lru_cache(maxsize=8)
+def tokenizer_of(subject: Subject) -> Tokenizer:
+    """How a table's words are found in a text; a file of vectors says nothing of it but its words. No second copy of
+    the table is loaded for it."""
+    return tokenizer_of_words(subject.vectors.words) if subject.path.is_file() else Tokenizer.load(subject.path)
+
+
+def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
+    rows = [table.rows.get(token) for token in found.tokens]
+    vectors = np.zeros((len(rows), table.width), np.float32)
+    for place, row in enumerate(rows):
+        if row is not None:
+            vectors[place] = table.vectors[row].numpy()
+    return TokenLayers(tuple(found.tokens), tuple(found.offsets), (vectors,), tuple(row is not None for row in rows))
 
 
 def _bert(encoder: Encoder, batch: Batch) -> list[Tensor]:

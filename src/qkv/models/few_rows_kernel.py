@@ -3,7 +3,7 @@
 With one text, or the beams of one, a step's products are so short that calling them, and sharing them out among
 threads, takes longer than computing them. Here nothing is called and one thread does all: what is read from memory, the
 weights, is what a step then costs. (Several threads would read faster. But those of numba and those of torch, which
-computes the rest, wait for work in busy loops, and each kept the other from its CPU: it took twenty times as long.)
+computes the rest, wait for work in busy loops, and kept each other from their CPUs where others used them too.)
 
 Numbers are rounded as torch's kernels round them (nn/int8.py): weights to 8 bits with a scale for each output, x to 8
 bits anew for every product, with one scale and one zero for all rows. Sums of products are whole and exact, so the

@@ -39,7 +39,9 @@ export function course(app) {
   }
 
   function draw(plots, depth, hear) {
-    lines = plots.filter(one => one.reply).map((one, i) => ({ title: one.title, values: meanCosines(one.reply), hue: HUES[i % HUES.length] }));
+    lines = plots.filter(one => one.reply).map((one, i) => ({
+      title: one.title, values: meanCosines(one.reply), hue: HUES[i % HUES.length]
+    }));
     root.hidden = !lines.length;
     if (!lines.length) return;
     const wide = Math.max(320, Math.min(820, root.clientWidth || 640));
@@ -57,11 +59,15 @@ export function course(app) {
     title.textContent = t("course");
     parts = { now: s("path", { class: "now" }), numbers: names.map(() => s("tspan", { class: "tick", dx: 6 })) };
     const picture = s("svg", { viewBox: `0 0 ${wide} ${TALL}`, width: wide, height: TALL, role: "img", "aria-label": t("course") },
-      ticks.map(value => [s("path", { class: "grid", d: `M${x(0)} ${y(value)}H${x(1)}` }), s("text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(1))]),
+      ticks.map(value => [s("path", { class: "grid", d: `M${x(0)} ${y(value)}H${x(1)}` }),
+        s("text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, value.toFixed(1))]),
       parts.now,
-      lines.map(one => [s("path", { class: "line", d: path(one), stroke: hue(one.hue) }), one.values.length > 1 && one.values.map((_, i) => s("circle", { cx: at(one, i)[0], cy: at(one, i)[1], r: 2.4, fill: hue(one.hue) }))]),
+      lines.map(one => [s("path", { class: "line", d: path(one), stroke: hue(one.hue) }),
+        one.values.length > 1 && one.values.map((_, i) => s("circle", { cx: at(one, i)[0], cy: at(one, i)[1], r: 2.4, fill: hue(one.hue) }))
+      ]),
       names.map((one, i) => s("text", { class: "name", x: x(1) + 12, y: one.y + 4, fill: hue(one.hue) }, one.title, parts.numbers[i])),
-      s("text", { class: "tick", x: x(0), y: TALL - 4 }, t("below")), s("text", { class: "tick", x: x(1), y: TALL - 4, "text-anchor": "end" }, t("top")));
+      s("text", { class: "tick", x: x(0), y: TALL - 4 }, t("below")
+      ), s("text", { class: "tick", x: x(1), y: TALL - 4, "text-anchor": "end" }, t("top")));
     picture.addEventListener("pointerdown", event => {
       const { left, width } = picture.getBoundingClientRect();
       hear.depth(Math.min(1, Math.max(0, ((event.clientX - left) * wide / width - LEFT) / (wide - LEFT - RIGHT))));
@@ -71,12 +77,15 @@ export function course(app) {
 
   function svg(x0, y0) {
     if (!lines.length) return { text: "", height: 0 };
-    const { x, y, names, path, ticks, depth } = frame, moved = d => d.replace(/([-\d.]+) ([-\d.]+)/g, (_, a, b) => `${(Number(a) + x0).toFixed(1)} ${(Number(b) + y0 + 14).toFixed(1)}`);
+    const { x, y, names, path, ticks, depth } = frame,
+      moved = d => d.replace(/([-\d.]+) ([-\d.]+)/g, (_, a, b) => `${(Number(a) + x0).toFixed(1)} ${(Number(b) + y0 + 14).toFixed(1)}`);
     const parts = [svgText(x0, y0, t("course"), { size: 13, weight: 600 })];
-    for (const value of ticks) parts.push(svgLine(x0 + x(0), y0 + 14 + y(value), x0 + x(1), y0 + 14 + y(value), colour("rule")), svgText(x0 + LEFT - 8, y0 + 18 + y(value), value.toFixed(1), { size: 11, anchor: "end", fill: colour("faint") }));
+    for (const value of ticks) parts.push(svgLine(x0 + x(0), y0 + 14 + y(value), x0 + x(1), y0 + 14 + y(value), colour("rule")),
+      svgText(x0 + LEFT - 8, y0 + 18 + y(value), value.toFixed(1), { size: 11, anchor: "end", fill: colour("faint") }));
     parts.push(svgLine(x0 + x(depth), y0 + 14 + TOP - 4, x0 + x(depth), y0 + 14 + TALL - BOTTOM, colour("faint")));
     for (const one of lines) parts.push(svgPath(moved(path(one)), { stroke: hue(one.hue), width: 1.8 }));
-    for (const one of names) parts.push(svgText(x0 + x(1) + 12, y0 + 18 + one.y, `${one.title}  ${one.now.toFixed(2)}`, { size: 12.5, fill: hue(one.hue) }));
+    for (const one of names) parts.push(svgText(x0 + x(1) + 12, y0 + 18 + one.y, `${one.title}  ${one.now.toFixed(2)}`,
+      { size: 12.5, fill: hue(one.hue) }));
     return { text: parts.join(""), height: TALL + 24 };
   }
 

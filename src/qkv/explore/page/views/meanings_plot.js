@@ -28,8 +28,9 @@ export function plot(app, subject, hear) {
   const { t, state } = app;
   const title = h("h3", { class: "who" }), where = h("span", { class: "where faint" });
   const links = s("g"), dots = s("g"), many = s("text", { class: "many", "text-anchor": "middle" });
-  const picture = s("svg", { class: "plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img" },
-    s("path", { class: "axes", d: `M${SIDE / 2} ${EDGE / 2}V${SIDE - EDGE / 2}M${EDGE / 2} ${SIDE / 2}H${SIDE - EDGE / 2}` }), links, dots, many);
+  const picture = s("svg", { class: "plane", viewBox: `0 0 ${SIDE} ${SIDE}`, role: "img", tabindex: "0" },
+    s("path", { class: "axes", d: `M${SIDE / 2} ${EDGE / 2}V${SIDE - EDGE / 2}M${EDGE / 2} ${SIDE / 2}H${SIDE - EDGE / 2}` }
+    ), links, dots, many);
   const strip = h("div", { class: "strip" });
   const note = h("div", { class: "said-of note" }), held = h("p"), near = h("ol", { class: "near" });
   const body = h("div", {}, picture, strip, note, near), told = h("div");
@@ -61,8 +62,10 @@ export function plot(app, subject, hear) {
       return most || 1;
     });
     marks = reply.head.occurrences.map(one => {
-      const key = keyOf(one), heard = { pointerenter: () => hear.hover(key), pointerleave: () => hear.hover(null), click: () => hear.pin(key) };
-      return s("g", { class: "dot", on: heard, data: { key } }, s("circle", { r: DOT, fill: painted(key) }), s("text", { y: 3.7, "text-anchor": "middle" }, one.sentence + 1));
+      const key = keyOf(one),
+        heard = { pointerenter: () => hear.hover(key), pointerleave: () => hear.hover(null), click: () => hear.pin(key) };
+      return s("g", { class: "dot", on: heard, data: { key } }, s("circle", { r: DOT, fill: painted(key) }),
+        s("text", { y: 3.7, "text-anchor": "middle" }, one.sentence + 1));
     });
     clear(dots, marks);
     minis = layers > 1 ? scales.map((_, at) => mini(at)) : [];
@@ -78,7 +81,8 @@ export function plot(app, subject, hear) {
     const { head } = reply, cut = head.occurrences.find(one => one.pieces.length > 1), said = [];
     if (head.one_point) said.push(t("one.point", { n: head.occurrences.length }));
     if (cut) said.push(t("pieces", { word: cut.written, pieces: cut.pieces.join(" + ") }));
-    if (head.unknown.length) said.push(t("unknown", { word: head.unknown[0].written, where: head.unknown.map(one => one.sentence + 1).join(", ") }));
+    if (head.unknown.length) said.push(t("unknown",
+      { word: head.unknown[0].written, where: head.unknown.map(one => one.sentence + 1).join(", ") }));
     return said;
   }
 
@@ -91,7 +95,8 @@ export function plot(app, subject, hear) {
       return s("circle", { cx: side / 2 + far * x, cy: side / 2 - far * y, r: 1.5, fill: painted(keyOf(one)) });
     });
     const name = named(at);
-    return h("button", { type: "button", class: "stamp", title: name, "aria-label": name, on: { click: () => hear.depth(at / (count() - 1)) } },
+    return h("button",
+      { type: "button", class: "stamp", title: name, "aria-label": name, on: { click: () => hear.depth(at / (count() - 1)) } },
       s("svg", { viewBox: `0 0 ${side} ${side}` }, spots));
   }
 
@@ -111,7 +116,9 @@ export function plot(app, subject, hear) {
     const me = reply.head.occurrences.findIndex(one => keyOf(one) === hot);
     if (me < 0) return { me, found: [] };
     const [, n] = reply.arrays.cosine.shape, start = (layer(depth) * n + me) * n;
-    const found = reply.head.occurrences.map((one, i) => ({ one, i, cosine: reply.arrays.cosine.data[start + i] })).filter(({ i }) => i !== me);
+    const found = reply.head.occurrences.map((one, i) => ({
+      one, i, cosine: reply.arrays.cosine.data[start + i]
+    })).filter(({ i }) => i !== me);
     return { me, found: found.sort((a, b) => b.cosine - a.cosine).slice(0, FEW) };
   }
 
@@ -170,20 +177,27 @@ export function plot(app, subject, hear) {
     const { me, found } = nearest(hot, depth);
     out.push(svgText(x + w, y + 12, where.textContent, { size: 12, fill: colour("faint"), anchor: "end" }),
       svgRect(px(0), py(0), w, w, colour("panel"), { radius: 12 }),
-      svgLine(px(middle), py(EDGE / 2), px(middle), py(SIDE - EDGE / 2), colour("rule")), svgLine(px(EDGE / 2), py(middle), px(SIDE - EDGE / 2), py(middle), colour("rule")));
-    for (const { i, cosine } of found) out.push(svgLine(px(places[me][0]), py(places[me][1]), px(places[i][0]), py(places[i][1]), painted(hot), { width: 1.3, opacity: 0.15 + 0.6 * Math.max(0, cosine) }));
+      svgLine(px(middle), py(EDGE / 2), px(middle), py(SIDE - EDGE / 2), colour("rule")
+      ), svgLine(px(EDGE / 2), py(middle), px(SIDE - EDGE / 2), py(middle), colour("rule")));
+    for (const { i, cosine } of found) out.push(svgLine(px(places[me][0]), py(places[me][1]), px(places[i][0]), py(places[i][1]),
+      painted(hot), { width: 1.3, opacity: 0.15 + 0.6 * Math.max(0, cosine) }));
     const order = reply.head.occurrences.map((one, i) => ({ one, i })).sort((a, b) => (a.i === me) - (b.i === me)); // the hot one above all
     order.forEach(({ one, i }) => {
       const r = DOT, [cx, cy] = [px(places[i][0]), py(places[i][1])];
-      out.push(svgPath(`M${cx - r} ${cy}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`, { fill: painted(keyOf(one)), stroke: colour(i === me ? "ink" : "panel"), width: 1.7 }),
+      out.push(svgPath(`M${cx - r} ${cy}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`,
+        { fill: painted(keyOf(one)), stroke: colour(i === me ? "ink" : "panel"), width: 1.7 }),
         svgText(cx, cy + 3.7, one.sentence + 1, { size: 10.5, weight: 650, anchor: "middle", fill: colour("paper") }));
     });
-    if (many.textContent) out.push(svgText(px(Number(many.getAttribute("x"))), py(Number(many.getAttribute("y"))), many.textContent, { size: 12, anchor: "middle", fill: colour("soft") }));
+    if (many.textContent) out.push(svgText(px(Number(many.getAttribute("x"))), py(Number(many.getAttribute("y"))), many.textContent,
+      { size: 12, anchor: "middle", fill: colour("soft") }));
     let down = y + 34 + w + 20;
-    for (const text of [scaled(depth), ...notes()].filter(Boolean)) { out.push(svgText(x, down, clip(text, Math.floor(w / 6)), { size: 11.5, fill: colour("faint") })); down += 17; }
+    for (const text of [scaled(depth), ...notes()].filter(Boolean)) { out.push(svgText(x, down, clip(text, Math.floor(w / 6)),
+      { size: 11.5, fill: colour("faint") })); down += 17; }
     for (const { one, cosine } of found) {
-      out.push(svgText(x, down + 4, one.sentence + 1, { size: 12, weight: 650, fill: painted(keyOf(one)) }), svgText(x + 24, down + 4, cosine.toFixed(2), { size: 12 }),
-        svgText(x + 58, down + 4, clip(around(sentences[one.sentence] ?? "", one), Math.floor((w - 60) / 7)), { size: 12, fill: colour("soft") }));
+      out.push(svgText(x, down + 4, one.sentence + 1, { size: 12, weight: 650, fill: painted(keyOf(one)) }),
+        svgText(x + 24, down + 4, cosine.toFixed(2), { size: 12 }),
+        svgText(x + 58, down + 4, clip(around(sentences[one.sentence] ?? "", one), Math.floor((w - 60) / 7)),
+          { size: 12, fill: colour("soft") }));
       down += 19;
     }
     return { text: out.join(""), height: down - y };

@@ -6,59 +6,34 @@ import { colour, hue, svgLine, svgOf, svgPath, svgRect, svgText } from "look/dra
 import { aborted, Refusal } from "look/wire.js";
 import { wordMap } from "look/views/vectors_map.js";
 
+export { css } from "look/views/vectors_style.js";
+export { words } from "look/views/vectors_words.js";
 export const id = "vectors";
 export const inputs = [];
-export const keys = [["+ −", "key.zoom"], ["0", "key.whole"], ["← ↑ → ↓", "key.pan"]];
-
-export const words = {
-  en: {
-    "title": "Word vectors", "word": "Word", "neighbours": "Nearest words", "cosine": "cosine", "analogy": "Analogy", "is.to": "is to", "as": "as", "is.to.what": "is to …", "map": "A map of words",
-    "all": "All", "chinese": "汉字", "letters": "a – z", "script": "Which words",
-    "map.label": "A map of {n} words", "closer": "Closer", "farther": "Farther", "whole": "The whole map",
-    "map.note": "The first {n} words of the table of {of}, and those asked for, by the two directions in which their vectors differ most. These hold {share} % of the spread: far apart is different, close need not be alike. Point at a word to see which of these are really near.",
-    "rank": "number {rank} of {words} in the table, {width} dimensions", "target": "{b} − {a} + {c}", "plane.note": "Drawn on the plane through the three words; the answer lies {above} above it.", "near": "Near it in spelling:",
-    "key.zoom": "in the map: closer, farther", "key.whole": "the whole map", "key.pan": "in the map: move",
-    "refusal.word_not_found": "“{word}” is not among the {words} words of {model}.", "refusal.empty": "Write a word.", "refusal.no_vectors": "{model} has no vector for this.",
-  },
-  zh: {
-    "title": "词向量", "word": "词", "neighbours": "最相近的词", "cosine": "余弦", "analogy": "类比", "is.to": "之于", "as": "，正如", "is.to.what": "之于……", "map": "词的地图",
-    "all": "全部", "chinese": "汉字", "letters": "字母", "script": "显示哪些词",
-    "map.label": "{n} 个词的地图", "closer": "放大", "farther": "缩小", "whole": "看全图",
-    "map.note": "词表（共 {of} 个词）最前面的 {n} 个词和查询的词，按向量差别最大的两个方向排开。这两个方向只占全部差异的 {share} %：离得远的确实不同，离得近的未必相似。把指针移到词上，看图中哪些词真正与它相近。",
-    "rank": "词表中第 {rank} 个，共 {words} 个词，{width} 维", "target": "{b} − {a} + {c}", "plane.note": "画在三个词所在的平面上；答案在平面之外 {above}。", "near": "拼写相近的词：",
-    "key.zoom": "在地图上：放大、缩小", "key.whole": "看全图", "key.pan": "在地图上：移动",
-    "refusal.word_not_found": "{model} 的 {words} 个词里没有“{word}”。", "refusal.empty": "写一个词。", "refusal.no_vectors": "{model} 里没有这个词的向量。",
-  },
-};
-
-export const css = `
-[data-view=vectors] .both { display: grid; grid-template-columns: minmax(300px, 24rem) minmax(0, 1fr); gap: 44px; align-items: start; }
-[data-view=vectors] .word { font: 400 26px/1.5 var(--serif); width: 100%; padding: 2px; }
-[data-view=vectors] h3 { margin: 0 0 8px; } [data-view=vectors] .head { justify-content: space-between; margin-bottom: 10px; } [data-view=vectors] .head h3 { margin: 0; } [data-view=vectors] .part { margin-bottom: 30px; }
-[data-view=vectors] .bars { list-style: none; margin: 12px 0 0; padding: 0; } [data-view=vectors] .bars li { display: grid; grid-template-columns: minmax(5.5em, 34%) 1fr 40px; gap: 12px; align-items: center; font-size: 14.5px; padding: 1px 0; }
-[data-view=vectors] .bars button { font: 16px/1.4 var(--serif); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } [data-view=vectors] .bars button:hover { color: var(--accent); } [data-view=vectors] .bars .num { color: var(--soft); font-size: 13px; }
-[data-view=vectors] .equation { display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 6px; font: 17px/1.5 var(--serif); } [data-view=vectors] .equation input { width: 4.1em; font: inherit; padding: 1px 2px; text-align: center; } [data-view=vectors] .equation span { color: var(--faint); font-size: 14px; font-family: var(--sans); }
-[data-view=vectors] .parallel { display: block; width: 100%; margin: 10px 0 2px; overflow: visible; } [data-view=vectors] .parallel text { font: 15px var(--serif); fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; } [data-view=vectors] .parallel .goal { fill: var(--faint); font: italic 12.5px var(--serif); }
-[data-view=vectors] .parallel .other { fill: var(--soft); font-size: 13px; }
-[data-view=vectors] .map-box { position: relative; height: calc(100vh - 230px); min-height: 460px; background: var(--panel); border-radius: 16px; overflow: hidden; touch-action: none; cursor: grab; } [data-view=vectors] .map-box.over { cursor: pointer; } [data-view=vectors] .map-box.held { cursor: grabbing; }
-[data-view=vectors] .zoom { position: absolute; right: 10px; top: 10px; display: flex; flex-direction: column; gap: 2px; } [data-view=vectors] .zoom .tool { width: 32px; justify-content: center; background: var(--raised); box-shadow: 0 1px 3px rgb(0 0 0 / .08); font-size: 17px; padding: 0; }
-[data-view=vectors] .near-words { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin-top: -8px; } [data-view=vectors] .refusal { margin-top: 10px; }
-@media (max-width: 900px) { [data-view=vectors] .both { grid-template-columns: minmax(0, 1fr); } }
-`;
+export const keys = [["n b", "key.next"], ["Enter", "key.choose"], ["+ −", "key.zoom"], ["0", "key.whole"], ["← ↑ → ↓", "key.pan"]];
 
 const FIRST = { word: "king", a: "he", b: "she", c: "king" };
 const WIDE = 384, TALL = 230, ON_MAP = 500, SCRIPTS = ["letters", "chinese", "all"];
 
 export function view(app) {
   const { t, state, set } = app;
-  const field = (name, kind) => h("input", { class: "field " + kind, spellcheck: "false", autocomplete: "off", data: { field: name }, on: { input: () => typed(), keydown: event => event.key === "Enter" && (typed(), typed.now()) } });
+  const field = (name, kind) => h("input",
+    {
+      class: "field " + kind, spellcheck: "false", autocomplete: "off", data: { field: name },
+      on: { input: () => typed(), keydown: event => event.key === "Enter" && (typed(), typed.now()) }
+    });
   const word = field("word", "word"), abc = { a: field("a", ""), b: field("b", ""), c: field("c", "") };
-  const near = h("div"), facts = h("p", { class: "note" }), bars = h("ol", { class: "bars" }), told = h("div"), picture = h("div"), answers = h("ol", { class: "bars" }), planeNote = h("p", { class: "note" });
-  const names = Object.fromEntries(["neighbours", "analogy", "map", "is.to", "as", "is.to.what"].map(key => [key, h(["neighbours", "analogy", "map"].includes(key) ? "h3" : "span")])), mapNote = h("p", { class: "caption" }), scripts = h("div", { class: "segmented", role: "group" });
+  const near = h("div"), facts = h("p", { class: "note" }), bars = h("ol", { class: "bars" }), told = h("div"), picture = h("div"),
+    answers = h("ol", { class: "bars" }), planeNote = h("p", { class: "note" });
+  const names = Object.fromEntries(["neighbours", "analogy", "map", "is.to", "as", "is.to.what"
+  ].map(key => [key, h(["neighbours", "analogy", "map"].includes(key) ? "h3" : "span")])),
+    mapNote = h("p", { class: "caption" }), scripts = h("div", { class: "segmented", role: "group" });
   const chart = wordMap(app, { chosen: one => set({ vectors: { word: one } }) });
   const root = h("section", {}, h("div", { class: "both" },
     h("div", {}, h("div", { class: "part" }, names.neighbours, word, near, facts, bars),
-      h("div", { class: "part" }, names.analogy, h("div", { class: "equation" }, abc.a, names["is.to"], abc.b, names.as, abc.c, names["is.to.what"]), told, picture, planeNote, answers)),
+      h("div", { class: "part" }, names.analogy,
+        h("div", { class: "equation" }, abc.a, names["is.to"], abc.b, names.as, abc.c, names["is.to.what"]), told, picture, planeNote,
+        answers)),
     h("div", {}, h("div", { class: "row head" }, names.map, scripts), chart.root, mapNote)));
   let found = { neighbours: null, analogy: null, map: null }, drawn = {}, wanted = {}, corners = null;
 
@@ -80,7 +55,9 @@ export function view(app) {
       if (document.activeElement !== node) node.value = asked[name] ?? "";
     }
     scripts.setAttribute("aria-label", t("script"));
-    clear(scripts, SCRIPTS.map(one => h("button", { type: "button", "aria-pressed": String(one === script()), on: { click: () => set({ vectors: { script: one } }) } }, t(one))));
+    clear(scripts,
+      SCRIPTS.map(one => h("button",
+        { type: "button", "aria-pressed": String(one === script()), on: { click: () => set({ vectors: { script: one } }) } }, t(one))));
     chart.worded();
   }
 
@@ -89,7 +66,11 @@ export function view(app) {
     if (aborted(error)) throw error;
     const list = (error.about?.near ?? "").split(", ").filter(Boolean);
     const fields = name === "word" ? ["word"] : ["a", "b", "c"].filter(one => own()[one].trim() === error.about?.word);
-    clear(where, app.refusal(error), list.length > 0 && h("div", { class: "near-words note" }, t("near"), list.map(one => h("button", { type: "button", class: "chip", on: { click: () => set({ vectors: Object.fromEntries(fields.map(key => [key, one])) }) } }, one))));
+    clear(where, app.refusal(error),
+      list.length > 0 && h("div", { class: "near-words note" }, t("near"),
+        list.map(one => h("button",
+          { type: "button", class: "chip", on: { click: () => set({ vectors: Object.fromEntries(fields.map(key => [key, one])) }) } }, one))
+      ));
   }
 
   async function once(name, fields, fill, fail) {
@@ -113,7 +94,8 @@ export function view(app) {
 
   function barred(list, most, chosen) {
     return list.map(one => h("li", {}, h("button", { type: "button", title: one.word, on: { click: () => chosen(one.word) } }, one.word),
-      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.max(0, one.score) / most } })), h("span", { class: "num" }, one.score.toFixed(3))));
+      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.max(0, one.score) / most } })
+      ), h("span", { class: "num" }, one.score.toFixed(3))));
   }
 
   function neighboured({ head }) {
@@ -128,7 +110,8 @@ export function view(app) {
     const points = Array.from({ length: arrays.points.shape[0] }, (_, at) => [arrays.points.data[2 * at], arrays.points.data[2 * at + 1]]);
     const shown = points.slice(0, 4 + Math.min(3, head.answers.length)), xs = shown.map(one => one[0]), ys = shown.map(one => one[1]);
     const low = [Math.min(...xs), Math.min(...ys)], range = [Math.max(...xs) - low[0] || 1, Math.max(...ys) - low[1] || 1];
-    const scale = Math.min((WIDE - 110) / range[0], (TALL - 64) / range[1]), left = (WIDE - range[0] * scale) / 2, tall = range[1] * scale + 64;
+    const scale = Math.min((WIDE - 110) / range[0], (TALL - 64) / range[1]), left = (WIDE - range[0] * scale) / 2,
+      tall = range[1] * scale + 64;
     const place = ([x, y]) => [left + (x - low[0]) * scale, tall - 32 - (y - low[1]) * scale];
     corners = { places: shown.map(place), head, tall };
     const [a, b, c, goal, best] = corners.places, to = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
@@ -140,12 +123,20 @@ export function view(app) {
       return s("text", { x: x + 10, y: y + 4.5, class: kind }, text);
     };
     const bestName = best && beside(best, head.answers[0].word); // first, so that the others give way
-    clear(picture, s("svg", { class: "parallel", viewBox: `0 0 ${WIDE} ${tall}`, role: "img", "aria-label": `${head.a} : ${head.b} = ${head.c} : ${head.answers[0]?.word ?? "?"}` },
+    clear(picture,
+      s("svg",
+        {
+          class: "parallel", viewBox: `0 0 ${WIDE} ${tall}`, role: "img",
+          "aria-label": `${head.a} : ${head.b} = ${head.c} : ${head.answers[0]?.word ?? "?"}`
+        },
       s("path", { d: `M${to(a)}L${to(b)}L${to(goal)}L${to(c)}Z`, fill: colour("tint"), "fill-opacity": 0.6 }),
       arrow(a, b, hue(0)), arrow(c, goal, hue(0)), arrow(a, c, colour("faint")), arrow(b, goal, colour("faint")),
-      best && s("path", { d: `M${to(goal)}L${to(best)}`, stroke: colour("hot"), "stroke-dasharray": "3 4", fill: "none", "stroke-width": 1.4 }),
-      corners.places.slice(5).map((place, at) => [s("circle", { cx: place[0], cy: place[1], r: 2.6, fill: colour("faint") }), [a, b, c].every(([x, y]) => Math.hypot(x - place[0], y - place[1]) > 44) && beside(place, head.answers[at + 1].word, "other")]),
-      [a, b, c].map(([x, y]) => s("circle", { cx: x, cy: y, r: 4, fill: hue(0) })), s("circle", { cx: goal[0], cy: goal[1], r: 4, fill: colour("paper"), stroke: colour("faint") }),
+      best && s("path",
+        { d: `M${to(goal)}L${to(best)}`, stroke: colour("hot"), "stroke-dasharray": "3 4", fill: "none", "stroke-width": 1.4 }),
+      corners.places.slice(5).map((place, at) => [s("circle", { cx: place[0], cy: place[1], r: 2.6, fill: colour("faint") }),
+        [a, b, c].every(([x, y]) => Math.hypot(x - place[0], y - place[1]) > 44) && beside(place, head.answers[at + 1].word, "other")]),
+      [a, b, c].map(([x, y]) => s("circle", { cx: x, cy: y, r: 4, fill: hue(0) })), s("circle",
+        { cx: goal[0], cy: goal[1], r: 4, fill: colour("paper"), stroke: colour("faint") }),
       best && s("circle", { cx: best[0], cy: best[1], r: 5, fill: colour("hot") }),
       named(a, head.a, 20), named(b, head.b, -11), named(c, head.c, 20), named(goal, t("target", head), -11, "goal"), bestName));
     planeNote.textContent = head.answers.length ? t("plane.note", { above: arrays.above.data[4].toFixed(2) }) : "";
@@ -154,14 +145,20 @@ export function view(app) {
 
   function arrow([x1, y1], [x2, y2], stroke) {
     const far = Math.hypot(x2 - x1, y2 - y1) || 1, [ux, uy] = [(x2 - x1) / far, (y2 - y1) / far], [ex, ey] = [x2 - ux * 8, y2 - uy * 8];
-    return s("path", { d: `M${x1 + ux * 6} ${y1 + uy * 6}L${ex} ${ey}M${ex - ux * 7 - uy * 4} ${ey - uy * 7 + ux * 4}L${ex} ${ey}L${ex - ux * 7 + uy * 4} ${ey - uy * 7 - ux * 4}`, stroke, fill: "none", "stroke-width": 1.5, "stroke-linecap": "round" });
+    return s("path",
+      {
+        d: `M${x1 + ux * 6} ${y1 + uy * 6}L${ex} ${ey}M${ex - ux * 7 - uy * 4} ${ey - uy * 7 + ux * 4}L${ex} ${ey}L${ex - ux * 7 + uy * 4} ${ey - uy * 7 - ux * 4}`,
+        stroke, fill: "none", "stroke-width": 1.5, "stroke-linecap": "round"
+      });
   }
 
   function mapped(reply) {
     if (drawn.shown !== reply) { chart.fill(reply); drawn.shown = reply; } else chart.draw();
     const { head } = reply;
-    chart.mark(new Set([found.neighbours?.head.word, ...(found.analogy ? [found.analogy.head.a, found.analogy.head.b, found.analogy.head.c, found.analogy.head.answers[0]?.word] : [])]));
-    mapNote.textContent = t("map.note", { n: head.words.length - head.named, of: head.of, share: Math.round(100 * (head.variance[0] + head.variance[1])) });
+    chart.mark(new Set([found.neighbours?.head.word,
+      ...(found.analogy ? [found.analogy.head.a, found.analogy.head.b, found.analogy.head.c, found.analogy.head.answers[0]?.word] : [])]));
+    mapNote.textContent = t("map.note",
+      { n: head.words.length - head.named, of: head.of, share: Math.round(100 * (head.variance[0] + head.variance[1])) });
   }
 
   async function show(changed) {
@@ -169,13 +166,17 @@ export function view(app) {
     worded();
     const { word: one = "", a = "", b = "", c = "" } = own();
     await Promise.all([
-      once("neighbours", { word: one.trim(), k: 10 }, neighboured, error => { clear(bars); facts.textContent = ""; refused(error, near, "word"); }),
-      once("analogy", { a: a.trim(), b: b.trim(), c: c.trim(), k: 6 }, paralleled, error => { clear(picture); clear(answers); planeNote.textContent = ""; corners = null; refused(error, told, "abc"); }),
+      once("neighbours", { word: one.trim(), k: 10 }, neighboured,
+        error => { clear(bars); facts.textContent = ""; refused(error, near, "word"); }),
+      once("analogy", { a: a.trim(), b: b.trim(), c: c.trim(), k: 6 }, paralleled,
+        error => { clear(picture); clear(answers); planeNote.textContent = ""; corners = null; refused(error, told, "abc"); }),
     ]);
     const asked = [found.neighbours?.head.word, ...(found.neighbours?.head.neighbours.slice(0, 10).map(other => other.word) ?? []),
-      ...(found.analogy ? [found.analogy.head.a, found.analogy.head.b, found.analogy.head.c, ...found.analogy.head.answers.slice(0, 3).map(other => other.word)] : [])];
+      ...(found.analogy ? [found.analogy.head.a, found.analogy.head.b, found.analogy.head.c,
+        ...found.analogy.head.answers.slice(0, 3).map(other => other.word)] : [])];
     const list = [...new Set(asked.filter(other => other && !/\s/.test(other)))];
-    await once("map", { words: list.join(" ") || null, most: ON_MAP, script: script() }, mapped, error => { if (aborted(error)) throw error; clear(mapNote, app.refusal(error)); });
+    await once("map", { words: list.join(" ") || null, most: ON_MAP, script: script() }, mapped,
+      error => { if (aborted(error)) throw error; clear(mapNote, app.refusal(error)); });
   }
 
   function svg() {
@@ -186,15 +187,21 @@ export function view(app) {
       parts.push(svgText(24, down, found.neighbours.head.word, { size: 22 }));
       for (const one of found.neighbours.head.neighbours) {
         down += 22;
-        parts.push(svgText(24, down + 4, one.word, { size: 13.5 }), svgRect(150, down - 5, 170, 6, colour("rule"), { radius: 3 }), svgRect(150, down - 5, 170 * Math.max(0, one.score), 6, colour("accent"), { radius: 3 }), svgText(366, down + 2, one.score.toFixed(3), { size: 12, anchor: "end", fill: colour("soft") }));
+        parts.push(svgText(24, down + 4, one.word, { size: 13.5 }), svgRect(150, down - 5, 170, 6, colour("rule"), { radius: 3 }),
+          svgRect(150, down - 5, 170 * Math.max(0, one.score), 6, colour("accent"), { radius: 3 }),
+          svgText(366, down + 2, one.score.toFixed(3), { size: 12, anchor: "end", fill: colour("soft") }));
       }
       down += 40;
     }
     if (corners) {
       const [a, b, c, goal, best] = corners.places.map(([x, y]) => [x + 8, y + down]), { head } = corners;
-      parts.push(svgPath(`M${a}L${b}L${goal}L${c}Z`, { fill: colour("tint") }), svgLine(...a, ...b, hue(0), { width: 1.5 }), svgLine(...c, ...goal, hue(0), { width: 1.5 }), svgLine(...a, ...c, colour("faint")), svgLine(...b, ...goal, colour("faint")));
-      if (best) parts.push(svgLine(...goal, ...best, colour("hot"), { width: 1.4 }), svgPath(`M${best[0] - 5} ${best[1]}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0`, { fill: colour("hot") }), svgText(best[0], best[1] - 11, head.answers[0].word, { size: 14, anchor: "middle", weight: 600 }));
-      [[a, head.a, 20], [b, head.b, -11], [c, head.c, 20]].forEach(([[x, y], text, dy]) => parts.push(svgText(x, y + dy, text, { size: 14, anchor: "middle" })));
+      parts.push(svgPath(`M${a}L${b}L${goal}L${c}Z`, { fill: colour("tint") }), svgLine(...a, ...b, hue(0), { width: 1.5 }),
+        svgLine(...c, ...goal, hue(0), { width: 1.5 }), svgLine(...a, ...c, colour("faint")), svgLine(...b, ...goal, colour("faint")));
+      if (best) parts.push(svgLine(...goal, ...best, colour("hot"), { width: 1.4 }),
+        svgPath(`M${best[0] - 5} ${best[1]}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0`, { fill: colour("hot") }),
+        svgText(best[0], best[1] - 11, head.answers[0].word, { size: 14, anchor: "middle", weight: 600 }));
+      [[a, head.a, 20], [b, head.b, -11], [c, head.c, 20]
+      ].forEach(([[x, y], text, dy]) => parts.push(svgText(x, y + dy, text, { size: 14, anchor: "middle" })));
       parts.push(svgText(goal[0], goal[1] - 11, t("target", head), { size: 12, anchor: "middle", fill: colour("faint") }));
       down += corners.tall;
     }
@@ -203,5 +210,8 @@ export function view(app) {
     return svgOf(left + wide + 48, Math.max(down, 60 + map.height) + 30, parts.join(""), t("title"));
   }
 
-  return { root, show, hide: () => typed.drop(), svg, numbers: () => ({ neighbours: found.neighbours?.head.neighbours, answers: found.analogy?.head.answers, map: chart.numbers() }) };
+  return {
+    root, show, hide: () => typed.drop(), svg,
+    numbers: () => ({ neighbours: found.neighbours?.head.neighbours, answers: found.analogy?.head.answers, map: chart.numbers() })
+  };
 }

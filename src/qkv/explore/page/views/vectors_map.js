@@ -15,10 +15,12 @@ export function wordMap(app, hear) {
   const { t } = app;
   const plate = canvas(10, 10);
   const button = (text, key, heard) => h("button", { type: "button", class: "tool", data: { key }, on: { click: heard } }, text);
-  const tools = [button("+", "closer", () => zoomed(1.5)), button("−", "farther", () => zoomed(1 / 1.5)), button("⤢", "whole", () => whole())];
+  const tools = [button("+", "closer", () => zoomed(1.5)), button("−", "farther", () => zoomed(1 / 1.5)),
+    button("⤢", "whole", () => whole())];
   const box = h("div", { class: "map-box", tabindex: "0", role: "application" }, plate.node, h("div", { class: "zoom" }, tools));
   const root = h("figure", { class: "figure word-map" }, box);
-  let reply = null, words = [], spots = [], from = null, began = 0, zoom = 1, pan = [0, 0], hot = -1, marked = new Set(), bounds = null, labels = [], drag = null;
+  let reply = null, words = [], spots = [], from = null, began = 0, zoom = 1, pan = [0, 0], hot = -1, marked = new Set(), bounds = null,
+    labels = [], drag = null;
   const widths = new Map();
 
   function fill(found) {
@@ -163,7 +165,9 @@ export function wordMap(app, hear) {
   });
 
   function listed() {
-    return h("table", { class: "table" }, words.slice(0, 40).map((word, at) => h("tr", {}, h("td", {}, word), h("td", { class: "num" }, spots[at][0].toFixed(3)), h("td", { class: "num" }, spots[at][1].toFixed(3)))));
+    return h("table", { class: "table" },
+      words.slice(0, 40).map((word, at) => h("tr", {}, h("td", {}, word), h("td", { class: "num" }, spots[at][0].toFixed(3)),
+        h("td", { class: "num" }, spots[at][1].toFixed(3)))));
   }
 
   // The pointer: over a name, else near a dot.
@@ -224,10 +228,21 @@ export function wordMap(app, hear) {
     if (event.key === "+" || event.key === "=") zoomed(1.4);
     else if (event.key === "-") zoomed(1 / 1.4);
     else if (event.key === "0") whole();
+    else if (event.key === "n" || event.key === "b") stepped(event.key === "n" ? 1 : -1);
+    else if (event.key === "Enter" && hot >= 0) hear.chosen(words[hot]);
     else if (step) { pan = [pan[0] + step[0], pan[1] + step[1]]; draw(); } else return;
     event.preventDefault();
     event.stopPropagation();
   });
+
+  // From one written word to the next, from left to right.
+  function stepped(by) {
+    const order = labels.filter(one => one.x > 0 && one.x < plate.width && one.y > 0 && one.y < plate.height).sort((a, b) => a.x - b.x || a.y - b.y);
+    if (!order.length) return;
+    const from = order.findIndex(one => one.at === hot);
+    hot = order[(from + by + order.length) % order.length].at;
+    draw();
+  }
 
   new ResizeObserver(() => draw()).observe(box);
 
@@ -236,13 +251,22 @@ export function wordMap(app, hear) {
     const seen = [box.clientWidth || width, box.clientHeight || width], part = width / seen[0], height = seen[1] * part;
     const { found, dots, place } = placed(...seen), inside = ({ x, y }) => x > 0 && y > 0 && x < seen[0] && y < seen[1];
     const parts = [svgRect(x0, y0, width, height, colour("panel"), { radius: 14 })], X = x => x0 + x * part, Y = y => y0 + y * part;
-    for (const one of dots.filter(inside)) parts.push(svgPath(`M${X(one.x) - 2} ${Y(one.y)}a2 2 0 1 0 4 0a2 2 0 1 0 -4 0`, { fill: inked(words[one.at]), opacity: 0.4 }));
-    if (hot >= 0) for (const { at, cosine } of neighbours(hot)) parts.push(svgLine(X(place(hot)[0]), Y(place(hot)[1]), X(place(at)[0]), Y(place(at)[1]), colour("hot"), { width: 1.3, opacity: 0.2 + 0.7 * Math.max(0, cosine) }));
-    for (const one of found.filter(inside)) parts.push(svgText(X(one.x), Y(one.y) + 4, words[one.at], { size: (one.strong ? SIZE + 1 : SIZE) * part, weight: one.strong ? 650 : 400, anchor: "middle", fill: one.strong ? colour("ink") : inked(words[one.at]) }));
+    for (const one of dots.filter(inside)) parts.push(svgPath(`M${X(one.x) - 2} ${Y(one.y)}a2 2 0 1 0 4 0a2 2 0 1 0 -4 0`,
+      { fill: inked(words[one.at]), opacity: 0.4 }));
+    if (hot >= 0) for (const { at, cosine } of neighbours(hot)) parts.push(svgLine(X(place(hot)[0]), Y(place(hot)[1]), X(place(at)[0]),
+      Y(place(at)[1]), colour("hot"), { width: 1.3, opacity: 0.2 + 0.7 * Math.max(0, cosine) }));
+    for (const one of found.filter(inside)) parts.push(svgText(X(one.x), Y(one.y) + 4, words[one.at],
+      {
+        size: (one.strong ? SIZE + 1 : SIZE) * part, weight: one.strong ? 650 : 400, anchor: "middle",
+        fill: one.strong ? colour("ink") : inked(words[one.at])
+      }));
     return { text: parts.join(""), height };
   }
 
-  const numbers = () => reply && ({ words, points: [...reply.arrays.points.data], zoom, labels: labels.map(({ at, x, y, half, tall }) => ({ word: words[at], x, y, half, tall })) });
+  const numbers = () => reply && ({
+    words, points: [...reply.arrays.points.data], zoom,
+    labels: labels.map(({ at, x, y, half, tall }) => ({ word: words[at], x, y, half, tall }))
+  });
 
   return { root, fill, draw, mark, svg, numbers, worded: () => tools.forEach(one => one.setAttribute("aria-label", t(one.dataset.key))) };
 }
