@@ -17,8 +17,8 @@ bertviz         the same model, sentence and weights, as `head_view` and `model_
                 jQuery from a CDN, which this benchmark does not reach: they draw nothing. --libraries names a folder
                 with require.min.js, d3.min.js and jquery.min.js, from which they are given instead.
 
-Which Chromium: $QKV_CHROMIUM, else the one that is installed. bertviz stands in no extra of qkv: it asks for boto3, whose
-python-dateutil is older than ours. Give it an environment of its own, with qkv, and name that Python with --peer.
+Which Chromium: $QKV_CHROMIUM, else the one that is installed. bertviz stands in no extra of qkv: it asks for boto3, and
+that for an older python-dateutil than ours. Give it an environment of its own, with qkv, and name its Python: --peer.
 """
 
 import argparse

@@ -16,6 +16,24 @@ from qkv.explore.server import Server
 from qkv.inside.subject import Subject
 
 TEXT = "the animal didn't cross the street because it was too tired."
+CATS = ["the cat sat on the mat.", "a cat is too tired", "the dog was a cat", "he owes me a cat"]
+OWN: dict[str, dict[str, Any]] = {
+    "meanings": {"word": "cat", "sentences": CATS},
+    "positions": {"text": "他欠我100万", "other": "我欠他100万"},
+    "vectors": {"word": "king", "a": "man", "b": "woman", "c": "king"},
+}
+"""What views have of their own, in words that the tiny vocabularies know."""
+MODELS = {
+    "attention": "bert",
+    "fill": "bert",
+    "meanings": "elmo",
+    "positions": "bert",
+    "translation": "transformer",
+    "vectors": "word2vec",
+    "tasks": "answer",
+    "recurrence": "rnnlm",
+}
+"""By view, one that has it."""
 SECONDS = 20_000  # milliseconds that anything may take on a busy machine
 LOCAL = ("127.0.0.1", "localhost")
 NUMBERS = (

@@ -1,7 +1,5 @@
 """Every view, in both languages: it is drawn, and what is drawn is what the model says."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,30 +10,12 @@ from qkv.inside.recurrence import states
 from qkv.inside.tasks import task
 from qkv.inside.translating import translate
 from qkv.inside.vectors import neighbours
-from tests.browser.looking import TEXT, Look
-
-CATS = ["the cat sat on the mat.", "a cat is too tired", "the dog was a cat", "he owes me a cat"]
-OWN: dict[str, dict[str, Any]] = {
-    "meanings": {"meanings": {"word": "cat", "sentences": CATS}},
-    "positions": {"positions": {"text": "他欠我100万", "other": "我欠他100万"}},
-    "vectors": {"vectors": {"word": "king", "a": "man", "b": "woman", "c": "king"}},
-}
-"""What the tiny vocabularies know, by view."""
-MODELS = {
-    "attention": "bert",
-    "fill": "bert",
-    "meanings": "elmo",
-    "positions": "bert",
-    "translation": "transformer",
-    "vectors": "word2vec",
-    "tasks": "answer",
-    "recurrence": "rnnlm",
-}
+from tests.browser.looking import CATS, MODELS, OWN, TEXT, Look
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_walk_through_the_rail(look: Look, lang: str) -> None:
-    look.open("attention", lang=lang).set(**{key: part for own in OWN.values() for key, part in own.items()})
+    look.open("attention", lang=lang).set(**OWN)
     headings = set()
     for view, model in MODELS.items():
         look.page.locator(f"[data-to={view}]").click()
@@ -74,7 +54,7 @@ def test_blanks_are_filled_as_the_model_fills_them(look: Look) -> None:
 
 
 def test_points_of_meanings_are_the_models_own(look: Look) -> None:
-    look.open("meanings", "bert").set(**OWN["meanings"])
+    look.open("meanings", "bert").set(**OWN)
     shown = {one["model"]: one for one in look.numbers()["subjects"]}
     for name in ("bert", "elmo", "word2vec"):
         index = look.room.index(name)
@@ -84,7 +64,7 @@ def test_points_of_meanings_are_the_models_own(look: Look) -> None:
 
 
 def test_positions_are_the_sinusoids_of_the_notes(look: Look) -> None:
-    look.open("positions").set(**OWN["positions"])
+    look.open("positions").set(**OWN)
     found = look.numbers()
     point, (rows, width) = found["point"], found["shape"]
     assert rows == width == 128
@@ -106,7 +86,7 @@ def test_a_translation_and_its_alignment(look: Look, model: str) -> None:
 
 
 def test_neighbours_of_a_word(look: Look) -> None:
-    look.open("vectors", "word2vec").set(**OWN["vectors"])
+    look.open("vectors", "word2vec").set(**OWN)
     found = look.numbers()
     reply = neighbours(look.room.subjects["word2vec"], Asked({"word": "king", "k": 10}))
     assert found["neighbours"] == reply.head["neighbours"][: len(found["neighbours"])]

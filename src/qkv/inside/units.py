@@ -3,6 +3,7 @@
     a blank         [MASK], which is hidden already and is no unit here
     a 汉字           each alone
     a word          of other letters, marks, digits and _, with what stands inside it: isn't, 3.5, e-mail
+    a picture       an emoji with what changes it: a variant, a colour of skin, another one joined on; a flag
     a sign          each alone
 
 Each character becomes a letter for what it is, and the rule is an expression over those letters: Python's own
@@ -19,10 +20,14 @@ HAN = re.compile(
     "\U0002ebf0-\U0002ee5d\U0002f800-\U0002fa1d\U00030000-\U000323af]"
 )
 """Unicode's script Han: more than one block, and 々 and 〇 too."""
+PICTURE = re.compile("[\u00a9\u00ae\u203c\u2049\u2122\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001fffd]")
+"""What Unicode calls pictographic, and arrows and shapes that it does not, which nothing changes."""
+FLAG, SKIN = re.compile("[\U0001f1e6-\U0001f1ff]"), re.compile("[\U0001f3fb-\U0001f3ff]")
+VARIANTS, JOINER = "\ufe0e\ufe0f\u20e3", "\u200d"
 JOINS = "'’.,-"
 SPACES = "\t\n\v\f\r\ufeff\u2028\u2029"
 """Beside those that Unicode calls spaces."""
-UNITS = re.compile(r"h|l+(?:jl+)*|[jx]")
+UNITS = re.compile(r"h|[lv]+(?:j[lv]+)*|ff|p(?:[vs]|zp)*|[jpfszx]")
 
 
 def units(text: str) -> list[tuple[int, int]]:
@@ -40,9 +45,15 @@ def units(text: str) -> list[tuple[int, int]]:
 def _class(character: str) -> str:
     if HAN.match(character):
         return "h"
+    if character in VARIANTS:
+        return "v"
     kind = unicodedata.category(character)
     if kind[0] in "LMN" or character == "_":
         return "l"
     if kind == "Zs" or character in SPACES:
         return " "
-    return "j" if character in JOINS else "x"
+    if character in JOINS:
+        return "j"
+    if character == JOINER:
+        return "z"
+    return "f" if FLAG.match(character) else "s" if SKIN.match(character) else "p" if PICTURE.match(character) else "x"

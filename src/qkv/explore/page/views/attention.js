@@ -9,7 +9,7 @@
 
 import { clear, debounced, h } from "look/dom.js";
 import { aborted, Refusal } from "look/wire.js";
-import { CHOICES, Controls, pairs } from "look/views/attention_controls.js";
+import { chosenFrom, Controls, pairs } from "look/views/attention_controls.js";
 import { rowFrom, sameCharacters } from "look/views/attention_data.js";
 import { ink } from "look/views/attention_ink.js";
 import { InputRow } from "look/views/attention_input.js";
@@ -42,7 +42,7 @@ export function view(app) {
   root.addEventListener("keydown", key);
   let active = panes[0], asking = null, loading = null, frame = 0, kindAsked = "", drawn = null;
 
-  const chosen = () => ({ ...CHOICES, ...state.attention });
+  const chosen = () => chosenFrom(state.attention);
   const two = () => panes.length > 1;
 
   function show(changed) {
@@ -96,9 +96,8 @@ export function view(app) {
     const first = panes[0], { overview } = first;
     controls.root.hidden = !overview;
     if (!overview) return;
-    const marks = [...new Set([...overview.left, ...overview.right].filter(token => token.special).map(token => token.token))].slice(0, 2).join(" ");
     about = {
-      kinds: first.kinds, pair: first.paired, heads: overview.heads, marks, cross: first.kind === "cross", colour: head => ink().head(head),
+      kinds: first.kinds, pair: first.paired, heads: overview.heads, marks: overview.marks, measures: first.measures(), colour: head => ink().head(head),
       pieces: ["left", "right"].some(side => overview.words?.[side].some(([from, to]) => to > from)),
     };
     controls.draw({ ...chosen(), kind: first.kind }, { ...about, token: first.token(first.kept()), measure: first.measure() });
@@ -191,7 +190,7 @@ export function view(app) {
   async function explain() {
     const name = chosen().panel, part = parts[name], pane = active;
     if (!part || !pane.scene || pane.blind || !root.isConnected) return;
-    const what = { layer: pane.layer, head: pane.head, row: pane.focusToken(), left: pane.overview.left, right: pane.overview.right, ink: ink() };
+    const what = { layer: pane.layer, head: pane.head, row: pane.focusToken(), left: pane.overview.left, right: pane.overview.right, kind: pane.subject.kind, ink: ink() };
     const every = Math.max(what.left.length, what.right.length) <= EVERY_ROW;
     const fields = { ...pane.fields, ...(name === "steps" && { layer: what.layer, head: what.head }), ...(!every && { row: what.row }) };
     const now = JSON.stringify([name, fields, what.row, state.lang, document.documentElement.dataset.theme]);
@@ -246,7 +245,12 @@ export function view(app) {
     numbers() {
       const pane = panes[0];
       if (!pane.overview || pane.layer === undefined) return {};
-      return { layer: pane.layer, head: pane.head, kind: pane.kind, attn: pane.bytesOf(pane.head), left: pane.overview.left, right: pane.overview.right };
+      const { left, right } = pane.overview, { scene, large } = pane;
+      return {
+        layer: pane.layer, head: pane.head, kind: pane.kind, attn: pane.bytesOf(pane.head), left, right, // as they came
+        map: scene?.map ?? null, rows: scene?.left.map(item => item.label), columns: scene?.right.map(item => item.label), // as drawn
+        place: { x: large.x0 - large.x, y: large.y0 - large.y, cell: large.cell }, // of the first cell, in the enlarged map's pixels
+      };
     },
   };
 }

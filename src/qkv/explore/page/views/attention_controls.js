@@ -10,6 +10,24 @@ export const CHOICES = {
   kind: "", block: "all", lines: "one", pieces: "words", special: "shown", order: "none", down: true, low: 0, high: 100, panel: "steps",
 };
 
+const ALLOWED = {
+  block: ["all", "00", "01", "10", "11"], lines: ["one", "all"], pieces: ["words", "pieces"], special: ["shown", "hidden", "whole"],
+  order: ["none", ...MEASURES, "focus"], panel: ["steps", "input", "none"], down: [true, false],
+};
+
+// What was chosen, held against what there is: an address may say anything.
+export function chosenFrom(own) {
+  const chosen = { ...CHOICES };
+  for (const [name, value] of Object.entries(own ?? {})) {
+    const number = Number.isInteger(value) && value >= 0;
+    if (ALLOWED[name]?.includes(value)) chosen[name] = value;
+    else if (["low", "high"].includes(name) && number && value <= 100) chosen[name] = value;
+    else if (["layer2", "head2"].includes(name) && number) chosen[name] = value;
+    else if (name === "kind" && typeof value === "string") chosen.kind = value;
+  }
+  return chosen;
+}
+
 export class Controls {
   constructor(app) {
     this.app = app;
@@ -39,10 +57,10 @@ export class Controls {
 
   drawOrder(chosen, about) {
     const { t } = this.app, held = this.heads.contains(document.activeElement) ? document.activeElement.dataset.key : "";
-    const names = ["none", ...MEASURES.filter(name => name !== "itself" || !about.cross), "focus"];
+    const names = ["none", ...about.measures, "focus"];
     const choice = h("select", {
       "aria-label": t("order"), data: { key: "order" }, on: { change: event => this.choose({ order: event.target.value, low: 0, high: 100 }) },
-    }, names.map(name => h("option", { value: name, selected: chosen.order === name }, t("order." + name, { token: about.token }))));
+    }, names.map(name => h("option", { value: name, selected: chosen.order === name }, t("order." + name, { token: about.token, marks: about.marks || "[SEP]" }))));
     choice.value = chosen.order;
     const said = t(chosen.down ? "order.down" : "order.up");
     const turn = chosen.order !== "none" && h("button", {

@@ -5,11 +5,14 @@
 // last (inclusive) of a side. A word of several pieces asks with the mean of its pieces and is looked at by their sum,
 // so that a row of words adds up to what a row of tokens does.
 
-export const MEASURES = ["entropy", "distance", "ends", "itself"];
+export const MEASURES = ["entropy", "distance", "ends", "separators", "itself"]; // those that have a name here
 const PRONOUNS = new Set("it its he she they him her them 它 他 她 它们 他们 她们".split(" "));
 
-export function labelOf(token) {
-  if (token.special || !token.text) return seen(token.token);
+// What a picture calls a token: its characters; of the bytes of one character all but the first by their own spelling.
+export function labelAt(tokens, at) {
+  const token = tokens[at], before = tokens[at - 1];
+  const again = before && token.start === before.start && token.end === before.end && token.segment === before.segment && !before.special;
+  if (token.special || !token.text || again) return seen(token.token);
   return token.token.startsWith("##") ? "##" + seen(token.text) : seen(token.text);
 }
 
@@ -18,15 +21,16 @@ function seen(text) {
   return text.trim().replace(/\s/gu, "␣") || text.replace(/\s/gu, "␣") || "∅";
 }
 
-export function items(tokens, words, { merged = true, special = true, segment = null } = {}) {
+// texts: what start and end count in (code points, as Python counts).
+export function items(tokens, words, texts, { merged = true, special = true, segment = null } = {}) {
+  const characters = texts.map(text => [...text]);
   const spans = merged && words ? words : tokens.map((_, at) => [at, at]);
   const made = [];
   for (const [first, last] of spans) {
     const token = tokens[first];
     if ((!special && token.special) || (segment !== null && token.segment !== segment)) continue;
-    const pieces = tokens.slice(first, last + 1);
-    const label = first === last ? (merged ? labelOf(token).replace(/^##/, "") || labelOf(token) : labelOf(token))
-      : seen(pieces.map(piece => piece.text || piece.token).join(""));
+    const own = labelAt(tokens, first), word = characters[token.segment]?.slice(token.start, tokens[last].end).join("") ?? "";
+    const label = first === last ? (merged ? own.replace(/^##(?=.)/, "") : own) : seen(word || tokens.slice(first, last + 1).map(piece => piece.token).join(""));
     made.push({ label, first, last, special: token.special, segment: token.segment });
   }
   return made;
@@ -104,8 +108,8 @@ export function strongCells(map, most, least) {
 }
 
 // The token to begin with: a pronoun (what does it stand for?), else the first of the longest words.
-export function restingToken(left, words) {
-  const said = items(left, words, { special: false });
+export function restingToken(left, words, texts) {
+  const said = items(left, words, texts, { special: false });
   const pronoun = said.find(item => PRONOUNS.has(item.label.toLowerCase()));
   return (pronoun ?? said.reduce((best, item) => !best || item.label.length > best.label.length ? item : best, null))?.first ?? 0;
 }
@@ -121,7 +125,7 @@ export function touched(tokens, word) {
 export function focusOf(overview, token) {
   const { data, shape: [layers, heads, high, wide] } = overview.small;
   const { left, right, cross } = overview;
-  const row = Math.floor(token * high / left.length);
+  const row = Math.ceil((token + 1) * high / left.length) - 1; // cell i holds tokens ⌊i·T/S⌋ … ⌊(i+1)·T/S⌋ − 1
   const found = new Float32Array(layers * heads);
   for (let head = 0; head < layers * heads; head++) {
     const start = (head * high + row) * wide;

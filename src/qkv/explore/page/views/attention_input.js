@@ -3,17 +3,18 @@
 
 import { h } from "look/dom.js";
 import { fit, picture } from "look/views/attention_ink.js";
-import { figure, labelOf } from "look/views/attention_data.js";
+import { figure, labelAt } from "look/views/attention_data.js";
 import { largest, signed, subscript } from "look/views/attention_steps.js";
 
-const ROW = 34, STRIP = 22, LABEL = 150, LENGTH = 74;
+const ROW = 34, STRIP = 22, LABEL = 176, LENGTH = 74;
 const PARTS = ["token", "segment", "position", "sum", "normed"];
+const TRANSFORMER = { token: "scaled", position: "waves" }; // what a Transformer calls them
 const SIGNS = { segment: "+", position: "+", sum: "=", normed: "→" };
 
 export class InputRow {
   constructor(t) {
     this.t = t;
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { tabindex: "0", role: "application" });
     this.heading = h("h3", {});
     this.about = h("span", { class: "faint" });
     this.reading = h("div", { class: "at-reading num" });
@@ -26,6 +27,12 @@ export class InputRow {
       this.pointed(d >= 0 && d < this.width ? d : -1);
     });
     this.canvas.addEventListener("pointerleave", () => this.pointed(-1));
+    this.canvas.addEventListener("keydown", event => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step || !this.reply) return;
+      event.preventDefault();
+      this.pointed(Math.max(0, Math.min(this.width - 1, this.d + step * (event.shiftKey ? 10 : 1))));
+    });
   }
 
   show(reply, what) {
@@ -46,7 +53,7 @@ export class InputRow {
 
   say() {
     const { t, what } = this;
-    this.heading.textContent = t("input.of", { token: labelOf(what.left[what.row]) });
+    this.heading.textContent = t("input.of", { token: labelAt(what.left, what.row) });
     this.about.textContent = t("input.width", { width: this.width });
     this.canvas.setAttribute("aria-label", this.heading.textContent);
     this.read();
@@ -72,7 +79,7 @@ export class InputRow {
     pen.fillStyle = ink.faint;
     pen.fillText(t("input.norm"), LABEL + wide + 14, 8);
     const token = what.left[what.row];
-    const about = { token: labelOf(token), segment: head.segment ?? token.segment, position: what.row };
+    const about = { token: labelAt(what.left, what.row), segment: head.segment ?? token.segment, position: what.row };
     parts.forEach((name, at) => {
       const y = 20 + at * ROW, middle = y + STRIP / 2;
       if (name === "sum") { pen.fillStyle = ink.rule; pen.fillRect(LABEL, y - 7, wide, 1); }
@@ -83,7 +90,7 @@ export class InputRow {
       pen.textAlign = "left";
       pen.font = `13px ${ink.font}`;
       pen.fillStyle = name === "sum" || name === "normed" ? ink.ink : ink.soft;
-      const text = t("input." + name), extra = about[name];
+      const text = t("input." + (what.kind === "transformer" && TRANSFORMER[name] || name)), extra = about[name];
       pen.fillText(text, 20, middle);
       if (extra !== undefined) {
         const from = 20 + pen.measureText(text).width + 8;

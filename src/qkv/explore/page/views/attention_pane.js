@@ -7,7 +7,7 @@ import { aborted, Refusal } from "look/wire.js";
 import { ink } from "look/views/attention_ink.js";
 import { KINDS, pairs } from "look/views/attention_controls.js";
 import {
-  bestHead, bytesFrom, focusOf, items, labelOf, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest, touched,
+  bestHead, bytesFrom, focusOf, items, labelAt, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest, touched,
 } from "look/views/attention_data.js";
 import { layout } from "look/views/attention_layout.js";
 import { Large } from "look/views/attention_large.js";
@@ -67,12 +67,16 @@ export class Pane {
     if (state.pair && pairs(subject)) this.fields.pair = state.pair;
     this.overview = this.scene = this.local = this.pinned = null;
     this.layers.clear();
-    const { head, arrays } = await ask("attention", this.fields, { signal });
+    this.control?.abort(); // a layer of the text before
+    const { fields } = this, { head, arrays } = await ask("attention", fields, { signal });
+    if (fields !== this.fields) throw new DOMException("another text is asked for", "AbortError");
     const { small, measures } = arrays;
-    this.overview = { ...head, small, measures, layers: small.shape[0], heads: small.shape[1], cross: this.kind === "cross" };
+    this.overview = { ...head, small, measures, layers: small.shape[0], heads: small.shape[1], cross: this.kind === "cross", measured: head.measures };
+    const special = [...head.left, ...head.right].filter(token => token.special).map(token => token.token);
+    this.overview.marks = [...new Set(special)].slice(0, 2).join(" ");
     this.exact = small.shape[2] === head.left.length && small.shape[3] === head.right.length;
     const begun = this.linked ? touched(head.left, state.word) : -1;
-    this.resting = begun < 0 ? restingToken(head.left, head.words?.left) : begun;
+    this.resting = begun < 0 ? restingToken(head.left, head.words?.left, head.texts) : begun;
     this.best = bestHead(focusOf(this.overview, this.kept()), this.heads);
   }
 
@@ -97,10 +101,11 @@ export class Pane {
 
   async fetchLayer() {
     if (this.exact || this.layers.has(this.layer)) return;
-    const { layer } = this;
+    const { layer, fields } = this;
     this.control?.abort();
     this.control = new AbortController();
-    const { arrays } = await this.app.ask("attention", { ...this.fields, layer }, { signal: this.control.signal });
+    const { arrays } = await this.app.ask("attention", { ...fields, layer }, { signal: this.control.signal });
+    if (fields !== this.fields) return; // it is of the text before
     this.layers.set(layer, arrays.attn.data);
     if (this.layers.size > 4) this.layers.delete(this.layers.keys().next().value); // the wire keeps what it can
   }
@@ -108,6 +113,7 @@ export class Pane {
   // options: the view's choices, layer and head among them (null: one worth seeing)
   async update(options) {
     if (!this.overview) return;
+    const { fields } = this;
     this.options = options;
     const fits = (value, count) => Number.isInteger(value) && value >= 0 && value < count;
     [this.layer, this.head] = this.best;
@@ -117,14 +123,14 @@ export class Pane {
     this.drawMaps();
     if (!this.bytesOf(this.head)) this.arrange();
     await this.fetchLayer();
-    this.arrange();
+    if (fields === this.fields && this.overview) this.arrange();
   }
 
   arrange() {
     const { overview, options, app: { t } } = this, special = options.special === "shown", merged = options.pieces === "words";
     const pair = options.block !== "all" && this.paired ? options.block : null;
-    const left = items(overview.left, overview.words?.left, { merged, special, segment: pair && Number(pair[0]) });
-    const right = items(overview.right, overview.words?.right, { merged, special, segment: pair && Number(pair[1]) });
+    const left = items(overview.left, overview.words?.left, overview.texts, { merged, special, segment: pair && Number(pair[0]) });
+    const right = items(overview.right, overview.words?.right, overview.texts, { merged, special, segment: pair && Number(pair[1]) });
     const whole = options.special === "whole", bytes = this.bytesOf(this.head), columns = overview.right.length, maps = [];
     const mapFor = head => maps[head] ??= this.bytesOf(head) && mapOf(this.bytesOf(head), columns, left, right, whole);
     const map = bytes && mapFor(this.head);
@@ -171,10 +177,16 @@ export class Pane {
 
   // The measure by which heads are ordered, for each of them, 0 … 1.
   measure() {
-    const { order } = this.options, { measures, heads, layers } = this.overview, at = MEASURES.indexOf(order);
+    const { order } = this.options, { measures, heads, layers, measured } = this.overview, at = measured.indexOf(order);
     if (order === "focus") return focusOf(this.overview, this.kept());
     if (at < 0) return null;
     return Float32Array.from({ length: layers * heads }, (_, flat) => measures.data[flat * measures.shape[2] + at]);
+  }
+
+  // Those of its measures that say something here, by name.
+  measures() {
+    const said = name => name === "itself" ? this.kind !== "cross" : name === "ends" ? this.overview.marks : true;
+    return MEASURES.filter(name => this.overview.measured.includes(name) && said(name));
   }
 
   drawMaps() {
@@ -202,9 +214,9 @@ export class Pane {
 
   measured(flat) {
     if (!this.overview) return;
-    const { t } = this.app, { measures } = this.overview, at = flat < 0 ? this.flat : flat;
-    const named = MEASURES.filter(name => name !== "itself" || this.kind !== "cross");
-    const parts = named.map((name, number) => t("measure." + name, { value: percent(measures.data[at * measures.shape[2] + number]) }));
+    const { t } = this.app, { measures, measured, marks } = this.overview, at = flat < 0 ? this.flat : flat;
+    const value = name => percent(measures.data[at * measures.shape[2] + measured.indexOf(name)]);
+    const parts = this.measures().map(name => t("measure." + name, { value: value(name), marks: marks || "[SEP]" }));
     this.hint.textContent = `${Math.floor(at / this.heads)}·${at % this.heads}   ${parts.join("  ")}`;
   }
 
@@ -268,7 +280,8 @@ export class Pane {
     const out = focus.side === "left", item = (out ? scene.left : scene.right)[focus.at], others = out ? scene.right : scene.left;
     if (focus.cell >= 0) {
       this.lead.textContent = t("cell", { left: scene.left[focus.at].label, right: scene.right[focus.cell].label });
-      this.list[0].textContent = ` ${(100 * scene.map[focus.at * scene.right.length + focus.cell]).toFixed(1)}%`;
+      const weight = scene.map[focus.at * scene.right.length + focus.cell];
+      this.list[0].textContent = weight ? ` ${(100 * weight).toFixed(1)}%` : " < 0.2%"; // one byte a weight
       return;
     }
     const row = scene.map.subarray(focus.at * others.length, (focus.at + 1) * others.length);
@@ -323,5 +336,5 @@ export class Pane {
     return { side: "left", at, cell: focus.cell };
   }
 
-  token(at) { return labelOf(this.overview.left[at]); }
+  token(at) { return labelAt(this.overview.left, at); }
 }

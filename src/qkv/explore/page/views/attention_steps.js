@@ -4,14 +4,14 @@
 
 import { clear, h } from "look/dom.js";
 import { fit, picture, shade, shorten } from "look/views/attention_ink.js";
-import { figure, labelOf, percent, strongest } from "look/views/attention_data.js";
+import { figure, labelAt, percent, strongest } from "look/views/attention_data.js";
 
 const ROW = 21, SHOWN = 12, TERMS = 4;
 
 export class Steps {
   constructor(t) {
     this.t = t;
-    this.canvas = h("canvas", { tabindex: "0", role: "img" });
+    this.canvas = h("canvas", { tabindex: "0", role: "application" });
     this.reading = h("div", { class: "at-reading num" });
     this.sums = h("div", { class: "at-sums" });
     this.heading = h("h3", {});
@@ -60,7 +60,7 @@ export class Steps {
   }
 
   say() {
-    const { t, what, reply } = this, token = labelOf(what.left[what.row]);
+    const { t, what, reply } = this, token = labelAt(what.left, what.row);
     this.heading.textContent = t("steps.of", { token });
     this.about.textContent = t("steps.sum", { layer: what.layer, head: what.head, width: this.width });
     this.order.textContent = t(this.strong ? "steps.strong" : "steps.text");
@@ -107,7 +107,7 @@ export class Steps {
     pen.clearRect(0, 0, this.end + 4, high);
     pen.imageSmoothingEnabled = false;
     pen.textBaseline = "middle";
-    const small = `12px ${ink.font}`, token = labelOf(what.left[what.row]);
+    const small = `12px ${ink.font}`, token = labelAt(what.left, what.row);
     const head = (x, y, text, colour = ink.soft) => { pen.fillStyle = colour; pen.font = small; pen.textAlign = "left"; pen.fillText(text, x, y); };
     head(places.k, 9, t("steps.q", { token }), ink.head(what.head));
     this.strip(this.q, 0, places.k, 18, this.width);
@@ -132,7 +132,7 @@ export class Steps {
       pen.font = `13px ${ink.font}`;
       pen.textAlign = "right";
       pen.fillStyle = hidden || special ? ink.faint : ink.ink;
-      pen.fillText(shorten(pen, labelOf(what.right[j]), 92), 98, middle);
+      pen.fillText(shorten(pen, labelAt(what.right, j), 92), 98, middle);
       pen.globalAlpha = hidden ? 0.25 : 1;
       this.strip(this.k, j, places.k, y + 3, this.width);
       this.strip(this.v, j, places.v, y + 3, this.values);
@@ -215,11 +215,11 @@ export class Steps {
     if (part === "q") text = t("steps.at.q", { d: index, q: figure(q.data[d]) });
     if (part === "k") {
       const a = q.data[d], b = k.data[j * this.width + d];
-      text = `${labelOf(this.what.right[j])}   ` + t("steps.at.qk", { d: index, q: figure(a), k: figure(b), product: figure(a * b) });
+      text = `${labelAt(this.what.right, j)}   ` + t("steps.at.qk", { d: index, q: figure(a), k: figure(b), product: figure(a * b) });
     }
     if (part === "v") {
       const a = weights.data[j], b = v.data[j * this.values + d];
-      text = `${labelOf(this.what.right[j])}   ` + t("steps.at.v", { d: index, weight: figure(a), v: figure(b), product: figure(a * b) });
+      text = `${labelAt(this.what.right, j)}   ` + t("steps.at.v", { d: index, weight: figure(a), v: figure(b), product: figure(a * b) });
     }
     if (part === "output") text = t("steps.at.output", { d: index, value: figure(output.data[d]) });
     this.reading.textContent = text;
@@ -240,7 +240,7 @@ export class Steps {
   // The chosen row as a sum that can be followed on paper.
   write() {
     const { t, what, chosen: j, width, values } = this, { q, k, v, scores, scaled, weights } = this.reply.arrays;
-    const label = labelOf(what.right[j]), lines = [];
+    const label = labelAt(what.right, j), lines = [];
     const line = (name, ...parts) => lines.push(h("span", { class: "at-step soft" }, name), h("span", { class: "num at-sum" }, ...parts));
     if (!this.point.part) this.reading.textContent = t("steps.pick");
     if (!this.named) {

@@ -121,7 +121,12 @@ export function view(app) {
   planes.addEventListener("keydown", event => { if (event.key === "ArrowLeft" || event.key === "ArrowRight") stepped(event); });
 
   const hear = {
-    hover: key => { hot = key; drawSoon(); },
+    hover: key => {
+      hot = key;
+      drawSoon();
+      const one = reference()?.reply.head.occurrences.find(other => keyOf(other) === key);
+      if (one && sentences[one.sentence] === state.text) set({ word: `${one.start}-${one.end}` });
+    },
     pin: key => { pinned = pinned === key ? null : key; set({ meanings: { pinned } }); drawSoon(); },
     depth: to => { playingOn = false; glide(to); worded(); },
   };
@@ -156,19 +161,29 @@ export function view(app) {
         pointerenter: () => hear.hover(key), pointerleave: () => hear.hover(null), focus: () => hear.hover(key),
         blur: () => hear.hover(null), click: () => hear.pin(key), keydown: pin
       } : {};
-      const go = app.has("attention") && h("button",
-        {
-          type: "button", class: "quiet go", title: t("go.title"),
-          on: {
-            click: event => { event.stopPropagation(); set({ view: "attention", text: sentence, pair: "", chosen: null, token: null }); },
-            keydown: event => event.stopPropagation()
-          }
-        },
-        t("go"));
+      const go = app.has("attention") && goTo(sentence, here[0]);
       const mark = h("span", { class: "mark", style: { background: key ? hue(colours.get(key) ?? 0) : "var(--faint)" } }, number + 1);
       return h("li", { class: without ? "without" : "", tabindex: key ? "0" : null, on: heard, data: { key: key ?? "" } }, mark,
         h("span", {}, parts, without && h("span", { class: "note" }, "  " + t("without", { word: own().word }))), go);
     }));
+  }
+
+  // The same sentence in the view of attention, with the word that is looked at here.
+  function goTo(sentence, one) {
+    const word = one ? `${one.start}-${one.end}` : null;
+    const clicked = event => {
+      event.stopPropagation();
+      set({ view: "attention", text: sentence, pair: "", chosen: null, token: null, word });
+    };
+    const on = { click: clicked, keydown: event => event.stopPropagation() };
+    return h("button", { type: "button", class: "quiet go", title: t("go.title"), on }, t("go"));
+  }
+
+  // What is shown without a pointer: the sentence that the other views have, if it is here, else the first.
+  function first() {
+    const found = reference()?.reply.head.occurrences ?? [];
+    const one = found.find(other => sentences[other.sentence] === state.text) ?? found[0];
+    return one ? keyOf(one) : null;
   }
 
   // Who gives the colours: the chosen model, if its points are a cloud, else the first that has one.
@@ -178,7 +193,7 @@ export function view(app) {
   }
 
   function draw() {
-    const shown = hot ?? pinned ?? lines.querySelector("[data-key]:not([data-key=''])")?.dataset.key ?? null;
+    const shown = hot ?? pinned ?? first();
     for (const one of plots.values()) one.draw(depth, shown, sentences, hot ?? pinned);
     along.draw(subjects().map(one => ({ title: one.title, reply: plots.get(one.index)?.reply })), depth, hear);
     caption.hidden = !reference();
@@ -222,7 +237,7 @@ export function view(app) {
   }
 
   async function show(changed) {
-    if (changed && [...changed].every(name => name === "token" || name === "chosen" || name === "text" || name === "pair")) return;
+    if (changed && [...changed].every(name => ["token", "word", "chosen", "text", "pair"].includes(name))) return;
     const wanted = own(),
       key = JSON.stringify([wanted.word, wanted.sentences, state.lang, state.theme, state.model, document.documentElement.dataset.theme]);
     if (changed === null) addEventListener("keydown", pressed);
@@ -247,7 +262,7 @@ export function view(app) {
         svgText(50, down, clip(sentence, /[\u3400-\u9fff]/.test(sentence) ? 20 : 44), { size: 13.5 }));
       down += 23;
     });
-    const shown = hot ?? pinned ?? lines.querySelector("[data-key]:not([data-key=''])")?.dataset.key ?? null;
+    const shown = hot ?? pinned ?? first();
     for (const one of plots.values()) {
       const { text, height } = one.svg(x, 62, side, depth, shown, sentences);
       parts.push(text);

@@ -27,9 +27,13 @@ export function view(app) {
   const labels = { text: h("span", { class: "label" }), other: h("span", { class: "label" }) }, heading = h("h2"), title = h("h2");
   const swap = h("button",
     { type: "button", class: "quiet", on: { click: () => set({ positions: { text: own().other, other: own().text } }) } });
+  const go = h("button", {
+    type: "button", class: "quiet",
+    on: { click: () => set({ view: "attention", text: own().text, pair: "", chosen: null, token: null, word: below.word() }) }
+  });
   const root = h("section", {}, title, above.root,
     h("section", { class: "order" }, heading,
-      h("div", { class: "writing-two" }, h("label", {}, labels.text, fields.text), swap, h("label", {}, labels.other, fields.other)),
+      h("div", { class: "writing-two" }, h("label", {}, labels.text, fields.text), swap, h("label", {}, labels.other, fields.other), go),
       below.root));
   const typed = debounced(() => set({ positions: { text: fields.text.value, other: fields.other.value } }), 350);
   let drawnTables = "", drawnOrder = "", turn = 0;
@@ -45,6 +49,8 @@ export function view(app) {
     title.textContent = t("title");
     heading.textContent = t("order");
     swap.textContent = t("swap");
+    go.textContent = t("go");
+    go.hidden = !app.has("attention");
     for (const name of ["text", "other"]) {
       labels[name].textContent = t(name);
       fields[name].setAttribute("aria-label", t(name));
@@ -72,7 +78,7 @@ export function view(app) {
   }
 
   async function show(changed) {
-    if (changed && [...changed].every(name => ["token", "chosen", "text", "pair"].includes(name))) return;
+    if (changed && [...changed].every(name => ["token", "word", "chosen", "text", "pair"].includes(name))) return;
     worded();
     const key = String(state.model);
     if (key !== drawnTables) {

@@ -1,7 +1,7 @@
 // The same words in another order: the two texts with each word joined to itself, and how far its vector moves from one to
 // the other, layer by layer; beside it what a bag of words and attention without positions see. Gets its reply ready made.
 //
-//   order(app) → { root, fill(reply, text, other), refuse(node), draw(), svg(x, y, w) → {text, height}, numbers() }
+//   order(app) → { root, fill(reply, text, other), refuse(node), draw(), svg(x, y, w) → {text, height}, numbers(), word() }
 
 import { clear, frame, h, s, sliced } from "look/dom.js";
 import { colour, font, hue, svgLine, svgPath, svgText } from "look/draw.js";
@@ -13,7 +13,7 @@ export function order(app) {
   const joined = h("div", { class: "joined" }), chart = h("div", { class: "chart" }), said = h("div", { class: "verdicts" }),
     told = h("div");
   const body = h("div", { class: "order-both" }, h("div", {}, joined, said), chart), root = h("div", {}, told, body);
-  let reply = null, texts = ["", ""], hot = null, layer = 0;
+  let reply = null, texts = ["", ""], hot = null, last = null, layer = 0;
 
   function refuse(node) {
     reply = null;
@@ -24,7 +24,7 @@ export function order(app) {
   function fill(found, text, other) {
     reply = found;
     texts = [text, other];
-    hot = null;
+    hot = last = null;
     layer = reply.head.layers.length - 1;
     body.hidden = false;
     clear(told);
@@ -73,7 +73,15 @@ export function order(app) {
     return { rows, scale, size, tops, found };
   }
 
-  const hover = frame(pair => { hot = pair; draw(); });
+  const hover = frame(pair => {
+    hot = pair;
+    last = pair ?? last;
+    draw();
+    if (pair !== null && texts[0] === state.text) set({ word: word() });
+  });
+
+  // The characters of what was pointed at last, in the first text: by these the views know each other's words.
+  const word = () => (reply && last !== null ? reply.head.words[last].here.join("-") : null);
 
   function draw() {
     if (!reply) return;
@@ -215,5 +223,5 @@ export function order(app) {
     layer, words: reply.head.words, moved: [...reply.arrays.moved.data], shape: reply.arrays.moved.shape, bag: reply.head.bag
   });
 
-  return { root, fill, refuse, draw, svg, numbers };
+  return { root, fill, refuse, draw, svg, numbers, word };
 }

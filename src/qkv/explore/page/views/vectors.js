@@ -162,7 +162,7 @@ export function view(app) {
   }
 
   async function show(changed) {
-    if (changed && [...changed].every(name => ["token", "chosen", "text", "pair"].includes(name))) return;
+    if (changed && [...changed].every(name => ["token", "word", "chosen", "text", "pair"].includes(name))) return;
     worded();
     const { word: one = "", a = "", b = "", c = "" } = own();
     await Promise.all([
