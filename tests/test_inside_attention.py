@@ -92,7 +92,7 @@ def test_512_tokens_become_48_cells_and_a_lone_line_stays(tmp_path: Path) -> Non
 
 
 def by_hand(weights: NDArray[np.float64], ends: list[bool], causal: bool, same: bool) -> list[float]:
-    entropies, distances, to_ends, itself = [], [], [], []
+    entropies, distances, to_ends, to_separators, itself = [], [], [], [], []
     queries, keys = weights.shape
     for i, row in enumerate(weights):
         seen = i + 1 if causal else keys
@@ -100,8 +100,9 @@ def by_hand(weights: NDArray[np.float64], ends: list[bool], causal: bool, same: 
             entropies.append(-sum(w * np.log(w) for w in row[:seen] if w > 0) / np.log(seen))
         distances.append(sum(w * abs(i / queries - j / keys) for j, w in enumerate(row)))
         to_ends.append(sum(w for w, end in zip(row, ends, strict=True) if end))
+        to_separators.append(sum(w for w, end in list(zip(row, ends, strict=True))[1:] if end))
         itself.append(row[i] if same else 0.0)
-    return [float(np.mean(one)) for one in (entropies, distances, to_ends, itself)]
+    return [float(np.mean(one)) for one in (entropies, distances, to_ends, to_separators, itself)]
 
 
 @pytest.mark.parametrize("kind", ["self", "encoder", "decoder", "cross"])

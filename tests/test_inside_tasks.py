@@ -169,7 +169,8 @@ def test_choices(tmp_path: Path) -> None:
     assert [one["said"] for one in reply.head["choices"]].index(True) == said.choice
     np.testing.assert_allclose(reply.arrays["probabilities"], said.probabilities, atol=1e-6)
     np.testing.assert_allclose(reply.arrays["probabilities"], softmax(reply.arrays["scores"] / 2), atol=1e-6)
-    assert refused(subject, text=TEXT, choices=["a cat"]).code == "number"
+    assert refused(subject, text=TEXT, choices=["a cat"]).code == "few_choices"
+    assert refused(subject, text=TEXT, choices=["a cat"] * 27).about == {"field": "choices", "most": 26}
     assert refused(subject, choices=choices).code == "empty"
 
 

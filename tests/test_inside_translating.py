@@ -117,6 +117,7 @@ def test_shares_of_all_tokens_add_up_to_one(subject: Subject) -> None:
     lengths = [node["length"] for node in found.head["nodes"] if node["scored"]]
     assert max(np.bincount(lengths)) <= 3 and lengths == sorted(lengths) and lengths[0] == 0
     assert found.head["steps"] == max(lengths) + 1
+    assert found.head["forbids_repeats"] == (subject.translator.decoding.no_repeat > 0)
     if "attention" in found.arrays:
         np.testing.assert_allclose(found.arrays["attention"].sum(1), 1, atol=1e-5)
         assert found.arrays["attention"].shape == (len(lengths), len(found.head["source"]))

@@ -6,7 +6,7 @@ Which Chromium: $QKV_CHROMIUM, else one that is installed. Where there is none t
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,9 +15,8 @@ from tests.browser.looking import Look, Room, looking
 from tests.browser.models import make_models
 from tests.look_server import serving
 
-pytest.importorskip("playwright", reason="the browser tests need Playwright: pip install -e '.[dev]'")
-
-from playwright.sync_api import Browser, sync_playwright
+if TYPE_CHECKING:  # it need not be installed: then each test says so
+    from playwright.sync_api import Browser
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-device-scale-factor=1")
@@ -26,6 +25,7 @@ ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--forc
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of the browser."""
+    pytest.importorskip("playwright", reason="the browser tests need Playwright: pip install -e '.[dev]'")
     named = os.environ.get("QKV_CHROMIUM")
     found = named or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
@@ -34,7 +34,9 @@ def chromium() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium: str) -> Iterator[Browser]:
+def browser(chromium: str) -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
         yield started
@@ -50,14 +52,14 @@ def room(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ro
 
 
 @pytest.fixture
-def look(browser: Browser, room: Room) -> Iterator[Look]:
+def look(browser: "Browser", room: Room) -> Iterator[Look]:
     """A page of its own for each test; whatever it complained of, and whomever it asked, is held against it."""
     with looking(browser, room) as page:
         yield page
 
 
 @pytest.fixture
-def open_look(browser: Browser, room: Room) -> Iterator[Callable[..., Look]]:
+def open_look(browser: "Browser", room: Room) -> Iterator[Callable[..., Look]]:
     """More pages, or such as are prepared before anything runs in them."""
     pages = []
 

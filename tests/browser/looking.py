@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
-
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, Route
 
 from qkv.explore.server import Server
 from qkv.inside.subject import Subject
+
+if TYPE_CHECKING:  # it need not be installed: then each test says so
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, Route
 
 TEXT = "the animal didn't cross the street because it was too tired."
 CATS = ["the cat sat on the mat.", "a cat is too tired", "the dog was a cat", "he owes me a cat"]
@@ -65,7 +66,7 @@ class Room:
 
 @dataclass
 class Look:
-    page: Page
+    page: "Page"
     room: Room
     complaints: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # addresses
@@ -126,7 +127,7 @@ class Look:
 
 @contextmanager
 def looking(
-    browser: Browser,
+    browser: "Browser",
     room: Room,
     *,
     script: str = "",
@@ -144,22 +145,22 @@ def looking(
     page = context.new_page()
     look = Look(page, room)
 
-    def heard(message: ConsoleMessage) -> None:
+    def heard(message: "ConsoleMessage") -> None:
         refused = "status of 400" in message.text and "/api/" in str(message.location)  # Chromium's note on a refusal
         if message.type in ("error", "warning") and not refused:
             look.complaints.append(f"{message.type}: {message.text}")
 
-    def requested(request: Request) -> None:
+    def requested(request: "Request") -> None:
         look.asked.append(request.url)
 
-    def stopped(route: Route) -> None:
+    def stopped(route: "Route") -> None:
         address = urlsplit(route.request.url)
         if address.scheme in ("http", "https") and address.hostname not in LOCAL:
             route.abort()
         else:
             route.continue_()
 
-    def dismissed(dialog: Dialog) -> None:
+    def dismissed(dialog: "Dialog") -> None:
         look.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 

@@ -1,11 +1,12 @@
 """Who looks at whom, in every head of every layer, and in one layer to the last byte.
 
 Without a layer a page gets an overview: a small map of each head, in which a cell is the maximum of its block of the
-whole map, so that a lone line stays to be seen; and four measures, by which heads are sorted:
+whole map, so that a lone line stays to be seen; and five measures, by which heads are sorted:
 
     entropy     0: a token looks at one other, 1: at all alike; a row's, over ln of how many may be seen
     distance    how far from itself a token looks, as a share of the text
     ends        what goes to the marks around a text: [CLS], [SEP] and their like
+    separators  of that, what goes to marks behind a text, [SEP] and its like: to all but one that stands first
     itself      what a token keeps to itself; 0 where two texts face each other
 
 each the mean over all tokens that look. With a layer it gets that layer's weights, one byte each, round(255 · w).
@@ -32,13 +33,13 @@ from qkv.nn.attention import masked_softmax
 
 SMALL = 48
 """Cells of a small map, at most, on a side."""
-MEASURES = ("entropy", "distance", "ends", "itself")
+MEASURES = ("entropy", "distance", "ends", "separators", "itself")
 
 
 def attention(subject: Subject, asked: Asked) -> Reply:
     """Fields text, pair (bert, and a gpt that was fine-tuned), kind, output (translators), and layer, if one is meant.
 
-    Arrays small (L, H, S, S) and measures (L, H, 4); or, with a layer, attn (H, Q, T) of it and nothing else.
+    Arrays small (L, H, S, S) and measures (L, H, 5); or, with a layer, attn (H, Q, T) of it and nothing else.
     """
     question = Question.read(subject, asked)
     layer = asked.maybe_number("layer", 0, question.layers - 1)
@@ -98,7 +99,7 @@ def block_maximum(weights: Tensor, most: int = SMALL) -> Tensor:
 
 
 class Measure:
-    """The four measures of the heads of a layer; what they need to know of the tokens is worked out once."""
+    """The five measures of the heads of a layer; what they need to know of the tokens is worked out once."""
 
     def __init__(self, scene: Scene) -> None:
         left, right = len(scene.left.tokens), len(scene.right.tokens)
@@ -107,11 +108,13 @@ class Measure:
         self.most = seen.log().clamp_min(1e-9)  # (Q,), the largest entropy there is
         places = torch.arange(left)[:, None] / left, torch.arange(right)[None] / right
         self.distance = (places[0] - places[1]).abs().flatten()  # (Q · T,)
-        self.ends = torch.tensor([float(token.special) for token in scene.right.tokens])  # (T,)
+        ends = torch.tensor([float(token.special) for token in scene.right.tokens])
+        behind = (torch.arange(right) > 0).float()
+        self.marks = torch.stack([ends, ends * behind], dim=-1)  # (T, 2), all of them, and the separators
         self.same = scene.same
 
     def __call__(self, scores: Tensor, weights: Tensor) -> Tensor:
-        """(H, Q, T) each, of one layer → (H, 4)"""
+        """(H, Q, T) each, of one layer → (H, 5)"""
         scores, weights = scores.cpu(), weights.cpu()
         queries = weights.size(1)
         best, place = weights.max(dim=-1, keepdim=True)  # (H, Q, 1)
@@ -120,9 +123,9 @@ class Measure:
         entropy = (total[..., 0] - (weights * scores).sum(-1)).clamp_min(0) / self.most  # (H, Q)
         entropy = (entropy * self.has_choice).sum(-1) / self.has_choice.sum().clamp_min(1)
         distance = weights.flatten(1) @ self.distance / queries
-        ends = (weights @ self.ends).mean(-1)
+        ends, separators = (weights @ self.marks).mean(1).unbind(-1)
         itself = weights.diagonal(dim1=1, dim2=2).mean(-1) if self.same else torch.zeros_like(ends)
-        return torch.stack([entropy, distance, ends, itself], dim=-1).clamp(0, 1)
+        return torch.stack([entropy, distance, ends, separators, itself], dim=-1).clamp(0, 1)
 
 
 def _bytes(weights: Tensor) -> NDArray[np.uint8]:

@@ -109,7 +109,7 @@ def _example(subject: Subject, solver: Solver, asked: Asked) -> Example:
             raise RefusalError("empty", "Neither 'text' nor 'question' has anything in it.", field="text")
         choices = tuple(asked.texts("choices", most=MOST_CHOICES))
         if len(choices) < 2:
-            raise RefusalError("number", "'choices' has one text; two at least are needed.", field="choices")
+            raise RefusalError("few_choices", "'choices' has one text; two at least are needed.", field="choices")
         return ChoiceExample(text, question, choices)
     text, pair = asked.text(), asked.maybe_text("pair")
     paired: bool | None = getattr(solver.task, "paired", None)

@@ -102,6 +102,7 @@ def beam_steps(subject: Subject, asked: Asked) -> Reply:
         "vocabulary": _vocabulary(tree, languages.target),
         "vocabulary_size": languages.target.size,
         "renormalised": config.renormalise,
+        "forbids_repeats": config.no_repeat > 0 or config.repetition_penalty != 1,  # which no logit shows
         "length_penalty": config.length_penalty,
     }
     return Reply(told, _scored(tree) | context)

@@ -97,7 +97,7 @@ export function view(app) {
     controls.root.hidden = !overview;
     if (!overview) return;
     about = {
-      kinds: first.kinds, pair: first.paired, heads: overview.heads, marks: overview.marks, measures: first.measures(), colour: head => ink().head(head),
+      kinds: first.kinds, pair: first.paired, heads: overview.heads, marks: overview.marks, ends: overview.ends, separator: overview.separator, measures: first.measures(), colour: head => ink().head(head),
       pieces: ["left", "right"].some(side => overview.words?.[side].some(([from, to]) => to > from)),
     };
     controls.draw({ ...chosen(), kind: first.kind }, { ...about, token: first.token(first.kept()), measure: first.measure() });

@@ -57,10 +57,10 @@ export class Controls {
 
   drawOrder(chosen, about) {
     const { t } = this.app, held = this.heads.contains(document.activeElement) ? document.activeElement.dataset.key : "";
-    const names = ["none", ...about.measures, "focus"];
+    const names = [...new Set(["none", ...about.measures, "focus", chosen.order])];
     const choice = h("select", {
       "aria-label": t("order"), data: { key: "order" }, on: { change: event => this.choose({ order: event.target.value, low: 0, high: 100 }) },
-    }, names.map(name => h("option", { value: name, selected: chosen.order === name }, t("order." + name, { token: about.token, marks: about.marks || "[SEP]" }))));
+    }, names.map(name => h("option", { value: name, selected: chosen.order === name }, t("order." + name, { token: about.token, marks: about.ends, separator: about.separator }))));
     choice.value = chosen.order;
     const said = t(chosen.down ? "order.down" : "order.up");
     const turn = chosen.order !== "none" && h("button", {

@@ -72,8 +72,10 @@ export class Pane {
     if (fields !== this.fields) throw new DOMException("another text is asked for", "AbortError");
     const { small, measures } = arrays;
     this.overview = { ...head, small, measures, layers: small.shape[0], heads: small.shape[1], cross: this.kind === "cross", measured: head.measures };
-    const special = [...head.left, ...head.right].filter(token => token.special).map(token => token.token);
-    this.overview.marks = [...new Set(special)].slice(0, 2).join(" ");
+    const marks = tokens => [...new Set(tokens.filter(token => token.special).map(token => token.token))].slice(0, 2).join(" ");
+    this.overview.marks = marks([...head.left, ...head.right]); // that can be hidden
+    this.overview.ends = marks(head.right); // that are looked at
+    this.overview.separator = head.right.findLast((token, at) => at && token.special)?.token ?? "[SEP]";
     this.exact = small.shape[2] === head.left.length && small.shape[3] === head.right.length;
     const begun = this.linked ? touched(head.left, state.word) : -1;
     this.resting = begun < 0 ? restingToken(head.left, head.words?.left, head.texts) : begun;
@@ -185,7 +187,8 @@ export class Pane {
 
   // Those of its measures that say something here, by name.
   measures() {
-    const said = name => name === "itself" ? this.kind !== "cross" : name === "ends" ? this.overview.marks : true;
+    const { right, ends } = this.overview, behind = right.some((token, at) => at && token.special);
+    const said = name => ({ itself: this.kind !== "cross", ends, separators: right[0].special && behind })[name] ?? true; // else as `ends`
     return MEASURES.filter(name => this.overview.measured.includes(name) && said(name));
   }
 
@@ -214,9 +217,9 @@ export class Pane {
 
   measured(flat) {
     if (!this.overview) return;
-    const { t } = this.app, { measures, measured, marks } = this.overview, at = flat < 0 ? this.flat : flat;
+    const { t } = this.app, { measures, measured, ends, separator } = this.overview, at = flat < 0 ? this.flat : flat;
     const value = name => percent(measures.data[at * measures.shape[2] + measured.indexOf(name)]);
-    const parts = this.measures().map(name => t("measure." + name, { value: value(name), marks: marks || "[SEP]" }));
+    const parts = this.measures().map(name => t("measure." + name, { value: value(name), marks: ends, separator }));
     this.hint.textContent = `${Math.floor(at / this.heads)}·${at % this.heads}   ${parts.join("  ")}`;
   }
 

@@ -11,39 +11,14 @@ import { sign } from "look/views/translation_steps.js";
 import { Refusal } from "look/wire.js";
 
 export const id = "recurrence";
+export { css } from "look/views/recurrence_style.js";
 export { words };
 export const keys = [["← →", "key.step"], ["↑ ↓", "key.unit"], ["␣", "key.play"]];
-export const css = `
-[data-view=recurrence] { min-height: 60px; }
-[data-view=recurrence] .rc-top { gap: 10px 26px; margin: 10px 0 14px; }
-[data-view=recurrence] .rc-grid { display: grid; grid-template-columns: minmax(0, 1fr) 356px; gap: 10px 40px; align-items: start; }
-[data-view=recurrence] .rc-figure { outline: none; border-radius: 6px; } [data-view=recurrence] .rc-figure:focus-visible { box-shadow: 0 0 0 2px var(--accent); }
-[data-view=recurrence] .rc-figure canvas { cursor: crosshair; touch-action: pan-x pan-y; }
-[data-view=recurrence] .rc-readout { min-height: 20px; font-size: 13px; color: var(--soft); margin-top: 4px; }
-[data-view=recurrence] .rc-controls { gap: 4px; flex-wrap: nowrap; margin-bottom: 4px; }
-[data-view=recurrence] .rc-key { width: 32px; height: 32px; border-radius: 50%; display: grid; place-items: center; color: var(--soft); flex: none; }
-[data-view=recurrence] .rc-key:hover { background: var(--panel); color: var(--ink); } [data-view=recurrence] .rc-key[data-press=play] { background: var(--accent); color: var(--on-accent); }
-[data-view=recurrence] .tr-sign { width: 17px; height: 17px; fill: currentColor; stroke: currentColor; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; }
-[data-view=recurrence] .rc-keys { gap: 4px; flex-wrap: nowrap; }
-[data-view=recurrence] .rc-slider { flex: 1; min-width: 60px; margin: 0 8px; }
-[data-view=recurrence] .rc-now { font: 400 24px/1.35 var(--serif); margin: 4px 0 14px; min-height: 32px; } [data-view=recurrence] .rc-now b { font-weight: 400; color: var(--hot); }
-[data-view=recurrence] .rc-unit { justify-content: space-between; flex-wrap: nowrap; margin-bottom: 4px; } [data-view=recurrence] .rc-unit .field { width: 5.2em; text-align: right; }
-[data-view=recurrence] .rc-equation { display: flex; flex-direction: column; }
-[data-view=recurrence] .rc-line { display: grid; grid-template-columns: 26px 1fr auto; gap: 0 10px; align-items: center; padding: 5px 0 6px; position: relative; }
-[data-view=recurrence] .rc-line.state { padding-top: 8px; } [data-view=recurrence] .rc-line b { font-weight: 600; font-size: 15.5px; } [data-view=recurrence] .rc-line.state b { font-size: 17px; }
-[data-view=recurrence] .rc-letter { font: italic 400 20px/1 var(--serif); }
-[data-view=recurrence] .rc-how { display: flex; flex-direction: column; line-height: 1.35; min-width: 0; } [data-view=recurrence] .rc-symbols { font-size: 12.5px; color: var(--faint); } [data-view=recurrence] .rc-numbers { font-size: 14px; white-space: nowrap; }
-[data-view=recurrence] .rc-meter { grid-column: 2 / -1; height: 3px; border-radius: 2px; margin-top: 4px; position: relative; background: color-mix(in srgb, var(--ink) 7%, transparent); } [data-view=recurrence] .rc-meter i { position: absolute; top: 0; bottom: 0; border-radius: 2px; transition: left .2s, width .2s; }
-[data-view=recurrence] .rc-meter.both::after { content: ""; position: absolute; left: 50%; top: -2px; bottom: -2px; width: 1px; background: var(--faint); }
-[data-view=recurrence] .rc-next { margin-top: 18px; } [data-view=recurrence] .rc-list { display: flex; flex-direction: column; gap: 2px; margin-top: 6px; }
-[data-view=recurrence] .rc-word { display: grid; grid-template-columns: 104px 1fr 62px; gap: 12px; align-items: center; } [data-view=recurrence] .rc-token { text-align: right; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-[data-view=recurrence] .rc-word.came .rc-token { color: var(--hot); font-weight: 600; } [data-view=recurrence] .rc-word.came .bar-line { --bar: var(--hot); }
-@media (max-width: 1080px) { [data-view=recurrence] .rc-grid { grid-template-columns: minmax(0, 1fr); } }
-`;
 
 const ROWS = [16, 32, 64, 0], SORTS = ["change", "value", "number"], PACE = 800;
 // Where reading ends: the last word, marks left aside.
 const last = (tokens, back) => Math.max(0, back ? tokens.findIndex(one => !one.special) : tokens.findLastIndex(one => !one.special));
+const LIGHT = new Set(["token", "word"]); // follow the pointer
 const PREDICTS = new Set(["rnnlm", "elmo"]);
 
 export function view(app) {
@@ -59,14 +34,33 @@ export function view(app) {
   const root = h("section", {}, body);
   let found = null, layout = null, shown = null, timer = 0;
 
-  const own = () => ({ way: 0, step: null, unit: null, sort: "change", rows: 16, ...app.state.recurrence });
+  // An address may say anything: what is no number of its kind is left out.
+  const own = () => {
+    const { way, step, unit, sort, rows } = app.state.recurrence ?? {}, whole = value => (Number.isInteger(value) && value >= 0 ? value : null);
+    return {
+      way: Math.min(63, whole(way) ?? 0), step: whole(step), unit: whole(unit),
+      sort: SORTS.includes(sort) ? sort : "change", rows: ROWS.includes(rows) ? rows : 16,
+    };
+  };
   const put = patch => app.set({ recurrence: patch });
   const keyNow = () => JSON.stringify([app.state.model, app.state.text, own().way]);
 
   function show(changed) {
-    if (changed && [...changed].every(name => name === "token")) return undefined;
-    if (found?.key === keyNow()) return void draw();
-    return asked();
+    if (changed && [...changed].every(name => LIGHT.has(name))) return undefined;
+    if (found?.key !== keyNow()) return asked().then(changed === null ? linked : undefined);
+    draw();
+    if (changed === null) linked();
+    return undefined;
+  }
+
+  // Begin at the word that was pointed at last, if that was in another view.
+  let pointed = null;
+  function linked() {
+    const { word } = app.state, [start, end] = (word ?? "").split("-").map(Number);
+    if (!found || !(end > start) || word === pointed) return;
+    pointed = word;
+    const step = found.head.tokens.findIndex(one => one.start < end && start < one.end);
+    if (step >= 0) put({ step });
   }
 
   async function asked() {
@@ -76,7 +70,7 @@ export function view(app) {
       if (!text.trim()) throw new Refusal("empty");
       const next = PREDICTS.has(app.subject()?.kind) ? app.ask("next_words", { text, k: 8 }) : null;
       next?.catch(() => {}); // said once, by the question below
-      const reply = await app.ask("states", { text, way: Math.max(0, own().way | 0) });
+      const reply = await app.ask("states", { text, way: own().way });
       const words_ = await next;
       if (key !== keyNow()) return;
       found = { key, ...reply, next: words_ };
@@ -105,9 +99,9 @@ export function view(app) {
   function draw() {
     const { head, arrays } = found, T = head.tokens.length, back = head.direction === "backward";
     body.hidden = false;
-    const step = Number.isInteger(own().step) ? Math.max(0, Math.min(T - 1, own().step)) : last(head.tokens, back);
-    const order = ordered(arrays.c ? "c" : "h", step), unit = Number.isInteger(own().unit) && own().unit < head.width ? own().unit : order[0];
-    const rows = ROWS.includes(own().rows) ? own().rows : 16;
+    const step = own().step !== null ? Math.min(T - 1, own().step) : last(head.tokens, back);
+    const order = ordered(arrays.c ? "c" : "h", step), unit = own().unit !== null && own().unit < head.width ? own().unit : order[0];
+    const { rows } = own();
     if (rows && order.indexOf(unit) >= rows) order.splice(rows - 1, 0, ...order.splice(order.indexOf(unit), 1)); // the chosen one stays in sight
     shown = { step, unit, order, ownOrder: head.projected ? ordered("h", step) : order, read: column => (back ? column >= step : column <= step) };
     heads(step, T, back, rows);
@@ -170,7 +164,7 @@ export function view(app) {
 
   function wayName(way, ways) {
     const several = name => new Set(ways.map(one => one[name])).size > 1;
-    return [several("part") && t("part." + way.part), t("layer", { layer: way.layer + 1 }), several("direction") && t(way.direction)].filter(Boolean).join(" · ");
+    return [several("part") && t("part." + way.part), t("layer", { layer: String(way.layer) }), several("direction") && t(way.direction)].filter(Boolean).join(" · ");
   }
 
   // By places in the order of reading, from 0.
@@ -210,7 +204,9 @@ export function view(app) {
 
   surface.node.addEventListener("pointermove", event => {
     const place = at(event);
-    app.set({ token: place?.column ?? null });
+    const token = place && found.head.tokens[place.column];
+    if (token && token.start < token.end) pointed = `${token.start}-${token.end}`;
+    app.set({ token: place?.column ?? null, ...(token && token.start < token.end ? { word: pointed } : {}) });
     const order = place?.own ? shown.ownOrder : shown?.order, unit = place && place.row >= 0 ? order[place.row] : null;
     if (unit === null || unit === undefined) return void clear(readout);
     const array = found.arrays[place.letter];

@@ -5,12 +5,12 @@
 import { clear, debounced, h } from "look/dom.js";
 import { pictureOf } from "look/export.js";
 import { drawnBy } from "look/views/tasks_drawn.js";
-import { css as drawnCss, words as tasksWords } from "look/views/tasks_words.js";
 import { aborted, Refusal } from "look/wire.js";
 
 export const id = "tasks";
-export const words = tasksWords;
-export const css = drawnCss;
+export const compares = true;
+export { css } from "look/views/tasks_style.js";
+export { words } from "look/views/tasks_words.js";
 
 // Which of the shell's fields a task reads, and which examples are for it.
 const FIELDS = { classify: ["text", "pair"], tag: ["text"], answer: [], choice: [] };
@@ -45,7 +45,8 @@ export function view(app) {
   const read = (name, text) => (name === "choices" ? text.split("\n").map(line => line.trim()).filter(Boolean) : text);
 
   function field(tag, name) {
-    const node = h(tag, { class: `field tasks-${name}`, id: "tasks-" + name, spellcheck: "false", autocomplete: "off", ...(tag === "textarea" ? { rows: name === "passage" ? 6 : 4 } : { type: "text" }) });
+    const shape = tag === "textarea" ? { rows: name === "passage" ? 6 : 4 } : { type: "text" };
+    const node = h(tag, { class: `field tasks-${name}`, id: "tasks-" + name, spellcheck: "false", autocomplete: "off", ...shape });
     const take = debounced(() => app.set({ tasks: { ...own(), [name]: read(name, node.value) } }), QUIET);
     node.addEventListener("input", take);
     node.addEventListener("blur", () => take.now());
@@ -59,14 +60,21 @@ export function view(app) {
   function fieldsOf(task) {
     if (task !== "answer" && task !== "choice") return [];
     const labelled = name => h("label", { class: "tasks-field" }, h("span", { class: "label" }, t(name)), fields[name]);
-    const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": String(editing), on: { click: () => { editing = !editing; askingDrawn(); if (editing) fields.passage.focus(); } } }, t(editing ? "passage.done" : "passage.edit"));
+    const turned = () => {
+      editing = !editing;
+      askingDrawn();
+      if (editing) fields.passage.focus();
+    };
+    const toggle = h("button", { type: "button", class: "quiet", "aria-expanded": String(editing), on: { click: turned } },
+      t(editing ? "passage.done" : "passage.edit"));
     if (task === "answer") return [labelled("question"), h("div", { class: "row tasks-examples" }, questions, toggle), editing && labelled("passage")];
     return [labelled("passage"), labelled("question"), labelled("choices")];
   }
 
   function askingDrawn() {
-    const { task } = app.subject(), now = own();
-    clear(lead, t("lead." + (task ?? "classify")));
+    const { task, kind } = app.subject(), now = own();
+    const special = `lead.${task}.${kind}`, said = t(special); // of models that have no [CLS]
+    clear(lead, said === special ? t("lead." + (task ?? "classify")) : said);
     for (const [name, node] of Object.entries(fields)) {
       const value = listed(now[name]);
       if (document.activeElement !== node && node.value !== value) node.value = value;
@@ -79,9 +87,11 @@ export function view(app) {
       asking.dataset.shape = shape;
       clear(asking, fieldsOf(task));
     }
-    clear(questions, app.examples().filter(one => one.set.tasks?.question && (one.lang === state.lang || one.set.tasks.passage === now.passage)).map(one => h("button", {
+    const near = one => one.set.tasks?.question && (one.lang === state.lang || one.set.tasks.passage === now.passage);
+    const asked = ({ question, passage }) => question === now.question && passage === now.passage;
+    clear(questions, app.examples().filter(near).map(one => h("button", {
       type: "button", class: "chip", lang: one.lang === "zh" ? "zh-CN" : "en", title: one.title[state.lang] ?? one.title.en,
-      "aria-pressed": String(one.set.tasks.question === now.question && one.set.tasks.passage === now.passage), on: { click: () => app.set({ tasks: one.set.tasks }) },
+      "aria-pressed": String(asked(one.set.tasks)), on: { click: () => app.set({ tasks: one.set.tasks }) },
     }, one.set.tasks.question)));
   }
 
@@ -106,7 +116,7 @@ export function view(app) {
   }
 
   async function show(changed) {
-    if (changed && [...changed].every(name => ["token", "chosen", "layer", "head", "size"].includes(name))) return;
+    if (changed && [...changed].every(name => ["token", "word", "chosen", "layer", "head", "size"].includes(name))) return;
     askingDrawn();
     const other = app.compare(), subject = app.subject();
     const subjects = [subject, ...(other?.task === subject.task ? [other] : [])];
@@ -117,6 +127,12 @@ export function view(app) {
       drawn.length > 1 && h("h3", {}, one.subject.title),
       one.refusal ? app.refusal(one.refusal) : drawnBy[one.reply.head.task](one.reply, one.question, t))));
   }
+
+  // The entity under the pointer is the word that the other views begin with.
+  answers.addEventListener("pointerover", event => {
+    const { start, end } = event.target.closest?.(".tasks-entity")?.dataset ?? {};
+    if (end !== undefined) app.set({ word: `${start}-${end}` });
+  });
 
   return {
     root, show, hide() {},

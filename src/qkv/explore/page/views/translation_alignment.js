@@ -1,9 +1,9 @@
 // Source and translation joined word by word: curves, and the same weights as a heat map. Without attention: all words
 // flow into the one vector C, and one arrow leaves it (fixed), or one to every word (every step). Draws SVG, asks nothing.
 //
-//   alignment(app) → {root, draw(reply, candidate, width), point({source, target}), parts() → [<svg>, …] for export}
+//   alignment(app) → {root, draw(reply, candidate, width), point({source, target}), ring(), parts() → [<svg>, …] for export}
 
-import { clear, clip, h, s } from "look/dom.js";
+import { clear, clip, h, s, sliced } from "look/dom.js";
 import { colour, rgb } from "look/draw.js";
 import { percent, shownToken, widthOf } from "look/views/translation_words.js";
 
@@ -13,19 +13,27 @@ const NUMBERED = 14; // columns of a map whose cells show their numbers
 
 export function alignment(app) {
   const root = h("div", { class: "tr-alignment" });
-  let tokenOf = () => null; // of a source word
+  let tokenOf = () => null, spanOf = () => null, found = null; // of a source word; what was drawn last
+  const wordOf = word => { const span = spanOf(word); return span && span[0] < span[1] ? { word: span.join("-") } : {}; };
   let drawn = [], marked = []; // <svg> nodes; [element, source or null, target or null, kind]
 
   function draw(reply, number, width) {
     const candidate = reply.head.candidates[number];
     marked = [];
-    const found = candidate.links ? aligned(reply, number) : null;
+    found = candidate.links ? aligned(reply, number) : null;
     tokenOf = found?.tokenOf ?? (word => word);
+    spanOf = word => candidate.source_words?.[word] ?? (reply.head.source[word] && [reply.head.source[word].start, reply.head.source[word].end]);
     drawn = found ? [lines(found), map(found)] : [funnel(reply, candidate, Math.min(width, 760))];
     const total = drawn.reduce((sum, node) => sum + node.width.baseVal.value + GAP, 0);
     root.parentNode?.parentNode?.parentNode?.style.setProperty("--tr-columns", total + BESIDE <= width ? `${total}px minmax(0, 1fr)` : "minmax(0, 1fr)");
     clear(root, drawn.map(node => h("figure", { class: "figure" }, node)));
-    point(app.state.token === null ? {} : { source: found?.ofToken(app.state.token) ?? null });
+    point();
+  }
+
+  // The word that was pointed at last, in whatever view.
+  function ring() {
+    const [start, end] = (app.state.word ?? "").split("-").map(Number);
+    if (found && end > start) point({ source: found.ofSpan(start, end) });
   }
 
   // Everything that belongs to a word stays, the rest steps back.
@@ -45,15 +53,21 @@ export function alignment(app) {
   }
 
   function word(x, y, label, anchor, size, of, fill = colour("ink")) {
-    const node = s("text", { x, y, dy: ".35em", "text-anchor": anchor, "font-size": size, "font-weight": 450, fill, data: { fill, ...of } }, label);
+    const idle = of.source === undefined && of.target === undefined;
+    const node = s("text", {
+      x, y, dy: ".35em", "text-anchor": anchor, "font-size": size, "font-weight": 450, fill, class: "tr-word", tabindex: idle ? null : 0,
+      data: { fill, ...of },
+    }, label);
     marked.push([node, of.source ?? null, of.target ?? null, "word"]);
     return heard(node, of);
   }
 
   function heard(node, of) {
     const from = of.source === undefined ? null : +of.source, to = of.target === undefined ? null : +of.target;
-    node.addEventListener("pointerenter", () => { point({ source: from, target: to }); app.set({ token: from === null ? null : tokenOf(from) }); });
-    node.addEventListener("pointerleave", () => { point(); app.set({ token: null }); });
+    const over = () => { point({ source: from, target: to }); app.set(from === null ? { token: null } : { token: tokenOf(from), ...wordOf(from) }); };
+    const left = () => { point(); app.set({ token: null }); };
+    for (const name of ["pointerenter", "focus"]) node.addEventListener(name, over);
+    for (const name of ["pointerleave", "blur"]) node.addEventListener(name, left);
     return node;
   }
 
@@ -180,7 +194,7 @@ export function alignment(app) {
     node.append(text);
   }
 
-  return { root, draw, point, parts: () => drawn };
+  return { root, draw, point, ring, parts: () => drawn };
 }
 
 export function picture(width, height, label) {
@@ -196,8 +210,8 @@ export function languageName(code, lang) {
 // The words of a candidate with what joins them, and the measures both figures share.
 function aligned({ head, arrays }, number) {
   const candidate = head.candidates[number], { data, shape: [, X] } = arrays["alignment" + number], rest = arrays["rest" + number].data;
-  const source = candidate.source_words.map(span => clip(head.text.slice(...units(head.text, span)), 22));
-  const target = candidate.target_words.map(span => clip(candidate.text.slice(...units(candidate.text, span)), 22));
+  const source = candidate.source_words.map(span => clip(sliced(head.text, ...span), 22));
+  const target = candidate.target_words.map(span => clip(sliced(candidate.text, ...span), 22));
   const most = Math.max(source.length, target.length), row = Math.max(15, Math.min(32, Math.round(330 / most)));
   const size = Math.min(16, 5 + row * 0.37), linked = new Set(), boxes = [];
   const meets = (word, one) => word[0] < one.end && one.start < word[1];
@@ -213,17 +227,9 @@ function aligned({ head, arrays }, number) {
     source, target, row, size, linked, boxes, hasRest, languages: head.languages, top: Math.max(34, slant + 12),
     weight: (i, j) => data[i * X + j], rest: i => rest[i],
     tokenOf: word => head.source.findIndex(one => one.start < candidate.source_words[word][1] && candidate.source_words[word][0] < one.end),
-    ofToken: token => {
-      const at = head.source[token];
-      const place = at ? candidate.source_words.findIndex(word => word[0] < at.end && at.start < word[1]) : -1;
+    ofSpan: (start, end) => {
+      const place = candidate.source_words.findIndex(word => word[0] < end && start < word[1]);
       return place < 0 ? null : place;
     },
   };
-}
-
-// Python counts characters, a browser UTF-16 units.
-export function units(text, [start, end]) {
-  if (!/[\ud800-\udfff]/.test(text)) return [start, end];
-  const before = [...text].slice(0, start).join("").length;
-  return [before, before + [...text].slice(start, end).join("").length];
 }

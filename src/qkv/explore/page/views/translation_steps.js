@@ -1,7 +1,7 @@
 // One step of decoding: what is written, what may come next (logit, exp, share, at any temperature), where the network
 // looks. The player moves the step; the tree lies below. Draws, asks nothing.
 //
-//   player(app) → {root, draw(reply, candidate, width), stop(), numbers(), exported(width) → {body, height}}
+//   player(app, own) → {root, draw(reply, candidate, width), stop(), numbers(), exported(width) → {body, height}}
 
 import { clear, h, s } from "look/dom.js";
 import { colour, svgRect, svgText } from "look/draw.js";
@@ -12,9 +12,8 @@ const PACE = 1100; // milliseconds a step
 const small = value => (value >= 0.0005 ? value.toFixed(3) : value.toExponential(0).replace("e-", "e−"));
 const minus = text => text.replace("-", "−");
 
-export function player(app) {
+export function player(app, own) {
   const { t } = app;
-  const own = () => app.state.translation ?? {};
   const put = patch => app.set({ translation: patch });
   const button = (name, face, press) => h("button", { type: "button", class: "tr-key", data: { press: name }, on: { click: press } }, face);
   const keys = {
@@ -73,9 +72,9 @@ export function player(app) {
   function draw(reply, candidate, width) {
     const { nodes, hypotheses, temperatures } = reply.head;
     const path = ancestors(nodes, hypotheses[Math.min(candidate, hypotheses.length - 1)].node), steps = path.length - 1;
-    const step = Math.max(0, Math.min(steps - 1, own().step ?? 0));
-    const aside = Number.isInteger(own().node) && nodes[own().node]?.scored ? own().node : null;
-    const node = aside ?? path[step], place = nearest(temperatures, own().temperature ?? 1);
+    const step = Math.max(0, Math.min(steps - 1, own().step));
+    const aside = nodes[own().node]?.scored ? own().node : null;
+    const node = aside ?? path[step], place = nearest(temperatures, own().temperature);
     now = { reply, path, steps, step, node, place, aside, width };
     clear(title, t("steps"));
     clear(heatLabel, t("temperature"));
@@ -94,7 +93,7 @@ export function player(app) {
     drawLooks();
     clear(treeTitle, t("tree"));
     branches.draw(reply, path, nodes[node].length, node, width);
-    clear(treeNote, t(reply.head.beams > 1 ? "tree.note" : "tree.note.one", { beams: reply.head.beams }));
+    clear(treeNote, t(reply.head.beams > 1 ? "tree.note" : "tree.note.one", { beams: reply.head.beams }), reply.head.forbids_repeats && " " + t("repeats"));
   }
 
   const nextOf = () => (now.aside === null ? now.path[now.step + 1] : null);

@@ -91,7 +91,12 @@ export function tree(app, heard) {
       group.append(s("title", {}, `${node.text}${node.parent < 0 ? "" : "  " + percent(Math.exp(node.log_probability))}`));
       if (node.scored) {
         group.addEventListener("click", () => heard(at));
-        group.addEventListener("keydown", event => { if (event.key === "Enter") heard(at); });
+        group.addEventListener("keydown", event => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          event.stopPropagation(); // a space plays, elsewhere
+          heard(at);
+        });
       }
       marks.append(group);
     });
