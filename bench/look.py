@@ -8,7 +8,7 @@ tokenizer of qkv-mini is served on loopback by a process of its own; headless Ch
 
 first picture   from the beginning of the navigation, with nothing in the browser's cache, until the attention view says
                 that it is drawn and a frame has passed; the server has its weights in memory, as it has when it prints
-                its address. The median of several, each in a new context.
+                its address. The median of several, each in a new context; the very first beside it.
 hovering        a text of 512 tokens; at every frame the pointer moves on to another word, and all lines and the map's
                 cross are drawn anew. Frames a second, and the longest of a hundred frames.
 bytes           of the answer with one layer whole (12 heads × 512 × 512), and of all that the page loads at first.
@@ -49,6 +49,7 @@ from qkv.tokenizer import Tokenizer
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The animal didn't cross the street because it was too tired."
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WAIT = 60.0  # seconds for a page of bertviz's
 GOALS = {"first picture": 1.5, "frames": 30.0, "layer": 4_000_000}
 BASE: dict[str, Any] = {"layers": 12, "width": 768, "heads": 12, "inner_width": 3072, "max_length": 512}
 TINY: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "inner_width": 32, "max_length": 512}
@@ -148,7 +149,7 @@ def opened(browser: Browser, script: str = "", **options: Any) -> Iterator[Page]
         context.close()
 
 
-def seen(page: Page, limit: float = 120.0) -> float | None:
+def seen(page: Page, limit: float = 2 * WAIT) -> float | None:
     """Seconds from the beginning of the navigation until there was a picture; None if there is none."""
     end = time.perf_counter() + limit
     while time.perf_counter() < end:
@@ -232,7 +233,7 @@ def bertviz(
         page.route("**/*", given)
         begin = time.perf_counter()
         page.goto(out.as_uri(), wait_until="commit")
-        found["seconds_first"] = seen(page, 120 if options.libraries else 5)
+        found["seconds_first"] = seen(page, WAIT if options.libraries else 5)
         found["seconds_waited"] = time.perf_counter() - begin
     return found | {"asked": sorted(set(asked))}
 
@@ -243,7 +244,7 @@ def show(found: dict[str, Any]) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     first, hover = found["first_picture"], found["hovering"]
     table.add_row("first picture, median", f"{first['median']:.2f} s", f"≤ {GOALS['first picture']} s")
-    table.add_row("  slowest of all rounds", f"{first['worst']:.2f} s", "")
+    table.add_row("  the very first, of a new server and browser", f"{first['seconds'][0]:.2f} s", "")
     table.add_row("  bytes loaded", f"{first['bytes'] / 1e3:,.0f} kB", "")
     for part, name in (("lines", "lines"), ("large", "enlarged map")):
         one = hover[part]
@@ -264,7 +265,8 @@ def show(found: dict[str, Any]) -> None:
         if "failure" in one:
             theirs.add_row(name, "", "", "", "", "", one["failure"])
             continue
-        picture = "nothing is drawn" if one["seconds_first"] is None else f"{one['seconds_first']:.2f} s"
+        waited = "nothing is drawn" if one["seconds_waited"] < WAIT else f"nothing in {WAIT:.0f} s"
+        picture = waited if one["seconds_first"] is None else f"{one['seconds_first']:.2f} s"
         theirs.add_row(
             name,
             str(one["tokens"]),
@@ -326,7 +328,7 @@ def main() -> None:
     found = {
         "layers": sizes["layers"],
         "heads": sizes["heads"],
-        "first_picture": {"seconds": times, "median": statistics.median(times), "worst": max(times), "bytes": loaded},
+        "first_picture": {"seconds": times, "median": statistics.median(times), "bytes": loaded},
         "hovering": hover,
         "bertviz": theirs,
     }

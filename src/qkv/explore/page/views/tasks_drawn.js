@@ -11,7 +11,7 @@ import { number, percent } from "look/words.js";
 const FEW = 24; // classes or entities that are listed before somebody asks for all
 const MOST_ENTITIES = 1200; // that are marked in a text; of the others it is said how many there are
 const MOST_TOKENS = 2500; // of a passage that are drawn; the others are part of the answer and said to be
-const LONGEST = 56; // characters of an answer in the list
+const LONGEST = 40; // characters of an answer in the list
 const START = 1, END = 0; // the hues of the two strips
 
 export const drawnBy = { classify: classified, tag: tagged, answer: answered, choice: chosen };
@@ -42,7 +42,7 @@ function weighed(name, score, probability, { said = false, from = null, hint = "
 
 function heading(t, temperature, kind) {
   return h("div", { class: "tasks-line head", "aria-hidden": "true" },
-    h("span", { class: "what" }, t("label")), h("span", { class: "num score" }, t("score")),
+    h("span", { class: "what" }, t(kind === "choice" ? "choice" : "label")), h("span", { class: "num score" }, t("score")),
     h("span", {}, t(kind === "multi" ? "sigmoid" : "softmax", { temperature: number(temperature, 2) })),
     h("span", { class: "num chance" }, t("probability")));
 }

@@ -23,9 +23,8 @@ export const css = `
   padding: 5px 0; color: var(--soft); --bar: color-mix(in srgb, var(--accent) 45%, transparent);
 }
 [data-view=tasks] .tasks-line.span { grid-template-columns: minmax(150px, 380px) 1fr 72px; }
-[data-view=tasks] .tasks-line.head, [data-view=tasks] .tasks-line.head .score, [data-view=tasks] .tasks-line.head .chance {
-  color: var(--faint); font-size: 12.5px; padding-bottom: 4px;
-}
+[data-view=tasks] .tasks-line.head { color: var(--faint); font-size: 12.5px; padding-bottom: 4px; }
+[data-view=tasks] .tasks-line.head > span { font-size: 12.5px; }
 [data-view=tasks] .tasks-line .what { font: 400 17px/1.35 var(--serif); overflow-wrap: anywhere; white-space: pre-wrap; }
 [data-view=tasks] .tasks-line.head .what { font: inherit; }
 [data-view=tasks] .tasks-line.said { color: var(--ink); --bar: var(--accent); }
