@@ -7,9 +7,10 @@ What this file does NOT do: speak HTTP (server.py), or know how anything is comp
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from qkv.errors import did_you_mean
+from qkv.errors import InputError, did_you_mean
 from qkv.inside.asked import Asked
 from qkv.inside.attention import attention
 from qkv.inside.examples import EXAMPLES
@@ -73,7 +74,7 @@ class Api:
         return self._room
 
     def load(self) -> None:
-        """The weights of all models, before anybody asks; an InputError says what is wrong with them."""
+        """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
         for subject in self.subjects:
             if subject.kind in ("transformer", "seq2seq"):
                 _ = subject.translator
@@ -85,6 +86,11 @@ class Api:
                 _ = subject.elmo
             elif subject.kind == "rnnlm":
                 _ = subject.language_model
+        for described in self._room["subjects"]:
+            if "attention" in described["views"]:
+                # the first pass of a network takes several times as long as the next, and no visitor should wait for it
+                with suppress(InputError):
+                    self.ask("attention", {"model": described["index"], "text": "a"})
 
     def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
         """The frame that answers; a RefusalError or another InputError says why there is none."""
