@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Costs(NamedTuple):
-    """As shares of a step of the real network, measured on two cores of a CPU."""
+    """As shares of a step of the real network, about, on two cores of a CPU: they decide how far ahead is guessed."""
 
     draft: float  # a step of 8 bits
     read: float  # the real network for more than one token
