@@ -61,6 +61,24 @@ def test_a_view_and_a_language_that_are_not_there(capsys: pytest.CaptureFixture[
     assert "zh and en" in fails(capsys, sound, "--lang", "fr")
 
 
+def test_a_view_that_the_model_lacks(
+    capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path, met: list[Server]
+) -> None:
+    said = fails(capsys, sound, "--view", "translation")
+    assert "tiny has attention" in said and "positions" in said and met == []
+    assert "tiny has" in fails(capsys, sound, "--view", "vectors", "--save", tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_view_that_another_model_has(
+    capsys: pytest.CaptureFixture[str], sound: Path, tmp_path: Path, met: list[Server]
+) -> None:
+    """The page begins with that one, and the first is what it is compared with."""
+    words = [str(sound), "--compare", str(make_vectors_folder(tmp_path / "words")), "--view", "vectors"]
+    assert main(["look", *words, "--port", "0", "--no-browser"]) == 0
+    assert capsys.readouterr().out.endswith("/#view=vectors&model=1&compare=0\n")
+
+
 @pytest.mark.parametrize("compared", [False, True])
 def test_a_folder_that_is_not_whole(
     capsys: pytest.CaptureFixture[str], sound: Path, folder: Path, compared: bool
@@ -103,6 +121,10 @@ def test_places_that_cannot_be_had(capsys: pytest.CaptureFixture[str], sound: Pa
     for words in (["--host", "localhost"], ["--port", "0"], ["--token", "abcdefgh"], ["--no-browser"]):
         assert f"{words[0]} is for a page that is served" in fails(capsys, sound, *words, "--save", "page.html")
     assert "--threads" in fails(capsys, sound, "--threads", "0")
+    for port in ("abc", "1.5"):
+        assert f"'{port}' is no whole number from 0 to 65535" in fails(capsys, sound, "--port", port)
+    assert "mkdir -p" in fails(capsys, sound, "--save", tmp_path / "none" / "page.html")
+    assert not (tmp_path / "none").exists()
     assert "cannot be written" in fails(capsys, sound, "--text", "a", "--save", sound / "config.json" / "page.html")
 
 
@@ -214,6 +236,22 @@ def test_a_refusal_in_a_page_names_no_place(sound: Path, tmp_path: Path, monkeyp
     assert isinstance(replies, dict)
     said = json.loads(base64.b64decode(replies['positions {"model":0}']))
     assert said == {"code": "input", "message": "tiny cannot: qkv finetune --model tiny.", "about": {}}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are another matter there")
+@pytest.mark.usefixtures("one_thread")
+def test_sigterm_leaves_nothing_half_written(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(subject: Subject, asked: Asked) -> Reply:
+        assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Reply({})
+
+    monkeypatch.setitem(ANSWERS, "positions", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as caught:
+        raise SystemExit(main(["look", str(sound), "--text", "the cat", "--save", str(tmp_path / "page.html")]))
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == [] and signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_text_from_standard_input_that_is_refused(

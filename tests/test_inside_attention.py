@@ -212,6 +212,16 @@ def test_tokens_of_both_sides(transformer: Subject) -> None:
     assert ask(transformer, "the cat").head["kind"] == "encoder"
 
 
+def test_what_the_vocabulary_lacks_is_told(bert: Subject, transformer: Subject) -> None:
+    found = ask(bert, "the 🦀 cat [UNK] 𠮷", pair="🦀")
+    lost = [at for at, one in enumerate(found.head["left"]) if one["text"] in ("🦀", "𠮷")]
+    assert found.head["unknown"] == {"left": lost, "right": lost} and len(lost) == 3
+    assert {found.head["left"][at]["token"] for at in lost} == {"[UNK]"}
+    assert ask(bert, "the cat").head["unknown"] == {"left": [], "right": []}
+    cross = ask(transformer, "the 🦀 cat", kind="cross", output="a 𠮷 dog")
+    assert cross.head["unknown"] == {"left": [2], "right": [1]}
+
+
 def test_a_translation_that_is_not_given_is_made_once(transformer: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
 

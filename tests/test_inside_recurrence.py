@@ -183,7 +183,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     for fields, code in (
         ({"text": " \n"}, "empty"),
         ({"text": "\u200b"}, "empty"),
-        ({"text": "cat " * 256}, "too_many_tokens"),
+        ({"text": "cat " * 256}, "too_many_shown"),
         ({"text": "cat", "way": 2}, "range"),
         ({"text": "cat", "layer": 0}, "field"),
     ):
@@ -198,3 +198,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusalError) as refused:
         next_words(translator(tmp_path / "seq2seq", "seq2seq"), Asked({"text": "the cat"}))
     assert refused.value.code == "no_next_words"
+    with pytest.raises(RefusalError, match="the model reads 20 at most") as refused:
+        states(translator(tmp_path / "short", "seq2seq"), Asked({"text": "the cat " * 30}))
+    assert (refused.value.code, refused.value.about["most"]) == ("too_many_tokens", 20)

@@ -77,6 +77,7 @@ def test_facts(tmp_path: Path) -> None:
     recurrent = describe_subject(open_subject(make_rnnlm(tmp_path / "rnnlm")))["facts"]
     assert recurrent["cell"] == "gru" and "positions" not in recurrent
     assert describe_subject(open_subject(make_elmo(tmp_path / "elmo")))["facts"]["cell"] == "lstm"
+    assert describe_subject(reader(tmp_path / "cnn", "textcnn", layers=1))["facts"]["reader"] == "textcnn"
 
 
 def test_the_languages_of_a_translator(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # it need not be installed: then each test says so
 TEXT = "the animal didn't cross the street because it was too tired."
 CATS = ["the cat sat on the mat.", "a cat is too tired", "the dog was a cat", "he owes me a cat"]
 OWN: dict[str, dict[str, Any]] = {
+    "fill": {"hide": "4-10"},  # the animal
     "meanings": {"word": "cat", "sentences": CATS},
     "positions": {"text": "他欠我100万", "other": "我欠他100万"},
     "vectors": {"word": "king", "a": "man", "b": "woman", "c": "king"},

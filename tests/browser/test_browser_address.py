@@ -28,6 +28,21 @@ def test_texts_stay_as_they_were_written(look: Look) -> None:
         assert look.state("text") == text
 
 
+def test_a_long_text_stays_out_of_the_address_and_in_a_saved_page(look: Look, tmp_path: Path) -> None:
+    look.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    text = "the cat " * 600
+    look.open("attention").set(text=text, layer=1)
+    assert len(look.page.evaluate("() => look.hash()")) < 300 and "layer=1" in look.page.evaluate("() => look.hash()")
+    look.page.locator("details.share summary").click()
+    look.page.locator("[data-act='copy.link']").click()
+    look.page.locator(".toast", has_text="without the text").wait_for()
+    look.page.locator("details.share summary").click()
+    with look.page.expect_download() as download:
+        look.page.locator("[data-act='save.page']").click()
+    download.value.save_as(tmp_path / "page.html")
+    assert "the+cat+" * 600 in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_a_page_that_is_passed_on_names_no_place_of_this_machine(look: Look, tmp_path: Path) -> None:
     look.open("fill").set(text="the " * 200)
     look.open("tasks", "classify")
@@ -43,7 +58,7 @@ def test_a_page_that_is_passed_on_names_no_place_of_this_machine(look: Look, tmp
 
 def test_a_picture_that_cannot_be_made_is_told(open_look: Callable[..., Look]) -> None:
     look = open_look(script=NO_CANVAS)
-    look.open("fill")
+    look.open("fill", **{"fill.hide": "4-10"})
     look.page.locator("details.share summary").click()
     look.page.locator("[data-act='export.png']").click()
     look.page.locator(".toast", has_text="canvas").wait_for()

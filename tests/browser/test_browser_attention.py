@@ -1,6 +1,7 @@
 """The attention view: the bytes on screen are the model's, lines follow the pointer, and every kind is drawn."""
 
 import numpy as np
+import pytest
 
 from qkv.inside.asked import Asked
 from qkv.inside.attention import attention
@@ -24,6 +25,33 @@ def test_the_enlarged_map_is_what_the_model_says(look: Look) -> None:
         assert [token["token"] for token in found["left"]] == [token.token for token in expected.left]
         assert look.colours(LARGE) > 30, "the map is drawn"
     assert look.colours(MAPS) > 30 and look.colours(LINES) > 10
+
+
+@pytest.mark.parametrize(
+    ("lang", "said"), [("en", "Not in the vocabulary: 👍🏽 · 𠮷"), ("zh", "词表里没有：👍🏽 · 𠮷")]
+)
+def test_words_that_the_vocabulary_lacks_are_told(look: Look, lang: str, said: str) -> None:
+    look.open("attention", text="the 👍🏽 cat 𠮷", lang=lang, chosen=2)
+    assert said in look.text(".at-lost") and "[UNK]" in look.text(".at-lost")
+    assert look.text(".at-says").startswith("“👍🏽 ([UNK])”")
+    look.page.locator("[data-panel=input]").click()
+    look.ready("attention").set(text="the cat")
+    assert look.page.locator(".at-lost").is_hidden()
+
+
+def test_two_marks_of_one_name_and_a_word_of_pieces(look: Look) -> None:
+    look.open("attention", text="the unhappyness", pair="a dog", chosen=2)
+    assert [one for one in look.numbers()["columns"] if "SEP" in one] == ["[SEP]₁", "[SEP]₂"]
+    assert "“unhappyness”" in look.text(".at-order select option[value=focus]")
+    look.set(attention={"pieces": "pieces"})
+    assert "“un”" in look.text(".at-order select option[value=focus]")
+
+
+def test_two_models_stand_at_one_height(look: Look) -> None:
+    look.open("attention", text="the 😀 cat", compare=look.room.index("gpt"))
+    for part in (".at-lines", ".at-maps", ".at-large"):
+        tops = [look.page.locator(part).nth(at).bounding_box() for at in (0, 1)]
+        assert tops[0] and tops[1] and abs(tops[0]["y"] - tops[1]["y"]) < 1, part
 
 
 KINDS = (

@@ -75,6 +75,13 @@ def test_a_model_that_lacks_what_a_view_shows(look: Look, lang: str) -> None:
         assert look.page.locator(".lacking").count() == 0, (view, model)
 
 
+def test_kinds_have_names(look: Look) -> None:
+    for lang, name in (("en", "word vectors"), ("zh", "词向量")):
+        look.open("attention", "word2vec", lang=lang)
+        assert name in look.text("[data-refusal]") and "table" not in look.text("[data-refusal]")
+        assert name in look.page.locator(".chooser select option:checked").first.inner_text()
+
+
 def test_a_browser_without_a_canvas(open_look: Callable[..., Look]) -> None:
     look = open_look(script=NO_CANVAS)
     look.open("fill").set(**OWN)

@@ -85,6 +85,38 @@ def test_an_answer_that_comes_late_is_not_drawn(look: Look) -> None:
     assert shown(look).startswith("the cat ")
 
 
+def test_nothing_of_a_readers_own_text_is_hidden_unasked(look: Look) -> None:
+    look.open("fill", text="the cat sat on the mat")
+    assert look.page.locator(".card").count() == 0 and look.page.locator("[data-refusal]").count() == 0
+    assert "Click a word" in look.text("[data-view=fill]") and look.state("fill")["hide"] == ""
+    look.page.locator(".word", has_text="cat").click()
+    look.page.locator(".card").wait_for()
+    look.set(text="he owes me a dog")
+    assert look.page.locator(".card").count() == 0, "what was hidden stood in another text"
+    example = next(one["set"] for one in EXAMPLES["fill"] if one["set"].get("fill", {}).get("hide"))
+    look.set(text=example["text"])
+    assert look.state("fill")["hide"] == example["fill"]["hide"], "an example hides what it is an example of"
+
+
+@pytest.mark.parametrize("hide", ["", "4-7"])
+def test_a_text_that_is_too_long_is_not_drawn(look: Look, hide: str) -> None:
+    look.open("fill", text="the cat")
+    look.set(text="the cat " * 60, fill={"hide": hide})
+    assert look.refusal() == "too_many_tokens"
+    assert look.page.locator(".sentence").is_hidden() and look.page.locator("[data-refusal]").count() == 1
+    look.set(text="the cat sat")
+    assert shown(look) == "the cat sat" or look.page.locator(".word").count() == 3
+    assert look.page.locator("[data-refusal]").count() == 0
+
+
+@pytest.mark.parametrize(("lang", "said"), [("en", "do not see the second text"), ("zh", "不看第二句")])
+def test_what_a_second_text_is_to_the_guesses_is_said(look: Look, lang: str, said: str) -> None:
+    look.open("fill", text="the cat sat", lang=lang)
+    assert look.page.locator(".fill-pair").is_hidden()
+    look.set(pair="it was too tired.")
+    assert said in look.text(".fill-pair")
+
+
 @pytest.mark.parametrize("own", [{"fill.k": "x"}, {"fill.k": 1.5}, {"fill.hide": 5}, {"fill.by": 7}, {"fill.k": -1}])
 def test_an_address_that_somebody_wrote(look: Look, own: dict[str, Any]) -> None:
     look.open("fill", **own)

@@ -69,6 +69,24 @@ def test_what_was_not_recorded_is_said(open_look: Callable[..., Look], saved: Pa
     assert len(look.numbers()["attn"]) > 100
 
 
+def test_views_of_which_nothing_was_recorded_are_closed(
+    look: Look, open_look: Callable[..., Look], tmp_path: Path
+) -> None:
+    look.open("fill", text="the cat sat", **{"fill.hide": "4-7"})
+    assert look.page.locator(".place[aria-disabled]").count() == 0
+    look.page.locator("details.share summary").click()
+    with look.page.expect_download() as download:
+        look.page.locator("[data-act='save.page']").click()
+    download.value.save_as(tmp_path / "own.html")
+    other = open_look(offline=True)
+    other.page.goto((tmp_path / "own.html").as_uri())
+    other.ready("fill")
+    assert other.page.locator(".place:not([aria-disabled])").evaluate_all("all => all.map(one => one.dataset.to)") == [
+        "fill"
+    ]
+    assert "recorded" in (other.page.locator("[data-to=tasks]").get_attribute("title") or "")
+
+
 def test_the_page_saves_itself(look: Look, open_look: Callable[..., Look], tmp_path: Path) -> None:
     look.open("attention", text="the dog owes me money", layer=1, head=1)
     look.set(view="fill")

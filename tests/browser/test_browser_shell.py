@@ -98,6 +98,7 @@ def test_markup_in_the_text_stays_text(look: Look, tmp_path: Path) -> None:
         vectors={"word": MARKUP},
         tasks={"passage": MARKUP, "question": MARKUP},
         chosen=1,
+        fill={"hide": f"{MARKUP.index('cat')}-{MARKUP.index('cat') + 3}"},
     )
     for view, model in (*MODELS.items(), ("tasks", "tag")):
         look.set(view=view, model=look.room.index(model), text=MARKUP)

@@ -1,7 +1,10 @@
 """qkv look: the page that looks inside a model."""
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +20,17 @@ if TYPE_CHECKING:
 ENDINGS = {".html": "the page with its data"}
 LANGUAGES = ("zh", "en")
 LOOPBACK = "127.0.0.1"
+
+
+def port_of(value: str) -> int:
+    """
+    >>> port_of("8765")
+    8765
+    """
+    try:
+        return int(value)
+    except ValueError:
+        raise typer.BadParameter(f"'{value}' is no whole number from 0 to 65535.") from None
 
 
 def look(
@@ -59,7 +73,10 @@ def look(
         typer.Option("--host", metavar="ADDRESS", help="Where to listen, if not to this machine alone; needs a token."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="N", help="Port; 0 is any free one, else 8765 or the next free one.")
+        int | None,
+        typer.Option(
+            "--port", metavar="N", parser=port_of, help="Port; 0 is any free one, else 8765 or the next free one."
+        ),
     ] = None,
     token: Annotated[
         str | None, typer.Option("--token", metavar="WORD", help="What a visitor must show; else one is drawn if due.")
@@ -93,6 +110,7 @@ def look(
         raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(LANGUAGES)}.")
     if save is not None:
         suffix_of(save, ENDINGS)
+        check_folder(save)
     serving = {"--host": host, "--port": port, "--token": token, "--no-browser": no_browser or None}
     for option, value in (serving if save is not None else {"--examples": examples or None}).items():
         if value is not None:
@@ -117,14 +135,33 @@ def look(
         # --save has many small questions, in which threads would wait for each other most of the time
         torch.set_num_threads(threads or 1)
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
+    begins_with = subject_with(api, view) if view is not None else 0
     api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
-    begin["compare"] = 1 if len(api.subjects) > 1 else None
+    begin["model"] = begins_with or None
+    begin["compare"] = (0 if begins_with else 1) if len(api.subjects) > 1 else None
     state = {name: value for name, value in begin.items() if value is not None}
     if save is not None:
         write_page(api, save, state, examples)
     else:
         serve(api, host or LOOPBACK, port, token, state, browser=not no_browser)
+
+
+def check_folder(save: Path) -> None:
+    """A folder that is not there is a slip of the pen more often than a wish."""
+    folder = Path(os.path.expanduser(save)).parent
+    if not folder.exists():
+        raise InputError(f"{save} cannot be written: there is no folder {folder}. Make it first: mkdir -p {folder}")
+
+
+def subject_with(api: "Api", view: str) -> int:
+    """Which of the models the page begins with: the first, or else the first that has this view."""
+    subjects = api.room()["subjects"]
+    found = next((one["index"] for one in subjects if view in one["views"]), None)
+    if found is None:
+        have = "; ".join(f"{one['title']} has {', '.join(one['views'])}" for one in subjects)
+        raise InputError(f"--view {view} cannot be shown: {have}.")
+    return int(found)
 
 
 def check_text(option: str, text: str) -> None:
@@ -157,7 +194,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
                 message = message.replace(place, subject.title)
         return message
 
-    with replaced_file(out) as part:
+    with ended_in_order(), replaced_file(out) as part:
         part.touch()  # a place where one may not write is told before the work
         with fraction("asking") as moved:
             made = record(
@@ -180,6 +217,24 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     if made.left_out:
         more = f"{len(made.left_out)} more answers did not fit into {MOST_BYTES >> 20} MB"
         say(f"{more}; the page says so where they belong.")
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM ends the process as an exception does, so that nothing half written is left behind."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # a thread that hears no signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def serve(

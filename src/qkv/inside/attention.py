@@ -57,6 +57,7 @@ def attention(subject: Subject, asked: Asked) -> Reply:
             "left": word_ranges(scene.left.tokens, scene.texts),
             "right": word_ranges(scene.right.tokens, scene.texts),
         },
+        "unknown": {"left": scene.left.lost, "right": scene.right.lost},  # places of tokens
         "measures": list(MEASURES),
         "n_tokens": len(scene.left.tokens),
     }

@@ -269,8 +269,9 @@ def _checked(encoded: Encoded, most: int = MOST) -> Encoded:
         raise RefusalError("empty", "There is nothing in the text that the model could read.", field="text")
     if len(encoded.ids) > most:
         raise RefusalError(
-            "too_many_tokens",
-            f"The text has {len(encoded.ids):,} tokens, and {most:,} are shown at most. Shorten it.",
+            "too_many_shown" if most == MOST else "too_many_tokens",
+            f"The text has {len(encoded.ids):,} tokens, and "
+            f"{f'this view shows {most:,}' if most == MOST else f'the model reads {most:,}'} at most. Shorten it.",
             tokens=len(encoded.ids),
             most=most,
         )

@@ -125,6 +125,8 @@ def facts_of(
             facts[fact] = numbers[0]
     if isinstance(cell := config.get("cell", "lstm" if subject.kind == "elmo" else None), str):
         facts["cell"] = cell
+    if subject.kind == "reader" and isinstance(kind := config.get("kind"), str):
+        facts["reader"] = kind
     if shapes:
         facts["parameters"] = sum(math.prod(shape) for shape in shapes.values())
     if subject.path.is_file():

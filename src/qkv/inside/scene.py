@@ -39,6 +39,18 @@ class Side:
 
     ids: tuple[int, ...]
     tokens: tuple[Token, ...]
+    unknown: int = -1  # the token of all that the vocabulary lacks
+
+    @property
+    def lost(self) -> list[int]:
+        """Which of its tokens stand for characters that the vocabulary lacks: to the model they are all the same."""
+        rows = enumerate(zip(self.ids, self.tokens, strict=True))
+        return [
+            place
+            for place, (number, token) in rows
+            # who writes [UNK] means it; vocabularies of bytes give this number to a mark of their own
+            if number == self.unknown and not token.special and token.text.strip() not in ("", token.token)
+        ]
 
     @property
     def segments(self) -> list[int]:
@@ -147,7 +159,8 @@ def _of_model(subject: Subject, text: str, pair: str | None) -> Side:
     if untaught:
         encoded = without_unlearned(encoded, model.tokenizer)
     check_length(len(encoded.ids), model.config.max_length)
-    return Side(tuple(encoded.ids), shown_tokens(encoded, texts, model.tokenizer.special_ids))
+    tokens = shown_tokens(encoded, texts, model.tokenizer.special_ids)
+    return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
 
 
 def _source(translator: Translator, text: str, segment: int) -> Side:
@@ -156,9 +169,14 @@ def _source(translator: Translator, text: str, segment: int) -> Side:
     if not encoded.ids:
         raise _empty("text")
     check_length(len(encoded.ids) + 1, translator.max_length)
-    tokens = _spelled(encoded.tokens, spans, text, segment)
+    unknown = languages.source.unk_id  # SentencePiece spells what it does not know as it was written
+    read = [
+        languages.source.token(number) if number == unknown else token
+        for number, token in zip(encoded.ids, encoded.tokens, strict=True)
+    ]
+    tokens = _spelled(read, spans, text, segment)
     end = Token(languages.source.token(languages.source_end), "", 0, 0, segment, special=True)
-    return Side((*encoded.ids, languages.source_end), (*tokens, end))
+    return Side((*encoded.ids, languages.source_end), (*tokens, end), unknown)
 
 
 def _target(subject: Subject, text: str, output: str | None) -> tuple[str, Side]:
@@ -176,9 +194,9 @@ def _target(subject: Subject, text: str, output: str | None) -> tuple[str, Side]
     tokens = _spelled([languages.target.token(number) for number in ids], spans, output, 0)
     if subject.kind == "seq2seq":
         end = Token(languages.target.token(languages.end), "", 0, 0, special=True)
-        return output, Side((*ids, languages.end), (*tokens, end))
+        return output, Side((*ids, languages.end), (*tokens, end), languages.target.unk_id)
     begin = Token(languages.target.token(languages.begin), "", 0, 0, special=True)
-    return output, Side((languages.begin, *ids), (begin, *tokens))
+    return output, Side((languages.begin, *ids), (begin, *tokens), languages.target.unk_id)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -201,8 +219,8 @@ def check_length(tokens: int, most: int) -> None:
     if tokens > most:
         raise RefusalError(
             "too_many_tokens",
-            f"The text has {tokens:,} tokens, and this model reads {most:,} at once. Shorten it: nothing is cut in "
-            "silence.",
+            f"The text has {tokens:,} tokens, and this model reads {most:,} at once. Shorten it: nothing is cut "
+            "silently.",
             tokens=tokens,
             most=most,
         )

@@ -88,8 +88,8 @@ def _solver(subject: Subject) -> Solver:
         views = ", ".join(describe_subject(subject)["views"])
         raise RefusalError(
             "no_task",
-            f"{subject.title} is a model of kind {subject.kind} that no task was put on. It can show {views}. To put "
-            f"one on a model: qkv finetune classify --model {subject.name} --train FILE --out RUN.",
+            f"No task was put on {subject.title}. It can show {views}. To put one on a model: "
+            f"qkv finetune classify --model {subject.name} --train FILE --out RUN.",
             model=subject.title,
             kind=subject.kind,
             views=views,

@@ -121,7 +121,7 @@ def _read(translator: Translator, text: str) -> list[int]:
         raise RefusalError(
             "too_many_tokens",
             f"The text has {len(source):,} tokens, and this model translates {translator.max_length:,} at most. "
-            "Shorten it, or translate it sentence by sentence: nothing is cut in silence.",
+            "Shorten it, or translate it sentence by sentence: nothing is cut silently.",
             tokens=len(source),
             most=translator.max_length,
         )

@@ -28,7 +28,7 @@ import { clear, debounced, h, press, redrawn } from "look/dom.js";
 import { icon } from "look/icons.js";
 import { hash, restore, set, state, subscribe } from "look/state.js";
 import { aborted, ask, recorded, Refusal, room as asked } from "look/wire.js";
-import { add, refusalText, t } from "look/words.js";
+import { add, kindName, refusalText, t } from "look/words.js";
 
 const VIEWS = ["attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence"];
 const LACKS = {
@@ -156,7 +156,7 @@ async function loaded(id) {
 function lacking(id) {
   const one = subject();
   const others = room.subjects.filter(other => has(id, other));
-  const note = refusal(new Refusal(LACKS[id], "", { model: one.title, kind: one.kind }), "");
+  const note = refusal(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) }), "");
   for (const other of others) {
     note.append(press("quiet", () => choose(other.index), t("use", { model: other.title })));
   }
@@ -247,16 +247,33 @@ function themed() {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
+// Why a view cannot be shown at all: no subject has it, or a saved page holds nothing of it. Else "".
+function closed(id) {
+  const one = subject();
+  if (one && !room.subjects.some(other => has(id, other))) {
+    return refusalText(new Refusal(LACKS[id], "", { model: one.title, kind: kindName(one) }));
+  }
+  return one && recorded() && !anythingOf(id) ? t("rail.not_saved") : "";
+}
+
+// Whether a saved page holds an answer that a view is drawn of; what was refused (it begins with "{") is none.
+function anythingOf(id) {
+  const asks = new Set([...ASKS[id], ...(id === "positions" ? ["positions"] : [])]);
+  return Object.entries(recorded().replies).some(([key, text]) => asks.has(key.split(" ", 1)[0]) && atob(text.slice(0, 4))[0] !== "{");
+}
+
 function railDrawn() {
   rail.setAttribute("aria-label", t("rail"));
   redrawn(rail,
     h("div", { class: "brand" }, h("span", {}, "q", h("i", {}, "k"), "v"), h("span", { class: "what" }, "look")),
-    VIEWS.map((id, at) => h("button", {
-      type: "button", class: "place", data: { to: id }, title: `${t("view." + id)}  (${at + 1})`,
-      "aria-current": state.view === id ? "page" : null, "aria-label": t("view." + id),
-      "aria-disabled": has(id) || room.subjects.some(one => has(id, one)) ? null : "true",
-      on: { click: () => shell.go(id) },
-    }, icon(id), h("span", {}, t("view." + id)))));
+    VIEWS.map((id, at) => {
+      const name = t("view." + id), why = closed(id);
+      return h("button", {
+        type: "button", class: "place", data: { to: id }, title: `${name}  (${at + 1})${why && "\n" + why}`,
+        "aria-current": state.view === id ? "page" : null, "aria-label": why ? `${name}. ${why}` : name,
+        "aria-disabled": why ? "true" : null, on: { click: () => shell.go(id) },
+      }, icon(id), h("span", {}, name));
+    }));
 }
 
 function heard(_, changed) {

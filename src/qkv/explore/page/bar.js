@@ -6,9 +6,9 @@
 import { clear, debounced, h, press, redrawn } from "look/dom.js";
 import { copyLink, savePage, savePng, saveSvg } from "look/export.js";
 import { icon } from "look/icons.js";
-import { set, state } from "look/state.js";
+import { set, state, unaddressed } from "look/state.js";
 import { recorded } from "look/wire.js";
-import { refusalText, t } from "look/words.js";
+import { kindName, refusalText, t } from "look/words.js";
 
 const QUIET = 250; // milliseconds without a key after which a text is taken
 const THEMES = { system: "system", light: "sun", dark: "moon" }; // and their icons, in the order of the switch
@@ -152,7 +152,7 @@ export function bar(shell) {
     };
     return [
       item("export.svg", picture(saveSvg)), item("export.png", picture(savePng)),
-      item("copy.link", async () => tell(t(await copyLink() ? "said.link" : "said.not_copied"))),
+      item("copy.link", async () => tell(t(!await copyLink() ? "said.not_copied" : unaddressed() ? "said.link.part" : "said.link"))),
       item("save.page", async () => {
         tell(await done(savePage(shell.room, named())));
       }),
@@ -206,7 +206,7 @@ export function bar(shell) {
     const shape = [lang, theme, view, model, state.compare, subjects.length, shell.current()?.id].join();
     if (shape !== wordsOf) {
       wordsOf = shape;
-      const named = one => [one.index, `${one.title}  ·  ${one.kind}`];
+      const named = one => [one.index, `${one.title}  ·  ${kindName(one)}`];
       const others = [["", t("compare.none")], ...subjects.filter(one => one.index !== model).map(named)];
       redrawn(choices,
         chooser(t("model"), model, subjects.map(named), value => shell.choose(Number(value))),

@@ -49,7 +49,7 @@ const EMPTY = /(<script type="application\/json" id="recorded">)[^<]*(<\/script>
 export async function savePage(room, name) {
   // where a model lies on this machine is nobody's business
   const subjects = room.subjects.map(one => ({ ...one, name: one.title }));
-  const record = { room: { ...room, subjects, saved: true }, replies: kept(), hash: hash() };
+  const record = { room: { ...room, subjects, saved: true }, replies: kept(), hash: hash({ whole: true }) };
   const spelt = JSON.stringify(record).replace(/</g, "\\u003c"); // "</script>" in a text would end the element
   const page = recorded() ? "<!doctype html>\n" + original : await template();
   if (!EMPTY.test(page)) throw new Refusal("fault", "The server gave no page to save into.");

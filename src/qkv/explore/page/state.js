@@ -7,7 +7,9 @@
 //   set(patch)  merges; a view's own part is merged too ({fill: {k: 5}} keeps the rest of state.fill); tells the
 //               subscribers once, if something changed
 //   subscribe(fn) → unsubscribe       fn(state, changed: Set of the top names that changed)
-//   hash() → string                   the address's part for what is shown now
+//   hash({whole}?) → string           the address's part for what is shown now; without what is too long for an address,
+//                                     unless it is wanted whole
+//   unaddressed() → boolean           whether something is too long for it
 //   restore(hash?) → patch            reads an address (the window's) into the state, without telling anybody: what the
 //                                     address does not name is as in the beginning, but for the language and the theme
 // `token` and `word` are not in the address: they follow the pointer. A token is a number of one model's own; `word`
@@ -37,13 +39,18 @@ export function subscribe(heard) {
   return () => listeners.delete(heard);
 }
 
-export function hash() {
+const LONGEST = 4000; // characters of a text in an address: browsers and chats cut what is much longer
+const isLong = value => value != null && (typeof value === "string" ? value : JSON.stringify(value)).length > LONGEST;
+export const unaddressed = () => Object.values(state).some(value => (own(value) ? Object.values(value) : [value]).some(isLong));
+
+export function hash({ whole = false } = {}) {
   const parts = [];
   for (const [name, value] of Object.entries({ ...FIRST, ...state })) {
     if (PASSING.has(name) || same(value, FIRST[name]) && name !== "view" && name !== "lang") continue;
+    const goes = part => part != null && (whole || !isLong(part));
     if (own(value)) {
-      for (const [key, part] of Object.entries(value)) if (part != null) parts.push(`${name}.${key}=${spelt(part)}`);
-    } else if (value != null) parts.push(`${name}=${spelt(value, PLAIN.has(name))}`);
+      for (const [key, part] of Object.entries(value)) if (goes(part)) parts.push(`${name}.${key}=${spelt(part)}`);
+    } else if (goes(value)) parts.push(`${name}=${spelt(value, PLAIN.has(name))}`);
   }
   return "#" + parts.join("&");
 }

@@ -6,6 +6,7 @@
 //                                         is looked for first. Missing: English, then the key itself
 //   has(key, id?)                         whether there is such a text
 //   refusalText(refusal, id?)             "refusal.CODE" in the reader's language, else the server's own sentence
+//   kindName(subject)                     what a subject is, in words: "word vectors", "LSTM classifier"
 //   number(value, digits?)                1234 → 1,234; percent(p) → 12.3 %, < 0.1 %, > 99.9 %
 
 import { state } from "look/state.js";
@@ -16,6 +17,12 @@ const TABLE = {
     "view.attention": "Attention", "view.fill": "Fill the blank", "view.meanings": "Many meanings",
     "view.positions": "Positions", "view.translation": "Translation", "view.vectors": "Word vectors",
     "view.tasks": "Tasks", "view.recurrence": "Recurrence",
+    "kind.bert": "BERT", "kind.gpt": "GPT", "kind.transformer": "Transformer for translation", "kind.seq2seq": "recurrent translator",
+    "kind.elmo": "ELMo", "kind.rnnlm": "recurrent language model", "kind.nnlm": "n-gram neural language model", "kind.table": "word vectors",
+    "kind.reader": "text classifier", "kind.built": "{network} {task}", "network.lookup": "word-average", "network.textcnn": "TextCNN",
+    "network.cnn": "CNN", "network.rnn": "RNN", "network.lstm": "LSTM", "network.gru": "GRU", "network.peephole": "peephole LSTM", "network.coupled": "coupled LSTM",
+    "task.": "encoder", "task.classify": "classifier", "task.tag": "tagger", "task.answer": "for questions", "task.choice": "for choices",
+    "rail.not_saved": "Nothing of this view was recorded in this saved page.",
     "model": "Model", "compare": "compare with", "compare.none": "—",
     "text": "Text", "text.hint": "Write a sentence", "pair": "Second text", "pair.hint": "A second sentence",
     "pair.add": "Second text", "pair.drop": "Remove the second text",
@@ -23,7 +30,7 @@ const TABLE = {
     "language": "中文", "language.label": "切换到中文",
     "theme.system": "Theme: as the system", "theme.light": "Theme: light", "theme.dark": "Theme: dark",
     "share": "Share", "export.svg": "Picture as SVG", "export.png": "Picture as PNG", "copy.link": "Copy a link to this",
-    "save.page": "Save as one offline page", "said.link": "The link is copied.", "said.saved": "Saved: {name}",
+    "save.page": "Save as one offline page", "said.link": "The link is copied.", "said.link.part": "The link is copied, without the text: it is too long for a link. Save the page instead.", "said.saved": "Saved: {name}",
     "said.no_picture": "This view has no picture to export yet.", "said.not_copied": "The browser did not let us copy. The address bar has the link.",
     "keys": "Keys", "close": "Close", "missing": "This view is not part of this installation.",
     "busy": "Computing …", "saved.badge": "Saved page", "saved.note": "shows what was recorded when it was saved",
@@ -34,16 +41,16 @@ const TABLE = {
     "key.help": "these keys",
     "refusal.empty": "There is no text yet. Write something above.",
     "refusal.too_long": "The text has {length} characters; {most} are taken at most.",
-    "refusal.too_many_tokens": "The text makes {tokens} tokens, and the model reads {most} at most. Nothing is cut in silence: shorten the text.",
+    "refusal.too_many_tokens": "The text makes {tokens} tokens, and the model reads {most} at most. Nothing is cut silently: shorten the text.",
     "refusal.too_large": "The picture is too large for a PNG of this browser. Take the SVG.",
     "refusal.too_big": "That is more than the server takes in one question.",
-    "refusal.no_attention": "{model} has no attention: it is of kind {kind}.",
+    "refusal.no_attention": "{model} has no attention. It is: {kind}.",
     "refusal.no_mask_head": "{model} cannot fill blanks: it has no masked-word head.",
     "refusal.no_next_sentence": "{model} was not trained to say whether one sentence follows another.",
     "refusal.no_mask": "No word is hidden yet. Click one.",
-    "refusal.no_translation": "{model} does not translate: it is of kind {kind}.",
-    "refusal.no_vectors": "{model} has no vectors of its own for words: it is of kind {kind}.",
-    "refusal.no_recurrence": "{model} is not recurrent: it is of kind {kind}.",
+    "refusal.no_translation": "{model} does not translate. It is: {kind}.",
+    "refusal.no_vectors": "{model} has no vectors of its own for words. It is: {kind}.",
+    "refusal.no_recurrence": "{model} is not recurrent. It is: {kind}.",
     "refusal.no_task": "{model} has no task on it. Fine-tune it first: qkv finetune.",
     "refusal.no_model": "{model} reads no text in this view.",
     "refusal.no_meanings": "{model} gives no vectors of words in a sentence.",
@@ -60,17 +67,23 @@ const TABLE = {
     "try.again": "Try again",
   },
   zh: {
-    "title": "qkv look", "rail": "视图", "skip": "跳到图",
+    "title": "qkv look", "rail": "视图", "skip": "跳到图示",
     "view.attention": "注意力", "view.fill": "完形填空", "view.meanings": "一词多义", "view.positions": "位置编码",
     "view.translation": "翻译", "view.vectors": "词向量", "view.tasks": "下游任务", "view.recurrence": "循环网络",
+    "kind.bert": "BERT", "kind.gpt": "GPT", "kind.transformer": "Transformer 翻译模型", "kind.seq2seq": "循环网络翻译模型",
+    "kind.elmo": "ELMo", "kind.rnnlm": "循环网络语言模型", "kind.nnlm": "神经网络 n 元语言模型", "kind.table": "词向量",
+    "kind.reader": "文本分类模型", "kind.built": "{network} {task}", "network.lookup": "词向量平均", "network.textcnn": "TextCNN",
+    "network.cnn": "CNN", "network.rnn": "RNN", "network.lstm": "LSTM", "network.gru": "GRU", "network.peephole": "窥孔 LSTM", "network.coupled": "耦合门 LSTM",
+    "task.": "编码器", "task.classify": "分类器", "task.tag": "序列标注器", "task.answer": "阅读理解模型", "task.choice": "选择题模型",
+    "rail.not_saved": "这个离线网页没有记录这个视图的内容。",
     "model": "模型", "compare": "对比", "compare.none": "—",
     "text": "文本", "text.hint": "写一句话", "pair": "第二句", "pair.hint": "再写一句",
     "pair.add": "加第二句", "pair.drop": "去掉第二句",
     "examples": "例子", "examples.none": "这个视图没有例子。",
     "language": "EN", "language.label": "Switch to English",
     "theme.system": "配色：跟随系统", "theme.light": "配色：浅色", "theme.dark": "配色：深色",
-    "share": "导出", "export.svg": "导出 SVG 图", "export.png": "导出 PNG 图", "copy.link": "复制链接",
-    "save.page": "存成一个离线网页", "said.link": "链接已复制。", "said.saved": "已保存：{name}",
+    "share": "分享 / 导出", "export.svg": "导出 SVG 图", "export.png": "导出 PNG 图", "copy.link": "复制链接",
+    "save.page": "存成一个离线网页", "said.link": "链接已复制。", "said.link.part": "链接已复制，但文本太长，没有写进链接；请改用“存成一个离线网页”。", "said.saved": "已保存：{name}",
     "said.no_picture": "这个视图暂时没有可导出的图。", "said.not_copied": "浏览器不允许复制，链接就在地址栏里。",
     "keys": "快捷键", "close": "关闭", "missing": "当前安装里没有这个视图。",
     "busy": "计算中……", "saved.badge": "离线网页", "saved.note": "只能查看保存时记录的内容",
@@ -126,8 +139,16 @@ export const has = (key, id = "") => found(key, id) !== undefined;
 
 export function refusalText(refusal, id = "") {
   const key = "refusal." + refusal.code;
-  const text = has(key, id) ? t(key, refusal.about, id) : "";
+  const { kind } = refusal.about ?? {}, about = kind ? { ...refusal.about, kind: kindName({ kind }) } : refusal.about;
+  const text = has(key, id) ? t(key, about, id) : "";
   return text && !/\{\w+\}/.test(text) ? text : refusal.message || t("refusal.fault");
+}
+
+// Of a subject as the room tells of it; of its kind alone where that is all that is known.
+export function kindName({ kind, task, facts }) {
+  const network = "network." + facts?.reader;
+  if (kind === "reader" && has(network)) return t("kind.built", { network: t(network), task: t("task." + (task ?? "")) });
+  return has("kind." + kind) ? t("kind." + kind) : kind;
 }
 
 export function number(value, digits = 0) {

@@ -80,6 +80,7 @@ export function view(app) {
     choices();
     lay();
     await Promise.all(panes.map((pane, at) => pane.update(optionsOf(at)).catch(error => pane.refuse(error))));
+    if (two()) level(row.clientWidth > 700); // titles and notes have their words only now
     order();
     foot.textContent = `${t("caution")} ${t("count")}`;
     tabsDrawn();
@@ -115,12 +116,17 @@ export function view(app) {
     const above = panes[0].figure.getBoundingClientRect().top + window.scrollY; // the figure fits the first screen, where it can
     const high = Math.max(500, Math.min(860, window.innerHeight - above - 24));
     for (const pane of panes) pane.lay(width, high);
-    for (const pane of panes) pane.mapsBox.style.minHeight = "";
-    if (two() && width < row.clientWidth) { // so that what is below stands at one height
-      const most = Math.max(...panes.map(pane => pane.mapsBox.offsetHeight));
-      for (const pane of panes) pane.mapsBox.style.minHeight = most + "px";
-    }
+    level(width < row.clientWidth);
     for (const part of Object.values(parts)) part.resize(below.clientWidth);
+  }
+
+  // Of two panes side by side, what belongs together stands at one height.
+  function level(beside) {
+    for (const part of ["header", "linesBox", "mapsBox"]) {
+      for (const pane of panes) pane[part].style.minHeight = "";
+      const most = Math.max(...panes.map(pane => pane[part].offsetHeight));
+      if (two() && beside) for (const pane of panes) pane[part].style.minHeight = most + "px";
+    }
   }
 
   // The pointer: at most once a frame, however often it moves.
@@ -190,7 +196,7 @@ export function view(app) {
   async function explain() {
     const name = chosen().panel, part = parts[name], pane = active;
     if (!part || !pane.scene || pane.blind || !root.isConnected) return;
-    const what = { layer: pane.layer, head: pane.head, row: pane.focusToken(), left: pane.overview.left, right: pane.overview.right, kind: pane.subject.kind, ink: ink() };
+    const what = { layer: pane.layer, head: pane.head, row: pane.focusToken(), left: pane.overview.left, right: pane.overview.right, unknown: pane.overview.unknown, kind: pane.subject.kind, ink: ink() };
     const every = Math.max(what.left.length, what.right.length) <= EVERY_ROW;
     const fields = { ...pane.fields, ...(name === "steps" && { layer: what.layer, head: what.head }), ...(!every && { row: what.row }) };
     const now = JSON.stringify([name, fields, what.row, state.lang, document.documentElement.dataset.theme]);
@@ -241,7 +247,7 @@ export function view(app) {
       asking?.abort();
       later.drop();
     },
-    svg: () => pictureOf(panes, `${t("caution")} qkv`),
+    svg: () => pictureOf(panes, [...new Set(panes.map(pane => pane.lost.textContent)), t("caution"), t("made")].filter(Boolean).join(" ")),
     numbers() {
       const pane = panes[0];
       if (!pane.overview || pane.layer === undefined) return {};

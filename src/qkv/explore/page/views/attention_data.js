@@ -1,19 +1,26 @@
 // Attention as numbers, before anything is drawn: tokens and words, one row, one column, one head's map, which heads
 // are worth seeing. Pure functions on arrays; no canvas, no page, no questions.
 //
-// An "item" is what one row or column of a picture stands for: {label, first, last, special, segment}, tokens first …
+// An "item" is what one row or column of a picture stands for: {label, first, last, special, segment, unknown}, tokens first …
 // last (inclusive) of a side. A word of several pieces asks with the mean of its pieces and is looked at by their sum,
 // so that a row of words adds up to what a row of tokens does.
 
 export const MEASURES = ["entropy", "distance", "ends", "separators", "itself"]; // those that have a name here
 const PRONOUNS = new Set("it its he she they him her them 它 他 她 它们 他们 她们".split(" "));
 
-// What a picture calls a token: its characters; of the bytes of one character all but the first by their own spelling.
+// What a picture calls a token: its characters; of the bytes of one character all but the first by their own spelling;
+// of marks that stand there more than once which one it is.
 export function labelAt(tokens, at) {
   const token = tokens[at], before = tokens[at - 1];
   const again = before && token.start === before.start && token.end === before.end && token.segment === before.segment && !before.special;
-  if (token.special || !token.text || again) return seen(token.token);
+  if (token.special) return token.token + numbered(tokens, at);
+  if (!token.text || again) return seen(token.token);
   return token.token.startsWith("##") ? "##" + seen(token.text) : seen(token.text);
+}
+
+function numbered(tokens, at) {
+  const alike = tokens.flatMap((other, place) => (other.special && other.token === tokens[at].token ? [place] : []));
+  return alike.length > 1 ? String(alike.indexOf(at) + 1).replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit]) : "";
 }
 
 // Spaces around a piece (GPT's) say little; a piece that is nothing else is shown as what it is.
@@ -21,8 +28,9 @@ function seen(text) {
   return text.trim().replace(/\s/gu, "␣") || text.replace(/\s/gu, "␣") || "∅";
 }
 
-// texts: what start and end count in (code points, as Python counts).
-export function items(tokens, words, texts, { merged = true, special = true, segment = null } = {}) {
+// texts: what start and end count in (code points, as Python counts). unknown: the tokens that the vocabulary lacks.
+export function items(tokens, words, texts, { merged = true, special = true, segment = null, unknown = [] } = {}) {
+  const lost = new Set(unknown);
   const characters = texts.map(text => [...text]);
   const spans = merged && words ? words : tokens.map((_, at) => [at, at]);
   const made = [];
@@ -31,10 +39,14 @@ export function items(tokens, words, texts, { merged = true, special = true, seg
     if ((!special && token.special) || (segment !== null && token.segment !== segment)) continue;
     const own = labelAt(tokens, first), word = characters[token.segment]?.slice(token.start, tokens[last].end).join("") ?? "";
     const label = first === last ? (merged ? own.replace(/^##(?=.)/, "") : own) : seen(word || tokens.slice(first, last + 1).map(piece => piece.token).join(""));
-    made.push({ label, first, last, special: token.special, segment: token.segment });
+    const mark = lost.size ? tokens.slice(first, last + 1).find((_, place) => lost.has(first + place))?.token ?? "" : "";
+    made.push({ label, first, last, special: token.special, segment: token.segment, unknown: mark });
   }
   return made;
 }
+
+// What an item is called where it stands in a sentence: an unknown one with what the model reads instead.
+export const told = item => (item.unknown ? `${item.label} (${item.unknown})` : item.label);
 
 // Which item a token belongs to, for every token of a side; -1 where it is hidden.
 export function places(made, count) {

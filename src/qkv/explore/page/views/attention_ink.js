@@ -70,6 +70,11 @@ export function picture(bytes, rows, columns, table, tableAt = null) {
   return canvas;
 }
 
+// Small dots under a label: a word that the vocabulary lacks.
+export function dotted(pen, x, y, width) {
+  for (let at = 0; at + 1.5 <= width; at += 4) pen.fillRect(x + at, y, 2, 1.5);
+}
+
 // The width of a label in pixels, remembered: measuring is dear while a pointer moves.
 const widths = new Map();
 export function widthOf(pen, text) {

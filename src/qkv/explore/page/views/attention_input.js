@@ -18,7 +18,7 @@ export class InputRow {
     this.heading = h("h3", {});
     this.about = h("span", { class: "faint" });
     this.reading = h("div", { class: "at-reading num" });
-    this.root = h("div", { class: "at-steps" }, h("div", { class: "row" }, this.heading, this.about), this.canvas, this.reading);
+    this.root = h("div", { class: "at-steps" }, h("div", { class: "row" }, this.heading, this.about), h("div", { class: "at-scroll" }, this.canvas), this.reading);
     this.reply = null;
     this.d = -1;
     this.canvas.addEventListener("pointermove", event => {
@@ -79,7 +79,7 @@ export class InputRow {
     pen.fillStyle = ink.faint;
     pen.fillText(t("input.norm"), LABEL + wide + 14, 8);
     const token = what.left[what.row];
-    const about = { token: labelAt(what.left, what.row), segment: head.segment ?? token.segment, position: what.row };
+    const about = { token: what.unknown?.left.includes(what.row) ? token.token : labelAt(what.left, what.row), segment: head.segment ?? token.segment, position: what.row };
     parts.forEach((name, at) => {
       const y = 20 + at * ROW, middle = y + STRIP / 2;
       if (name === "sum") { pen.fillStyle = ink.rule; pen.fillRect(LABEL, y - 7, wide, 1); }

@@ -2,7 +2,7 @@
 // for the screen is drawn through the strongest cell of each block, so that no line is lost. The picture lies on one
 // canvas and changes with the scene alone; what follows the pointer lies on a second one above. Asks no questions.
 
-import { fit, picture, shade, shorten, widthOf } from "look/views/attention_ink.js";
+import { dotted, fit, picture, shade, shorten, widthOf } from "look/views/attention_ink.js";
 import { pooled } from "look/views/attention_data.js";
 
 const WIDEST = 34, SLANT = Math.SQRT1_2, LABELLED = 12, SLANTED = 17, NUMBERED = 25, CROWDED = 60;
@@ -162,6 +162,7 @@ export class Large {
     pen.textAlign = "right";
     pen.fillStyle = colour;
     pen.fillText(this.rows[i], this.x0 - 7, y + 0.5);
+    if (this.scene.left[i].unknown) dotted(pen, this.x0 - 7 - widthOf(pen, this.rows[i]), y + 8, widthOf(pen, this.rows[i]));
   }
 
   columnLabel(pen, j, colour) {
@@ -173,6 +174,7 @@ export class Large {
     pen.textAlign = "left";
     pen.fillStyle = colour;
     pen.fillText(this.columns[j], 0, 0);
+    if (this.scene.right[j].unknown) dotted(pen, 0, 7, widthOf(pen, this.columns[j]));
     pen.restore();
   }
 

@@ -3,7 +3,7 @@
 // do. Long texts are fitted to the height, labels that would overlap left out, the strongest kept. Asks no questions
 // and knows no layers: it draws a scene, {left, right: items, map, row(head, i, out), heads, head, all, ink, asks, seen}.
 
-import { fit, shade, shorten, widthOf } from "look/views/attention_ink.js";
+import { dotted, fit, shade, shorten, widthOf } from "look/views/attention_ink.js";
 import { strongCells, strongest } from "look/views/attention_data.js";
 
 const SIZE = 13, PILL = 22, TALLEST = 33, READABLE = 13.5, FAINTEST = 0.006;
@@ -247,6 +247,7 @@ export class Lines {
     pen.fillStyle = chosen ? scene.ink.paper : item.special ? scene.ink.faint : scene.ink.ink;
     if (mirrored) pen.fillStyle = colour;
     pen.fillText(column.labels[at], left ? x0 - 7 - gap : x1 + 7 + gap, y + 0.5);
+    if (item.unknown) dotted(pen, x + 7, y + 8, column.widths[at]);
     if (weight >= 0.01) {
       if (scene.all && !left) this.strip(x + wide + 5, y, at);
       else {

@@ -7,7 +7,7 @@ import { aborted, Refusal } from "look/wire.js";
 import { ink } from "look/views/attention_ink.js";
 import { KINDS, pairs } from "look/views/attention_controls.js";
 import {
-  bestHead, bytesFrom, focusOf, items, labelAt, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest, touched,
+  bestHead, bytesFrom, focusOf, items, labelAt, mapOf, MEASURES, percent, places, restingToken, sharpest, strongest, told, touched,
 } from "look/views/attention_data.js";
 import { layout } from "look/views/attention_layout.js";
 import { Large } from "look/views/attention_large.js";
@@ -27,6 +27,8 @@ export class Pane {
     this.list = Array.from({ length: NAMED }, () => h("span", {}));
     this.badge = h("span", { class: "faint at-pinned" });
     this.says = h("p", { class: "at-says", "aria-live": "polite" }, this.lead, this.list, this.badge);
+    this.caveat = h("p", { class: "note at-caveat" });
+    this.lost = h("p", { class: "note at-lost" });
     this.note = h("p", { class: "note at-note" });
     this.trouble = h("div", {});
     this.hint = h("p", { class: "note at-hint" });
@@ -36,8 +38,8 @@ export class Pane {
     this.linesBox = h("div", { class: "at-lines" }, this.zoomers("lines"), canvas("linesCanvas", keyed("lines")));
     this.largeBox = h("div", { class: "at-large" }, this.zoomers("large"), canvas("under", {}), canvas("over", keyed("large")));
     this.figure = h("div", { class: "at-figure" }, this.mapsBox, this.linesBox, this.largeBox);
-    const header = h("header", {}, h("div", { class: "at-heading" }, this.title, this.about), this.says);
-    this.root = h("section", { class: "at-pane" }, header, this.trouble, this.figure, this.note);
+    this.header = h("header", {}, h("div", { class: "at-heading" }, this.title, this.about), this.says, this.caveat, this.lost);
+    this.root = h("section", { class: "at-pane" }, this.header, this.trouble, this.figure, this.note);
     this.maps = new Maps(this.mapsCanvas, { choose: flat => on.choose(this, flat), hover: flat => this.preview(flat) });
     this.lines = new Lines(this.linesCanvas, { hover: (side, at) => this.hover(side, at), pin: (side, at) => this.pin(side, at) });
     this.large = new Large(this.under, this.over, { hover: (i, j) => this.cell(i, j), pin: i => this.pin("left", i) });
@@ -87,7 +89,7 @@ export class Pane {
     if (aborted(error)) throw error;
     if (error && !(error instanceof Refusal)) console.error(error);
     this.app.say(error && !(error instanceof Refusal) ? new Refusal("fault", String(error.message ?? error)) : error, this.trouble);
-    this.figure.hidden = this.says.hidden = Boolean(error);
+    this.figure.hidden = this.says.hidden = this.caveat.hidden = this.lost.hidden = Boolean(error);
     if (!error) return;
     this.overview = this.scene = null;
     this.title.textContent = this.note.textContent = "";
@@ -131,8 +133,8 @@ export class Pane {
   arrange() {
     const { overview, options, app: { t } } = this, special = options.special === "shown", merged = options.pieces === "words";
     const pair = options.block !== "all" && this.paired ? options.block : null;
-    const left = items(overview.left, overview.words?.left, overview.texts, { merged, special, segment: pair && Number(pair[0]) });
-    const right = items(overview.right, overview.words?.right, overview.texts, { merged, special, segment: pair && Number(pair[1]) });
+    const made = (side, segment) => items(overview[side], overview.words?.[side], overview.texts, { merged, special, segment, unknown: overview.unknown?.[side] });
+    const left = made("left", pair && Number(pair[0])), right = made("right", pair && Number(pair[1]));
     const whole = options.special === "whole", bytes = this.bytesOf(this.head), columns = overview.right.length, maps = [];
     const mapFor = head => maps[head] ??= this.bytesOf(head) && mapOf(this.bytesOf(head), columns, left, right, whole);
     const map = bytes && mapFor(this.head);
@@ -173,6 +175,17 @@ export class Pane {
     this.linesCanvas.setAttribute("aria-label", t("lines.label"));
     for (const button of this.root.querySelectorAll("[data-zoom]")) button.title = button.ariaLabel = t("zoom." + button.dataset.zoom);
     this.over.setAttribute("aria-label", `${this.heading()}. ${t("large.label")}`);
+    this.caveat.textContent = t("caveat");
+    this.lost.textContent = this.unknown();
+  }
+
+  // The words that the vocabulary lacks, each once, and what the model reads in their place.
+  unknown() {
+    const { overview, app: { t } } = this, found = new Map();
+    for (const side of ["left", "right"]) {
+      for (const at of overview.unknown?.[side] ?? []) found.set(overview[side][at].text.trim(), overview[side][at].token);
+    }
+    return found.size ? t(found.size > 1 ? "unknown" : "unknown.one", { words: [...found.keys()].join(" · "), token: [...new Set(found.values())].join(", ") }) : "";
   }
 
   heading() { return this.app.t("layer_head", { layer: this.layer, head: this.head }); }
@@ -282,7 +295,7 @@ export class Pane {
     if (!focus || !scene.map) return;
     const out = focus.side === "left", item = (out ? scene.left : scene.right)[focus.at], others = out ? scene.right : scene.left;
     if (focus.cell >= 0) {
-      this.lead.textContent = t("cell", { left: scene.left[focus.at].label, right: scene.right[focus.cell].label });
+      this.lead.textContent = t("cell", { left: told(scene.left[focus.at]), right: told(scene.right[focus.cell]) });
       const weight = scene.map[focus.at * scene.right.length + focus.cell];
       this.list[0].textContent = weight ? ` ${(100 * weight).toFixed(1)}%` : " < 0.2%"; // one byte a weight
       return;
@@ -290,8 +303,8 @@ export class Pane {
     const row = scene.map.subarray(focus.at * others.length, (focus.at + 1) * others.length);
     if (!this.blind && (!this.lines.weights || !this.lines.fill(focus))) return;
     const weights = this.blind ? row : this.lines.weights.subarray(0, others.length), best = strongest(weights, NAMED);
-    this.lead.textContent = t(out ? "looks" : "looked", { token: item.label });
-    best.forEach((at, number) => { this.list[number].textContent = `${number ? t("comma") : " "}${others[at].label} ${percent(weights[at])}`; });
+    this.lead.textContent = t(out ? "looks" : "looked", { token: told(item) });
+    best.forEach((at, number) => { this.list[number].textContent = `${number ? t("comma") : " "}${told(others[at])} ${percent(weights[at])}`; });
     if (!best.length) this.list[0].textContent = " " + t("nothing");
   }
 
@@ -339,5 +352,9 @@ export class Pane {
     return { side: "left", at, cell: focus.cell };
   }
 
-  token(at) { return labelAt(this.overview.left, at); }
+  // What a token is called in a choice: the word it is a piece of, while words are shown.
+  token(at) {
+    const { left, words, texts } = this.overview, range = words?.left.find(([from, to]) => from <= at && at <= to);
+    return range && this.options.pieces === "words" ? items(left, [range], texts)[0].label : labelAt(left, at);
+  }
 }

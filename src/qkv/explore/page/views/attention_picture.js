@@ -104,7 +104,8 @@ export function pictureOf(panes, note) {
 function wrapped(text, room) {
   const pen = document.createElement("canvas").getContext("2d"), lines = [""];
   pen.font = font(11);
-  for (const part of text.match(/\p{Script=Han}|[，。；：（）“”]|[^\s\p{Script=Han}，。；：（）“”]+|\s/gu) ?? []) {
+  // what opens stays with what follows it, what closes with what it closes
+  for (const part of text.match(/[“（]*(?:\p{Script=Han}|[^\s\p{Script=Han}，。；：（）“”]+)[，。；：）”]*|\s|./gu) ?? []) {
     if (pen.measureText(lines.at(-1) + part).width > room) lines.push("");
     if (lines.at(-1) || part.trim()) lines[lines.length - 1] += part;
   }

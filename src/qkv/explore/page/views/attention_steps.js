@@ -3,7 +3,7 @@
 // Draws a reply of "steps"; asks nothing itself.
 
 import { clear, h } from "look/dom.js";
-import { fit, picture, shade, shorten } from "look/views/attention_ink.js";
+import { dotted, fit, picture, shade, shorten, widthOf } from "look/views/attention_ink.js";
 import { figure, labelAt, percent, strongest } from "look/views/attention_data.js";
 
 const ROW = 21, SHOWN = 12, TERMS = 4;
@@ -17,8 +17,10 @@ export class Steps {
     this.heading = h("h3", {});
     this.about = h("span", { class: "faint" });
     this.order = h("button", { type: "button", class: "quiet", on: { click: () => { this.strong = !this.strong; this.arrange(); this.paint(); } } });
+    this.rest = h("p", { class: "note at-rest" });
     this.root = h("div", { class: "at-steps" },
-      h("div", { class: "row" }, this.heading, this.about, h("span", { class: "grow" }), this.order), this.canvas, this.reading, this.sums);
+      h("div", { class: "row" }, this.heading, this.about, h("span", { class: "grow" }), this.order), this.rest,
+      h("div", { class: "at-scroll" }, this.canvas), this.reading, this.sums);
     this.reply = null;
     this.top = this.chosen = 0;
     this.point = { part: "", j: -1, d: -1 };
@@ -105,6 +107,8 @@ export class Steps {
     const { places, y0, what, t, cell } = this, { ink } = what, { arrays } = this.reply;
     const high = y0 + this.shown * ROW + 54, pen = this.pen = fit(this.canvas, Math.max(this.end + 4, 200), high);
     pen.clearRect(0, 0, this.end + 4, high);
+    this.rest.textContent = this.end > this.room ? t("steps.rest") : "";
+    this.canvas.parentElement.classList.toggle("cut", this.end > this.room);
     pen.imageSmoothingEnabled = false;
     pen.textBaseline = "middle";
     const small = `12px ${ink.font}`, token = labelAt(what.left, what.row);
@@ -132,7 +136,9 @@ export class Steps {
       pen.font = `13px ${ink.font}`;
       pen.textAlign = "right";
       pen.fillStyle = hidden || special ? ink.faint : ink.ink;
-      pen.fillText(shorten(pen, labelAt(what.right, j), 92), 98, middle);
+      const label = shorten(pen, labelAt(what.right, j), 92);
+      pen.fillText(label, 98, middle);
+      if (what.unknown?.right.includes(j)) dotted(pen, 98 - widthOf(pen, label), middle + 7.5, widthOf(pen, label));
       pen.globalAlpha = hidden ? 0.25 : 1;
       this.strip(this.k, j, places.k, y + 3, this.width);
       this.strip(this.v, j, places.v, y + 3, this.values);

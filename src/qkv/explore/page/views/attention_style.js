@@ -12,6 +12,7 @@ export const css = `
 .at-title { color: var(--head); font-size: 21px; white-space: nowrap; }
 .at-about { font-size: 13.5px; } .at-pinned { padding-left: 12px; font-size: 13px; }
 .at-says { height: 1.65em; margin-top: 3px; overflow: hidden; white-space: nowrap; text-overflow: ellipsis; contain: strict; }
+.at-caveat, .at-lost { font-size: 12.5px; } .at-lost { margin-top: 2px; color: var(--soft); } .at-lost:empty, .at-rest:empty { display: none; }
 .at-says b { color: var(--head); font-weight: 600; }
 .at-figure { display: flex; gap: 0 32px; align-items: flex-start; margin-top: 14px; }
 [data-mode=stacked] { flex-direction: column; gap: 26px; } [data-mode=stacked] .at-lines { order: -1; }
@@ -42,7 +43,8 @@ export const css = `
 .at-range-say { display: flex; justify-content: space-between; font-size: 12px; }
 .at-below { margin-top: 34px; }
 .at-tabs { display: flex; gap: 6px; margin-bottom: 16px; } .at-tabs [aria-selected=true] { background: var(--tint); color: var(--accent); }
-.at-steps { overflow-x: auto; } .at-steps .row { margin-bottom: 14px; gap: 4px 14px; } .at-steps h3 { color: var(--ink); font-size: 15px; }
+.at-scroll { overflow-x: auto; } .at-scroll.cut { box-shadow: inset -14px 0 12px -12px color-mix(in srgb, var(--ink) 24%, transparent); } .at-rest { margin: -6px 0 8px; color: var(--hot); }
+.at-steps .row { margin-bottom: 14px; gap: 4px 14px; } .at-steps h3 { color: var(--ink); font-size: 15px; }
 .at-steps canvas { display: block; }
 .at-reading { text-align: left; font-size: 13px; color: var(--soft); min-height: 1.7em; margin: 4px 0 8px; white-space: pre-wrap; }
 .at-sums { display: grid; grid-template-columns: max-content 1fr; gap: 5px 18px; font-size: 13.5px; max-width: 980px; padding: 14px 18px; border-radius: 12px; background: var(--panel); }
@@ -50,5 +52,6 @@ export const css = `
 .at-sum { text-align: left; white-space: pre-wrap; } .at-sum b { font-weight: 620; } .at-sum sup { font-size: .72em; line-height: 0; }
 .at-foot { margin-top: 34px; max-width: 124ch; font-size: 12.5px; }
 .at-table { overflow: auto; max-height: 80vh; } .at-table th, .at-table td { padding: 2px 8px; } .at-table caption { text-align: left; padding-bottom: 8px; }
+@media (max-width: 640px) { .at-says { height: auto; min-height: 3.3em; white-space: normal; contain: layout; } .at-heading .at-title { white-space: normal; } .at-sums { grid-template-columns: minmax(0, 1fr); overflow-wrap: anywhere; } }
 @media (max-width: 1080px) { .at-panes.two { grid-template-columns: minmax(0, 1fr); } }
 `;

@@ -1,7 +1,8 @@
 // Fill the blank: the text as words to click; a hidden word's candidates, with the chance of each, and what stood there
 // really; for two texts, whether the second follows the first. Asks `fill` and `next_sentence`; computes no chance itself.
 //
-// state.fill = {hide: "25-30 40-42" (characters of the text, in code points; "" = nothing, missing = the view chooses),
+// state.fill = {hide: "25-30 40-42" (characters of the text, in code points; "" = nothing, missing = what the example that
+//               the text is from hides, else nothing),
 //               k (candidates), by: "character" | "word" (of Chinese)}
 
 import { clear, h, redrawn } from "look/dom.js";
@@ -9,7 +10,7 @@ import { hue } from "look/draw.js";
 import { pictureOf } from "look/export.js";
 import { aborted, Refusal } from "look/wire.js";
 import { number, percent } from "look/words.js";
-import { grown, moved, spanned, spelled, unitsOf, unlike } from "look/views/fill_units.js";
+import { grown, moved, spanned, spelled, unitsOf } from "look/views/fill_units.js";
 
 export const id = "fill";
 export const inputs = ["text", "pair"];
@@ -24,6 +25,7 @@ export const words = {
     "was.unknown": "What stood there is not in the vocabulary.", "as.written": "Left open in the text.",
     "rank": "place {rank}", "by.character": "汉字", "by.word": "Chinese words", "by": "A click hides", "k": "Guesses",
     "next.title": "Does the second text follow the first?", "next.yes": "it follows", "next.no": "it does not",
+    "pair": "Only words of the first text can be hidden, and the guesses do not see the second text.",
     "rest": "{n} more words are part of the text and cannot be clicked here.",
     "key.move": "from word to word", "key.hide": "hide or show the word", "none": "Nothing is hidden. Click a word above.",
     "refusal.span": "The hidden words do not fit the text any more.",
@@ -36,6 +38,7 @@ export const words = {
     "was.unknown": "原词不在词表里。", "as.written": "文本里原本就空着。",
     "rank": "第 {rank} 名", "by.character": "单字", "by.word": "整词", "by": "每次遮住", "k": "候选数",
     "next.title": "第二句是第一句的下一句吗？", "next.yes": "是下一句", "next.no": "不是",
+    "pair": "只能遮住第一句里的词，猜词时也不看第二句。",
     "rest": "后面还有 {n} 个词属于文本，这里不能点。",
     "key.move": "在词之间移动", "key.hide": "遮住或恢复这个词", "none": "还没有遮住任何词，点上面的一个词试试。",
     "refusal.span": "遮住的位置和文本对不上了。",
@@ -47,7 +50,9 @@ export { css } from "look/views/fill_style.js";
 
 const MOST_WORDS = 1200; // that are buttons; the rest of a text is shown as it is
 const HAN = /\p{Script=Han}/u;
-const PARTICLES = "了的着过吗呢吧啊呀嘛地得";
+const MOST_DRAWN = 4000; // characters of a text that is drawn before anybody said whether the model reads so much
+const NOT_HIDDEN = ["no_mask", "no_mask_head", "not_saved"]; // refusals that only say that nobody hid anything
+const TOO_MUCH = ["too_many_tokens", "too_long", "too_big"];
 const MOST_GUESSES = 50;
 const COUNTS = [5, 8, 20];
 const DEFAULT_COUNT = 8;
@@ -57,10 +62,10 @@ export function view(app) {
   const controls = h("div", { class: "row" });
   const lead = h("p", { class: "fill-lead" });
   const sentence = h("div", { class: "sentence", role: "group" });
-  const answers = h("div", {}), next = h("div", {});
+  const paired = h("p", { class: "note fill-pair" }), answers = h("div", {}), next = h("div", {});
   const heading = h("div", { class: "row fill-head" }, lead, controls);
-  const root = h("section", {}, heading, sentence, answers, next);
-  let textBefore = null, at = 0, drawn = { blanks: [] };
+  const root = h("section", {}, heading, sentence, paired, answers, next);
+  let textBefore = null, textRead = null, at = 0, drawn = { blanks: [] };
 
   // As an address may have it, held against what there is.
   function own() {
@@ -73,27 +78,18 @@ export function view(app) {
   }
   const spans = () => spanned(own().hide ?? "", [...state.text].length);
 
-  // Hidden places belong to a text: a new text moves them, or lets the view choose again.
+  // Hidden places belong to a text: an edit moves them, another text has none but those of its example.
   function settled(changed) {
     const before = textBefore;
     textBefore = state.text;
     if (before !== null && before !== state.text && !changed?.has("fill")) {
-      const was = spanned(own().hide ?? "", [...before].length), now = moved(was, before, state.text);
-      const anew = changed === null || (was.length > 0 || !before.trim()) && !now.length && unlike(before, state.text);
-      return anew ? chosen() : spelled(now);
+      const was = spanned(own().hide ?? "", [...before].length);
+      return exemplary() ?? spelled(moved(was, before, state.text));
     }
-    return own().hide ?? chosen();
+    return own().hide ?? exemplary() ?? "";
   }
 
-  // Where nobody chose: the last long word, or the last 汉字 that is no particle.
-  function chosen() {
-    const units = unitsOf(state.text, own().by);
-    if (units.some(unit => unit.mask)) return "";
-    const long = units.slice(0, MOST_WORDS).filter(unit => unit.kind === "word");
-    const telling = unit => (HAN.test(unit.text) ? !PARTICLES.includes(unit.text) : unit.end - unit.start >= 4);
-    const one = long.filter(telling).at(-1) ?? long.at(-1);
-    return one ? spelled([[one.start, one.end]]) : "";
-  }
+  const exemplary = () => app.examples().find(one => one.set.text === state.text)?.set.fill?.hide;
 
   function toggled(unit) {
     const now = spans(), inside = ([a, b]) => a < unit.end && unit.start < b;
@@ -222,7 +218,7 @@ export function view(app) {
   }
 
   async function filled(subject) {
-    const fields = { text: state.text, k: own().k, hide: own().hide || null, model: subject.index };
+    const fields = { text: state.text, k: own().k, hide: spelled(spans()) || null, model: subject.index };
     const { head, arrays } = await app.ask("fill", fields);
     return { blanks: head.blanks, mask: head.mask, probabilities: arrays.probabilities };
   }
@@ -257,9 +253,12 @@ export function view(app) {
     const mine = (turn += 1);
     const hide = settled(changed);
     if (hide !== own().hide) state.fill = { ...state.fill, hide };
+    const long = state.text.length > MOST_DRAWN;
     controlsDrawn();
-    sentenceDrawn();
+    sentence.hidden = paired.hidden = long && textRead !== state.text;
+    if (!sentence.hidden) sentenceDrawn();
     linked();
+    clear(paired, state.pair.trim() && t("pair"));
     if (!state.text.trim()) {
       clear(answers, app.refusal(new Refusal("empty")));
       clear(next);
@@ -267,20 +266,30 @@ export function view(app) {
     }
     const other = app.compare(), subjects = [app.subject(), ...(other && app.has("fill", other) ? [other] : [])];
     const open = spans().length > 0 || state.text.includes("[MASK]");
-    const asked = (open ? subjects : []).map(subject => placed(filled(subject), reply => ({ reply, subject })));
+    // where nothing is hidden, whether a long text can be read is asked all the same: it has no more tokens than characters
+    const short = subject => [...state.text].length + 2 <= (subject.facts?.positions ?? 0);
+    const asked = subjects.filter(subject => open || !short(subject)).map(subject => placed(filled(subject), reply => ({ reply, subject })));
     const pairs = (state.pair.trim() ? subjects : []).map(subject => placed(followed(subject), one => ({ one, subject })));
     const groups = await Promise.all(asked);
     if (mine !== turn) return;
+    const refused = (one, codes) => codes.includes(one.dataset?.refusal), read = !groups.length || !groups.every(one => refused(one, TOO_MUCH));
+    if (read && sentence.hidden) {
+      sentenceDrawn();
+      linked();
+    }
+    sentence.hidden = paired.hidden = !read;
+    textRead = read ? state.text : null;
     drawn = groups.find(one => one.reply)?.reply ?? { blanks: [] };
     previewed(drawn.blanks);
     const several = subjects.length > 1;
     const group = ({ reply: { blanks }, subject }) => h("div", { class: "group" }, several && h("h3", {}, subject.title),
       h("div", { class: "cards" }, blanks.map((blank, n) => card(blank, n, blanks))));
-    clear(answers, !open && h("p", { class: "note" }, t("none")), groups.map(one => (one instanceof Node ? one : group(one))));
+    const shown = groups.filter(one => open || !refused(one, NOT_HIDDEN));
+    clear(answers, !open && read && h("p", { class: "note" }, t("none")), shown.map(one => (one instanceof Node ? one : group(one))));
     const verdicts = await Promise.all(pairs);
     if (mine !== turn) return;
     drawn.next = verdicts.find(one => one.one)?.one;
-    clear(next, verdicts.map(one => (one instanceof Node ? one : judged(one.subject, one.one, several))));
+    clear(next, read && verdicts.map(one => (one instanceof Node ? one : judged(one.subject, one.one, several))));
   }
 
   return {

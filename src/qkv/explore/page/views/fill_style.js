@@ -9,6 +9,8 @@ export const css = `
     font: 400 clamp(21px, 2.1vw, 29px)/1.9 var(--serif); white-space: pre-wrap; overflow-wrap: anywhere;
     padding: 6px 0 20px; max-width: 62em;
   }
+  .fill-pair { margin: -8px 0 18px; }
+  .fill-pair:empty { display: none; }
   .word { border-radius: 7px; padding: 2px 1px; margin: 0 -1px; transition: background .12s; white-space: pre-wrap; }
   .word:hover { background: var(--tint); }
   .word.linked:not(.hidden) { box-shadow: inset 0 -2px 0 color-mix(in srgb, var(--accent) 45%, transparent); border-radius: 4px; }

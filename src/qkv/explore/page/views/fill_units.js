@@ -6,7 +6,6 @@
 //   spelled(spans) → string
 //   grown(units, spans) → spans                    each as wide as the units it touches
 //   moved(spans, before, after) → spans            after an edit: what stands before or behind it is kept
-//   unlike(before, after) → boolean                whether a text is another one rather than an edited one
 
 // a blank; a run of 汉字; a word of other letters and digits, with what stands inside it (isn't, 3.5); any other sign
 const LETTER = String.raw`(?:(?!\p{Script=Han})[\p{L}\p{M}\p{N}_])`;
@@ -52,11 +51,6 @@ export function moved(spans, before, after) {
   const { head, tail, old, now } = kept(before, after);
   const by = now.length - old.length;
   return spans.flatMap(([a, b]) => (b <= head ? [[a, b]] : a >= old.length - tail ? [[a + by, b + by]] : []));
-}
-
-export function unlike(before, after) {
-  const { head, tail, now } = kept(before, after);
-  return head + tail < now.length / 2;
 }
 
 // How much an edit left alone, at the beginning and at the end.

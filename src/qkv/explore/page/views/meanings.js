@@ -25,7 +25,7 @@ export function view(app) {
   const word = h("input",
     {
       class: "field word", spellcheck: "false", autocomplete: "off",
-      on: { input: () => typed(), keydown: event => event.key === "Enter" && typed.now() }
+      on: { input: () => typed(), keydown: event => { if (event.key === "Enter") typed.now(); if (event.key === "Escape") word.blur(); } }
     });
   const slider = h("input",
     {
@@ -34,13 +34,14 @@ export function view(app) {
     });
   const playing = h("button", { type: "button", class: "quiet", on: { click: () => (playingOn ? halt() : play()) } });
   const edit = h("button", { type: "button", class: "quiet", on: { click: () => edited() } });
-  const area = h("textarea", { class: "field", rows: 12, spellcheck: "false", on: { input: () => typed() } });
+  const area = h("textarea", { class: "field", rows: 12, spellcheck: "false", on: { input: () => typed(), keydown: left } });
   const lines = h("ol", { class: "lines" }), planes = h("div", { class: "planes" }), caption = h("p", { class: "caption" });
   const labels = {
     word: h("span", { class: "label" }), depth: h("span", { class: "label" }), low: h("span", { class: "label" }),
     high: h("span", { class: "label" })
   };
-  const list = h("div", { class: "stack" }, lines, edit), along = course(app);
+  const add = h("button", { type: "button", class: "quiet add", hidden: true, on: { click: () => added() } });
+  const list = h("div", { class: "stack" }, lines, add, edit), along = course(app);
   const root = h("section", {},
     h("div", { class: "top" }, h("label", {}, h("div", {}, labels.word), word),
       h("div", { class: "depth" }, labels.low, slider, labels.high, playing)),
@@ -65,13 +66,29 @@ export function view(app) {
   }, 350);
 
   function edited() {
+    if (editing) typed.now(); // what was written last
     editing = !editing;
     if (editing) area.value = sentences.join("\n");
-    else typed.now();
-    clear(list, editing ? area : lines, edit);
+    clear(list, editing ? [area] : [lines, add], edit);
     worded();
     if (editing) area.focus();
   }
+
+  function left(event) {
+    if (event.key !== "Escape" || !editing) return;
+    event.stopPropagation();
+    edited();
+    edit.focus();
+  }
+
+  // The sentence of the other views, where it has the word and is not here yet.
+  const elsewhere = () => {
+    const { word: one, sentences: here } = own(), said = state.text.trim(), asked = one.trim();
+    if (!asked || !said || /\n/.test(said) || here.includes(said)) return null;
+    const plain = asked.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), edge = /[\u3400-\u9fff]/.test(asked) ? "" : "[\\p{L}\\p{N}]";
+    return new RegExp(edge ? `(?<!${edge})${plain}(?!${edge})` : plain, "iu").test(said) ? said : null;
+  };
+  const added = () => set({ meanings: { sentences: [...own().sentences, elsewhere()].filter(Boolean), pinned: null } });
 
   // The depth: drawn at once, put into the state when it rests.
   const drawSoon = frame(() => draw());
@@ -140,6 +157,10 @@ export function view(app) {
     word.setAttribute("aria-label", t("word"));
     playing.textContent = playingOn ? t("stop") : t("play");
     edit.textContent = editing ? t("done") : t("edit");
+    const other = elsewhere();
+    add.hidden = other === null;
+    add.title = t("add.title");
+    add.textContent = other === null ? "" : t("add", { text: clip(other, 28) });
     caption.textContent = t("caption");
   }
 

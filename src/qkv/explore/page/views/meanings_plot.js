@@ -43,7 +43,7 @@ export function plot(app, subject, hear) {
   function refuse(node) {
     reply = null;
     title.textContent = subject.title;
-    where.textContent = subject.kind;
+    where.textContent = "";
     body.hidden = true;
     clear(told, node);
   }
@@ -80,7 +80,7 @@ export function plot(app, subject, hear) {
   function notes() {
     const { head } = reply, cut = head.occurrences.find(one => one.pieces.length > 1), said = [];
     if (head.one_point) said.push(t("one.point", { n: head.occurrences.length }));
-    if (cut) said.push(t("pieces", { word: cut.written, pieces: cut.pieces.join(" + ") }));
+    if (cut) said.push(t("pieces", { word: cut.written, pieces: cut.pieces.map(one => one.replace(/^▁(?=.)/u, "")).join(" + ") }));
     if (head.unknown.length) said.push(t("unknown",
       { word: head.unknown[0].written, where: head.unknown.map(one => one.sentence + 1).join(", ") }));
     return said;

@@ -30,7 +30,7 @@ export const css = `
   color: var(--paper); margin-top: 3px;
 }
 [data-view=meanings] .planes {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(216px, 1fr)); gap: 28px 22px; align-items: start;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 28px 22px; align-items: start;
 }
 [data-view=meanings] .one { max-width: 440px; min-width: 0; }
 [data-view=meanings] .one header {
@@ -76,6 +76,9 @@ export const css = `
 [data-view=meanings] .tick { font: 11.5px var(--sans); fill: var(--faint); }
 [data-view=meanings] .name { font: 13px var(--sans); }
 [data-view=meanings] textarea { font: 16px/1.6 var(--serif); min-height: 320px; }
+@media (min-width: 640px) and (max-width: 1450px) { /* four models: two and two, not three and one */
+  [data-view=meanings] .planes:has(> .one:nth-child(4):last-child) { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+}
 @media (max-width: 900px) {
   [data-view=meanings] .both { grid-template-columns: minmax(0, 1fr); }
   [data-view=meanings] .lines { max-height: 240px; min-height: 0; }

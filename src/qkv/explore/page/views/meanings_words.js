@@ -2,11 +2,11 @@
 
 export const words = {
   en: {
-    "title": "One word, many meanings", "word": "Word", "sentences": "Sentences, one a line",
-    "edit": "Edit the sentences", "go": "attention →", "go.title": "Look at this sentence’s attention", "done": "Done",
+    "title": "One word, many meanings", "word": "Word", "sentences": "Sentences, one per line",
+    "edit": "Edit the sentences", "add": "Add “{text}”", "add.title": "Add the sentence of the other views, which contains the word", "go": "attention →", "go.title": "Look at this sentence’s attention", "done": "Done",
     "depth": "Layers", "play": "Play", "stop": "Stop", "below": "embeddings", "top": "highest layer",
     "course": "How alike the word is to itself (mean cosine over the sentences)", "layer": "after layer {layer}",
-    "no.layers": "one vector a word", "one.layer": "one layer",
+    "no.layers": "one vector per word", "one.layer": "one layer",
     "one.point": "One point: the same vector in all {n} places, whatever stands around it.",
     "pieces": "{word} is cut into {pieces}; drawn is the mean of their vectors.",
     "unknown": "“{word}” (in {where}) has no vector here.", "without": "does not contain “{word}”",
@@ -22,7 +22,7 @@ export const words = {
     "refusal.number": "That is more than is shown: {most} at most.",
   },
   zh: {
-    "title": "一词多义", "word": "词", "sentences": "句子，每行一句", "edit": "编辑句子", "go": "注意力 →",
+    "title": "一词多义", "word": "词", "sentences": "句子，每行一句", "edit": "编辑句子", "add": "加入“{text}”", "add.title": "把其他视图里的这句话加进来（它含有这个词）", "go": "注意力 →",
     "go.title": "看这句话的注意力", "done": "完成", "depth": "层", "play": "播放", "stop": "停止", "below": "嵌入层",
     "top": "最高层", "course": "同一个词在各句之间有多相似（余弦的平均）", "layer": "第 {layer} 层之后",
     "no.layers": "一词一个向量", "one.layer": "只有一层",

@@ -22,7 +22,7 @@ export function view(app) {
     h("input",
       {
         class: "field", spellcheck: "false", autocomplete: "off",
-        on: { input: () => typed(), keydown: event => event.key === "Enter" && typed.now() }
+        on: { input: () => typed(), keydown: event => { if (event.key === "Enter") typed.now(); if (event.key === "Escape") event.target.blur(); } }
       })]));
   const labels = { text: h("span", { class: "label" }), other: h("span", { class: "label" }) }, heading = h("h2"), title = h("h2");
   const swap = h("button",

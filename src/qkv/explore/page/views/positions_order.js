@@ -121,7 +121,18 @@ export function order(app) {
     return { layers, x, y, ticks, path, names };
   }
 
+  // Where there is one layer: each word and how far it moves.
+  function listed() {
+    const most = largest(), all = reply.head.words.map((one, pair) => ({ pair, text: one.text, by: moved("moved", 0, pair) }));
+    if (all.every(one => one.by < 1e-5)) return h("p", { class: "note" }, t("one.vector"));
+    return all.sort((a, b) => b.by - a.by).map(({ pair, text, by }) => h("div", {
+      class: "verdict" + off(pair), on: { pointerenter: () => hover(pair), pointerleave: () => hover(null) },
+    }, h("span", { style: { color: hue(pair) } }, text), h("span", { class: "num" }, by.toFixed(3)),
+    h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.min(1, by / most) } }))));
+  }
+
   function charted() {
+    if (reply.head.layers.length === 1) { clear(chart, h("h3", {}, t("chart")), listed()); return; } // one point is no course
     const wide = Math.max(320, chart.clientWidth || 560), { layers, x, y, ticks, path, names } = frameOf(wide);
     const pairs = reply.head.words.map((_, pair) => pair), without = reply.arrays.moved_without;
     const every = layers > 14 ? 4 : layers > 8 ? 2 : 1;
@@ -181,7 +192,7 @@ export function order(app) {
     if (head.layers.length > 1 || head.bag === null) found.push({
       name: head.layers[layer] === 0 ? t("with.below", { model: head.model }) : t("with",
         { model: head.model, layer: head.layers[layer] - 1 }),
-      by: words[0].by, text: t("with.most", { word: words[0].text })
+      by: words[0].by, text: words[0].by < 1e-5 ? t("with.none") : t("with.most", { word: words[0].text })
     });
     return found;
   }
@@ -207,6 +218,12 @@ export function order(app) {
       `${name}   ${by.toFixed(3)}   ${text}`, { size: 12.5, fill: colour("soft") })));
     const left = x0 + half + 50, { layers, x, y, ticks, path, names } = frameOf(half);
     parts.push(svgText(left, y0 + 4, t("chart"), { size: 13, weight: 600 }));
+    if (layers === 1) {
+      const none = !reply.arrays.moved.data.some(one => one >= 1e-5);
+      (none ? [{ text: t("one.vector") }] : names).forEach((one, row) => parts.push(svgText(left, at + 22 + 20 * row,
+        none ? one.text : `${one.text}   ${moved("moved", 0, one.pair).toFixed(3)}`, { size: 13, fill: none ? colour("soft") : hue(one.pair) })));
+      return { text: parts.join(""), height: Math.max(LINE + 90, 40 + 20 * names.length) };
+    }
     for (const value of ticks) parts.push(svgLine(left + LEFT, at + y(value), left + half - RIGHT, at + y(value), colour("rule")),
       svgText(left + LEFT - 8, at + y(value) + 4, value.toFixed(2), { size: 11, anchor: "end", fill: colour("faint") }));
     reply.head.layers.forEach((number, i) => (i === 0 || layers < 9 || i % 2 === 1) && parts.push(svgText(

@@ -203,7 +203,7 @@ export function picture(width, height, label) {
 }
 
 export function languageName(code, lang) {
-  if (!code) return "";
+  if (!code || /^(und|root|mul|zxx)\b/i.test(code)) return ""; // no language: the heading stands alone
   try { return new Intl.DisplayNames([lang === "zh" ? "zh-Hans" : "en"], { type: "language" }).of(code); } catch { return code; }
 }
 

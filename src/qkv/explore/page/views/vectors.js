@@ -20,11 +20,11 @@ export function view(app) {
   const field = (name, kind) => h("input",
     {
       class: "field " + kind, spellcheck: "false", autocomplete: "off", data: { field: name },
-      on: { input: () => typed(), keydown: event => event.key === "Enter" && (typed(), typed.now()) }
+      on: { input: () => typed(), keydown: event => { if (event.key === "Enter") { typed(); typed.now(); } if (event.key === "Escape") event.target.blur(); } }
     });
   const word = field("word", "word"), abc = { a: field("a", ""), b: field("b", ""), c: field("c", "") };
   const near = h("div"), facts = h("p", { class: "note" }), bars = h("ol", { class: "bars" }), told = h("div"), picture = h("div"),
-    answers = h("ol", { class: "bars" }), planeNote = h("p", { class: "note" });
+    answersNote = h("p", { class: "note by" }), answers = h("ol", { class: "bars" }), planeNote = h("p", { class: "note" });
   const names = Object.fromEntries(["neighbours", "analogy", "map", "is.to", "as", "is.to.what"
   ].map(key => [key, h(["neighbours", "analogy", "map"].includes(key) ? "h3" : "span")])),
     mapNote = h("p", { class: "caption" }), scripts = h("div", { class: "segmented", role: "group" });
@@ -33,7 +33,7 @@ export function view(app) {
     h("div", {}, h("div", { class: "part" }, names.neighbours, word, near, facts, bars),
       h("div", { class: "part" }, names.analogy,
         h("div", { class: "equation" }, abc.a, names["is.to"], abc.b, names.as, abc.c, names["is.to.what"]), told, picture, planeNote,
-        answers)),
+        answersNote, answers)),
     h("div", {}, h("div", { class: "row head" }, names.map, scripts), chart.root, mapNote)));
   let found = { neighbours: null, analogy: null, map: null }, drawn = {}, wanted = {}, corners = null;
 
@@ -92,16 +92,16 @@ export function view(app) {
     return fill(found[name]);
   }
 
-  function barred(list, most, chosen) {
+  function barred(list, chosen) {
     return list.map(one => h("li", {}, h("button", { type: "button", title: one.word, on: { click: () => chosen(one.word) } }, one.word),
-      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.max(0, one.score) / most } })
+      h("span", { class: "bar-line" }, h("i", { style: { "--part": Math.max(0, one.score) } })
       ), h("span", { class: "num" }, one.score.toFixed(3))));
   }
 
   function neighboured({ head }) {
     clear(near);
     facts.textContent = t("rank", { rank: head.rank + 1, words: head.words, width: head.width });
-    clear(bars, barred(head.neighbours, 1, one => set({ vectors: { word: one } })));
+    clear(bars, barred(head.neighbours, one => set({ vectors: { word: one } })));
   }
 
   // The corners a, b, b − a + c, c as they lie in their plane, and where the answers fall upon it.
@@ -140,7 +140,9 @@ export function view(app) {
       best && s("circle", { cx: best[0], cy: best[1], r: 5, fill: colour("hot") }),
       named(a, head.a, 20), named(b, head.b, -11), named(c, head.c, 20), named(goal, t("target", head), -11, "goal"), bestName));
     planeNote.textContent = head.answers.length ? t("plane.note", { above: arrays.above.data[4].toFixed(2) }) : "";
-    clear(answers, barred(head.answers, Math.max(1, head.answers[0]?.score ?? 1), one => set({ vectors: { word: one } })));
+    answersNote.textContent = head.answers.length ? t("answers.note", head) : "";
+    // a score is a sum of three cosines and may pass 1; the cosine to the corner orders the answers alike
+    clear(answers, barred(head.answers.map(one => ({ word: one.word, score: one.to_target })), one => set({ vectors: { word: one } })));
   }
 
   function arrow([x1, y1], [x2, y2], stroke) {
@@ -169,7 +171,7 @@ export function view(app) {
       once("neighbours", { word: one.trim(), k: 10 }, neighboured,
         error => { clear(bars); facts.textContent = ""; refused(error, near, "word"); }),
       once("analogy", { a: a.trim(), b: b.trim(), c: c.trim(), k: 6 }, paralleled,
-        error => { clear(picture); clear(answers); planeNote.textContent = ""; corners = null; refused(error, told, "abc"); }),
+        error => { clear(picture); clear(answers); planeNote.textContent = answersNote.textContent = ""; corners = null; refused(error, told, "abc"); }),
     ]);
     const asked = [found.neighbours?.head.word, ...(found.neighbours?.head.neighbours.slice(0, 10).map(other => other.word) ?? []),
       ...(found.analogy ? [found.analogy.head.a, found.analogy.head.b, found.analogy.head.c,

@@ -8,6 +8,7 @@ export const css = `
 [data-view=vectors] .head h3 { margin: 0; }
 [data-view=vectors] .part { margin-bottom: 30px; }
 [data-view=vectors] .bars { list-style: none; margin: 12px 0 0; padding: 0; }
+[data-view=vectors] .by { margin: 14px 0 -6px; }
 [data-view=vectors] .bars li {
   display: grid; grid-template-columns: minmax(5.5em, 34%) 1fr 40px; gap: 12px; align-items: center; font-size: 14.5px; padding: 1px 0;
 }

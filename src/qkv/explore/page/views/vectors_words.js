@@ -10,7 +10,7 @@ export const words = {
       "vectors differ most. These hold {share} % of the spread: far apart is different, close need not be " +
       "alike. Point at a word to see which of these are really near.",
     "rank": "number {rank} of {words} in the table, {width} dimensions", "target": "{b} − {a} + {c}",
-    "plane.note": "Drawn on the plane through the three words; the answer lies {above} above it.",
+    "answers.note": "Answers, by their cosine to {b} − {a} + {c}", "plane.note": "Drawn on the plane through the three words; the answer lies {above} above it.",
     "near": "Near it in spelling:", "key.next": "in the map: next word, word before", "key.choose": "in the map: choose it",
     "key.zoom": "in the map: closer, farther", "key.whole": "the whole map",
     "key.pan": "in the map: move", "refusal.word_not_found": "“{word}” is not among the {words} words of {model}.",
@@ -23,7 +23,7 @@ export const words = {
     "map.note": "词表（共 {of} 个词）最前面的 {n} 个词和查询的词，按向量差别最大的两个方向排开。这两个方向只占全部差异的 " +
       "{share} %：离得远的确实不同，离得近的未必相似。把指针移到词上，看图中哪些词真正与它相近。",
     "rank": "词表中第 {rank} 个，共 {words} 个词，{width} 维", "target": "{b} − {a} + {c}",
-    "plane.note": "画在三个词所在的平面上；答案在平面之外 {above}。", "near": "拼写相近的词：",
+    "answers.note": "答案：与 {b} − {a} + {c} 的余弦", "plane.note": "画在三个词所在的平面上；答案在平面之外 {above}。", "near": "拼写相近的词：",
     "key.next": "在地图上：下一个词、上一个词", "key.choose": "在地图上：选中这个词",
     "key.zoom": "在地图上：放大、缩小", "key.whole": "看全图", "key.pan": "在地图上：移动",
     "refusal.word_not_found": "{model} 的 {words} 个词里没有“{word}”。", "refusal.empty": "写一个词。",
