@@ -24,6 +24,7 @@ from torch.nn import functional
 
 from qkv.nn.fused import Attend
 from qkv.nn.source_rows import SourceRows
+from qkv.nn.text_cache import attend_together
 
 FIRST_ROOM = 64
 """Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
@@ -57,7 +58,7 @@ class TokenCache:
         new = (side[:, :, self.length : end].unbind() for side in (keys, values))  # (Q, C, H, K) each
         past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(self.length)  # (C, T)
-        return [partial(_attend_together, before, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_together, before, *views) for views in zip(*new, *past, strict=True)]
 
     def with_room(self, count: int = 1) -> tuple[Tensor, Tensor]:
         """Keys and values (L, Q or more, T, H, K), with a place for so many more tokens."""
@@ -112,27 +113,6 @@ def _attend(
     new_key.copy_(key)
     new_value.copy_(value)
     return functional.scaled_dot_product_attention(query[:, :, None], keys, values, scale=scale)[:, :, 0], None
-
-
-def _attend_together(
-    before: Tensor,
-    new_key: Tensor,
-    new_value: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    scale: float | None = None,
-    dropout: float = 0.0,
-) -> tuple[Tensor, None]:
-    assert dropout == 0, "a cache is for decoding, not for training"
-    new_key.copy_(key.view(new_key.shape))
-    new_value.copy_(value.view(new_key.shape))
-    asked = query.view(new_key.shape).transpose(1, 2)  # (Q, H, C, K)
-    answer = functional.scaled_dot_product_attention(asked, keys, values, attn_mask=before, scale=scale)
-    return answer.transpose(1, 2).flatten(0, 1), None
 
 
 class SourceMemory:

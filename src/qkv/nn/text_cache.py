@@ -102,7 +102,7 @@ class TextCache:
         if count > 1:
             before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(begin)  # (C, T)
             mask = before if mask is None else mask & before
-        return [partial(_attend, mask, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_together, mask, *views) for views in zip(*new, *past, strict=True)]
 
     def advance(self, count: int = 1) -> None:
         self.length += count
@@ -149,7 +149,7 @@ class TextCache:
         return begins, places >= begins[:, None]
 
 
-def _attend(
+def attend_together(
     mask: Tensor | None,
     new_key: Tensor,
     new_value: Tensor,
@@ -162,6 +162,7 @@ def _attend(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, None]:
+    """Several new tokens a row write themselves down and look at what stands there, as far as the mask lets them."""
     assert dropout == 0, "a cache is for decoding, not for training"
     new_key.copy_(key.view(new_key.shape))
     new_value.copy_(value.view(new_key.shape))
