@@ -6,7 +6,7 @@
     a reader of texts                      what its tokens are looked up as, then what it makes of them
 
 Those of a layer equal what `Model.embed_tokens` gives for it. One run gives all, where asking layer by layer would run
-the model as often as it has layers. A text must fit the model in one piece: nothing is cut in silence.
+the model as often as it has layers. A text must fit the model in one piece: nothing is cut silently.
 
 `in_place` False lets every token stand at position 0: what is left is what attention alone can tell.
 

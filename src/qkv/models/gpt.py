@@ -33,7 +33,7 @@ from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.by_columns import by_columns, is_of_use
 from qkv.nn.causal_step import PostNormCausalStep, PreNormCausalStep, causal_step
 from qkv.nn.decoder_step import Function, direct
-from qkv.nn.drafts import Pace
+from qkv.nn.drafts import Draft, Pace, guessing
 from qkv.nn.fused import Packed
 from qkv.nn.int8 import bytes_of, int8, unavailable
 from qkv.nn.multihead import MultiHeadSelfAttention
@@ -102,13 +102,6 @@ class Layers(NamedTuple):
     steps: Sequence[PostNormCausalStep | PreNormCausalStep]
     words: Function  # (…, D) → (…, V)
     guessing: "Layers | None" = None  # what guesses ahead, where something does
-
-
-class Draft(NamedTuple):
-    """Tokens that may come next in a single row, and what would come after each: their keys and values are written."""
-
-    tokens: list[int]
-    logits: Tensor  # (C, V)
 
 
 class GPTState:
@@ -222,25 +215,15 @@ class GPT(nn.Module):
         return layers.words(self.norm(x))
 
     def _guessing(self, tokens: Tensor, state: GPTState) -> Stepped[GPTState]:
-        """A step of a single row (1,): from what was guessed, if this token was."""
-        past, pace, draft, layers = state.past, state.pace, state.draft, state.layers
-        assert layers.guessing is not None
-        if draft is not None:
-            is_right = draft.tokens[0] == int(tokens)
-            pace.saw(is_right)
-            if is_right:
-                past.advance()
-                rest = Draft(draft.tokens[1:], draft.logits[1:])
-                return Stepped(draft.logits[:1], state.follow(rest if rest.tokens else None), None)
-        begin, guessed = past.length, [tokens]
-        for _ in range(min(pace.count(), past.room - 1)):
-            guessed.append(self._read(guessed[-1], past, layers.guessing).argmax(dim=1))
-            past.advance()
-        past.length = begin
-        logits = self._read(torch.cat(guessed), past, layers, len(guessed))  # over the keys that guessing wrote
-        past.advance()
-        ahead = Draft(torch.cat(guessed[1:]).tolist(), logits[1:]) if len(guessed) > 1 else None
-        return Stepped(logits[:1], state.follow(ahead), None)
+        """A step of a single row (1,)."""
+        past, layers, cheap = state.past, state.layers, state.layers.guessing
+        assert cheap is not None
+        found = guessing(
+            *(tokens, past, state.pace, state.draft),
+            lambda token: self._read(token, past, cheap),
+            lambda some: (self._read(some, past, layers, len(some)), None),
+        )
+        return Stepped(found.logits, state.follow(found.draft), None)
 
     def set_precision(self, precision: str) -> Self:
         """Of writing: "fp32" is exact (or whatever type the weights are of); "int8" is faster on a CPU, and nearly the

@@ -28,13 +28,13 @@ from qkv.batch import Packing, pad
 from qkv.errors import InputError, did_you_mean
 from qkv.models.decoding import Stepped
 from qkv.models.few_rows import FEW, bytes_beside, few_rows
-from qkv.models.transformer_state import Draft, Layers, TransformerState
+from qkv.models.transformer_state import Layers, TransformerState
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.by_columns import by_columns, is_of_use
 from qkv.nn.cache import SourceMemory, TokenCache
 from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, memories
 from qkv.nn.decoder_step import decoder_step, direct
-from qkv.nn.drafts import OF_TRANSLATION, Pace
+from qkv.nn.drafts import OF_TRANSLATION, Pace, guessing
 from qkv.nn.fused import Across, Packed
 from qkv.nn.int8 import bytes_of, int8, unavailable
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
@@ -233,30 +233,15 @@ class Transformer(nn.Module):
         return logits, None if look is None else look.mean(1)
 
     def _guessing(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
-        """A step of a single row (1,): from what was guessed, if this token was."""
-        past, pace, draft, layers = state.past, state.pace, state.draft, state.layers
-        assert layers.guessing is not None
-        if draft is not None:
-            is_right = draft.tokens[0] == int(tokens)
-            pace.saw(is_right)
-            if is_right:
-                past.advance()
-                looks = draft.looks
-                rest = Draft(draft.tokens[1:], draft.logits[1:], None if looks is None else looks[1:])
-                look = None if looks is None else looks[:1]
-                return Stepped(draft.logits[:1], state.follow(rest if rest.tokens else None), look)
-        begin, guessed = past.length, [tokens]
-        for _ in range(min(pace.count(), past.room - 1)):
-            guessed.append(self._read(guessed[-1], past, state.source, layers.guessing)[0].argmax(dim=1))
-            past.advance()
-        past.length = begin
-        # over the keys that guessing wrote
-        logits, looks = self._read(torch.cat(guessed), past, state.source, layers, len(guessed))
-        past.advance()
-        if len(guessed) == 1:
-            return Stepped(logits, state.follow(), looks)
-        ahead = Draft(torch.cat(guessed[1:]).tolist(), logits[1:], None if looks is None else looks[1:])
-        return Stepped(logits[:1], state.follow(ahead), None if looks is None else looks[:1])
+        """A step of a single row (1,)."""
+        past, source, layers, cheap = state.past, state.source, state.layers, state.layers.guessing
+        assert cheap is not None
+        found = guessing(
+            *(tokens, past, state.pace, state.draft),
+            lambda token: self._read(token, past, source, cheap)[0],
+            lambda some: self._read(some, past, source, layers, len(some)),
+        )
+        return Stepped(found.logits, state.follow(found.draft), found.look)
 
     def set_precision(self, precision: str) -> Self:
         """Of decoding: "fp32" is exact; "int8" is faster on a CPU, and nearly the same; "drafted" is exact, and faster

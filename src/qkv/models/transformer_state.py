@@ -1,7 +1,6 @@
 """What a Transformer computes with when it decodes, and what its rows remember from one step to the next.
 
-Shapes: Q rows (hypotheses of all sources), C tokens that were guessed, S tokens of the longest source, D width, V
-vocabulary.
+Shapes: Q rows (hypotheses of all sources), D width, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from qkv.models.few_rows import FewRows
 from qkv.nn.cache import SourceMemory, TokenCache
 from qkv.nn.decoder_step import Function, PostNormStep, PreNormStep
-from qkv.nn.drafts import Pace
+from qkv.nn.drafts import Draft, Pace
 
 
 class Layers(NamedTuple):
@@ -23,14 +22,6 @@ class Layers(NamedTuple):
     words: Function  # (…, D) → (…, V)
     few_rows: FewRows | None = None  # all of the decoder for a few rows, where that is faster
     guessing: "Layers | None" = None  # what guesses ahead, where something does
-
-
-class Draft(NamedTuple):
-    """Tokens that may come next in a single row, and what would come after each: their keys and values are written."""
-
-    tokens: list[int]
-    logits: Tensor  # (C, V)
-    looks: Tensor | None  # (C, S)
 
 
 class TransformerState:

@@ -6,10 +6,16 @@ reading one: as long as its own choice was proposed, its scores are there alread
 choice is forgotten (Leviathan et al. 2023; Chen et al. 2023). Nothing that is written depends on the proposals: every
 score is the real network's.
 
-This file decides how many to propose, from how often proposals were right of late.
+How many are proposed depends on how often proposals were right of late.
+
+Shapes: C tokens that were guessed, S tokens of a source that is looked at, V vocabulary.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
 
 
 class Costs(NamedTuple):
@@ -69,3 +75,64 @@ def worth(count: int, right: float, costs: Costs = OF_GPT_2) -> float:
         return 1.0
     expected = sum(right**place for place in range(count + 1))
     return expected / (costs.draft * count + costs.read + costs.read_more * (count + 1))
+
+
+class Draft(NamedTuple):
+    """Tokens that may come next in a single row, and what would come after each: their keys and values are written."""
+
+    tokens: list[int]
+    logits: Tensor  # (C, V)
+    looks: Tensor | None  # (C, S), where a source is looked at
+
+
+class Past(Protocol):
+    """A cache of keys and values."""
+
+    length: int
+
+    @property
+    def room(self) -> int: ...
+    def advance(self) -> None: ...
+
+
+class Guessed(NamedTuple):
+    """What comes after a token, and what was guessed beyond it."""
+
+    logits: Tensor  # (1, V)
+    look: Tensor | None  # (1, S)
+    draft: Draft | None
+
+
+def guessing(
+    token: Tensor,
+    past: Past,
+    pace: Pace,
+    draft: Draft | None,
+    propose: Callable[[Tensor], Tensor],
+    judge: Callable[[Tensor], tuple[Tensor, Tensor | None]],
+) -> Guessed:
+    """A step of a single row (1,): from what was guessed, if this token was.
+
+    `propose` has the cheap network's scores of what follows one token, `judge` the real one's for several in a row, and
+    where each looked; neither goes on to them.
+    """
+    if draft is not None:
+        is_right = draft.tokens[0] == int(token)
+        pace.saw(is_right)
+        if is_right:
+            past.advance()
+            return _first(draft.tokens, draft.logits, draft.looks)
+    begin, guessed = past.length, [token]
+    for _ in range(min(pace.count(), past.room - 1)):
+        guessed.append(propose(guessed[-1]).argmax(dim=1))
+        past.advance()
+    past.length = begin
+    logits, looks = judge(torch.cat(guessed))  # over the keys that guessing wrote
+    past.advance()
+    return _first(torch.cat(guessed).tolist(), logits, looks)
+
+
+def _first(tokens: list[int], logits: Tensor, looks: Tensor | None) -> Guessed:
+    """Of tokens with their scores, the first, which is written; the others stay guessed."""
+    rest = Draft(tokens[1:], logits[1:], None if looks is None else looks[1:])
+    return Guessed(logits[:1], None if looks is None else looks[:1], rest if rest.tokens else None)
