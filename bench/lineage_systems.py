@@ -20,6 +20,7 @@ import json
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ SYSTEMS = ("word2vec", "elmo", "gpt", "bert")
 """In the order of the lineage."""
 FILTERS = (32, 32, 64, 128, 128, 128)  # of ELMo's spelling: half a million parameters, not eight as in the paper
 POSITIONS = 512
+ALIGNED = 8  # ELMo's cells are a multiple: a GPU's fast products take no other width
 RECIPES = {"word2vec": "word2vec.toml", "elmo": "elmo.toml", "gpt": "gpt.toml", "bert": "qkv-mini.toml"}
 ROOT = Path(__file__).parents[1]
 
@@ -95,12 +97,11 @@ class Shapes:
         def elmo(cells: int) -> int:
             return counted(lambda: BothWays(elmo_config(vocabulary_size, cells, shape.width)))
 
-        low, high = shape.width + 1, 65_536
-        while low < high:  # more cells are more parameters
-            middle = (low + high) // 2
-            low, high = (low, middle) if elmo(middle) >= bert else (middle + 1, high)
-        found = {"word2vec": width * vocabulary_size, "elmo": elmo(low), "gpt": gpt, "bert": bert}
-        return cls(width, shape.width, low, found)
+        widths = range(shape.width // ALIGNED * ALIGNED + ALIGNED, 65_536, ALIGNED)
+        above = bisect_left(widths, bert, key=elmo)  # more cells are more parameters
+        cells = min(widths[max(0, above - 1) : above + 1], key=lambda cells: abs(elmo(cells) - bert))
+        found = {"word2vec": width * vocabulary_size, "elmo": elmo(cells), "gpt": gpt, "bert": bert}
+        return cls(width, shape.width, cells, found)
 
 
 def settings(system: str, shapes: Shapes, budget: Budget) -> list[str]:

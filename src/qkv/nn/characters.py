@@ -93,10 +93,13 @@ class CharacterCNN(nn.Module):
         if not spelled.is_cuda:  # to ask a GPU how long they are takes longer than to compute zeros
             longest = int(there.sum(1).max())
             spelled, there = spelled[:, :longest], there[:, :longest]
-        x = self.embedding(spelled.long()).transpose(1, 2)  # (U, C, L)
-        outside = ~there[:, None]
-        found = []
-        for kernel, convolution in enumerate(self.convolutions, start=1):
-            windows = convolution(functional.pad(x, (0, kernel - 1)))  # (U, ·, L), the largest tensor there is
-            found.append(windows.masked_fill_(outside, float("-inf")).amax(-1))
-        return torch.cat(found, dim=-1)
+        widest = len(self.convolutions)
+        x = self.embedding(functional.pad(spelled, (0, widest - 1), value=NONE).long())  # (U, L + widest - 1, C)
+        # One product for all widths, the narrow ones with zeros behind: a convolution of its own for each would make a
+        # GPU look for its way anew whenever the number of tokens is another one, which it is at every step.
+        weights, biases = zip(*(one.parameters() for one in self.convolutions), strict=True)
+        weight = torch.cat([functional.pad(one, (0, widest - one.shape[-1])) for one in weights])  # (F, C, widest)
+        windows = x.unfold(1, widest, 1).flatten(2)  # (U, L, C widest)
+        found = functional.linear(windows, weight.flatten(1))  # (U, L, F), the largest tensor there is
+        highest = found.masked_fill_(~there[..., None], float("-inf")).amax(1)
+        return highest + torch.cat(biases)
