@@ -1,6 +1,7 @@
 """What happens beside the loop: batches are built in order and not too many, whatever each of them takes."""
 
 import os
+import sys
 import threading
 import time
 from itertools import islice
@@ -54,6 +55,13 @@ def test_an_error_comes_when_its_step_does() -> None:
     assert [next(found).value, next(found).value] == [0, 1]
     with pytest.raises(KeyboardInterrupt):
         next(found)
+
+
+def test_turns_are_short_while_batches_are_built_and_no_longer() -> None:
+    before = sys.getswitchinterval()
+    inside = [sys.getswitchinterval() for _ in built_ahead(lambda step: step, 0, 3)]
+    assert max(inside) < 1e-4 < before
+    assert sys.getswitchinterval() == before
 
 
 def test_a_cpu_keeps_its_cores_for_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,8 @@ class Shards:
 
     def _by_shard(
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> "list[tuple[int, NDArray[np.int64], slice]]":
-        """The ranges as stretches that lie in one shard: which, the places in it, and where they go in the result."""
+    ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """What of the ranges lies in each shard: which one, the places in it, and where they go in the result."""
         starts, lengths = starts[lengths > 0], lengths[lengths > 0]
         ends = starts + lengths
         if not len(starts):
@@ -152,12 +152,15 @@ class Shards:
         shard = ranges(shard, parts)
         starts = np.maximum(np.repeat(starts, parts), self._token_bases[shard])
         lengths = np.minimum(np.repeat(ends, parts), self._token_bases[shard + 1]) - starts
-        cuts = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(shard)]
-        out = np.concatenate([[0], np.cumsum(lengths)])[cuts].tolist()
-        return [
-            (int(shard[a]), ranges(starts[a:b] - self._token_bases[shard[a]], lengths[a:b]), slice(begin, end))
-            for (a, b), (begin, end) in zip(pairwise(cuts), pairwise(out), strict=True)
-        ]
+        begins = np.cumsum(lengths) - lengths
+        order = np.argsort(shard, kind="stable")  # documents of an epoch come from all shards in turn
+        cuts = [0, *(np.flatnonzero(np.diff(shard[order])) + 1).tolist(), len(shard)]
+        found = []
+        for chosen in (order[begin:end] for begin, end in pairwise(cuts)):
+            number, sizes = int(shard[chosen[0]]), lengths[chosen]
+            places = ranges(starts[chosen] - self._token_bases[number], sizes)
+            found.append((number, places, ranges(begins[chosen], sizes)))
+        return found
 
     def _array(self, shard: int, name: str) -> NDArray[Any]:
         arrays = self._arrays[shard]

@@ -107,13 +107,16 @@ def turned(batch: Batch) -> Batch:
 
 
 def _spelled_once(forward: Batch, backward: Batch, sizes: Integers | None) -> TwoWays:
-    words, word = np.unique(torch.cat([forward.ids, backward.ids]).numpy(), return_inverse=True)
+    ids = torch.cat([forward.ids, backward.ids]).numpy()
+    place = np.zeros(int(ids.max()) + 1, np.int64)  # of a word among the different ones
+    place[ids] = 1
+    words = np.flatnonzero(place)
     groups: Groups = ()
     if sizes is not None:
-        order = np.argsort(sizes[words], kind="stable")
-        words, word = words[order], np.argsort(order)[word]
+        words = words[np.argsort(sizes[words], kind="stable")]
         groups = by_length(sizes[words].tolist())
-    of_forward, of_backward = torch.from_numpy(word).split([forward.n_tokens, backward.n_tokens])
+    place[words] = np.arange(len(words))
+    of_forward, of_backward = torch.from_numpy(place[ids]).split([forward.n_tokens, backward.n_tokens])
     labels = {**forward.labels, "word": of_forward, "words": torch.from_numpy(words)}
     return TwoWays(
         replace(forward, labels=labels), replace(backward, labels={**backward.labels, "word": of_backward}), groups

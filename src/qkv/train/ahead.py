@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -16,6 +17,10 @@ import torch
 
 T = TypeVar("T")
 
+TURN = 1e-5
+"""Seconds after which a thread that builds gives way to the loop. A loop that feeds a GPU asks for its turn hundreds of
+times a step; with Python's own 5 ms, a step of ELMo took 92 ms instead of 71."""
+
 
 @dataclass(frozen=True)
 class Built(Generic[T]):
@@ -28,7 +33,7 @@ def built_ahead(build: Callable[[int], T], start: int, stop: int, ahead: int = 1
     """build(start), …, build(stop − 1) in this order, each begun while one of the `ahead` before it is in use.
 
     As many threads build, so that no more than `ahead` are under way or waiting. Threads are enough: numpy lets go of
-    the interpreter while it works on large arrays.
+    the interpreter while it works on large arrays, and between them turns are short.
     """
 
     def timed(number: int) -> tuple[T, float]:
@@ -37,7 +42,7 @@ def built_ahead(build: Callable[[int], T], start: int, stop: int, ahead: int = 1
 
     if start >= stop:
         return
-    with ThreadPoolExecutor(ahead, thread_name_prefix="qkv-batches") as pool:
+    with short_turns(), ThreadPoolExecutor(ahead, thread_name_prefix="qkv-batches") as pool:
         upcoming = deque(pool.submit(timed, number) for number in range(start, min(stop, start + ahead)))
         try:
             for number in range(start, stop):
@@ -50,6 +55,16 @@ def built_ahead(build: Callable[[int], T], start: int, stop: int, ahead: int = 1
         finally:
             for left in upcoming:
                 left.cancel()
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, TURN))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def batches_ahead(device: torch.device) -> int:
