@@ -71,9 +71,9 @@ def figure(found: Mapping[str, Any], zh: bool) -> Drawing:
     languages = list(found["sides"])
     panels = len(tasks) + len(languages)
     title = (
-        "同一语料、同样多的参数：从词向量到 BERT（竖线为 95 % 区间）"
+        "同一语料、同样多的参数、同样长的时间：从词向量到 BERT（竖线为 95 % 区间）"
         if zh
-        else "One corpus, equal parameters: from word vectors to BERT (bars are 95 % intervals)"
+        else "One corpus, equal parameters, equal minutes: from word vectors to BERT (bars are 95 % intervals)"
     )
     sheet = Drawing(LEFT + 3 * ACROSS - 20, TOP + math.ceil(panels / 3) * DOWN - 8, title)
     for number, task in enumerate(tasks):
