@@ -87,8 +87,6 @@ def test_several_rows_in_the_place_of_each() -> None:
     for number in range(4):
         expected, _ = memory.attend(query[:, number], *layers[0])
         assert torch.allclose(found.unflatten(0, (2, 4))[:, number], expected, atol=1e-12)
-    keys, values, lengths = memory.together
-    assert torch.equal(keys[0], layers[0][0]) and torch.equal(values[0], layers[0][1]) and lengths.tolist() == [5, 3]
 
 
 ROWS: tuple[list[int], ...] = (

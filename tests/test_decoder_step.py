@@ -33,7 +33,7 @@ def test_the_same_as_the_block(kind: Any, hypotheses: int) -> None:
     block = make(kind)
     step = decoder_step(block)
     source = torch.randn(2, 5, 16, dtype=torch.float64)
-    key, value = step.remembered(source)
+    key, value = step.remembered(source).unbind(-3)
     assert torch.equal(key, keys_and_values(block, source)[0])
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     rows = [number for number in range(2) for _ in range(hypotheses)]

@@ -9,9 +9,12 @@ import torch
 
 from qkv.batch import Batch
 from qkv.models import few_rows as module
+from qkv.models.compiled import has_half
 from qkv.models.few_rows import FEW, FewRows, bytes_beside, few_rows, fits
+from qkv.models.step_attention import PackedSources
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.models.transformer_state import TransformerState
+from qkv.nn.cache import SourceMemory
 from qkv.nn.int8 import unavailable
 
 pytestmark = [
@@ -82,6 +85,33 @@ def test_many_rows_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match="called"):
         model.step(torch.full((FEW,), 2), started(model, FEW, one))
     assert model.step(torch.full((FEW + 1,), 2), started(model, FEW + 1, one)).logits.shape == (FEW + 1, 40)
+
+
+@needs_numba
+@pytest.mark.parametrize("precision", ["int8", "drafted"])
+def test_many_rows_ask_by_compiled_kernels(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    """In 8 bits past and sources are of half precision where the CPU can; few rows that are left go on with them. What
+    judges guesses is exact."""
+    model = make().set_precision(precision)
+    plain = started(model, 4)
+    monkeypatch.setattr(module, "WORTH", 0)
+    model._int8.forget()
+    found = started(model, 4)
+    assert isinstance(plain.source, SourceMemory) and isinstance(found.source, PackedSources)
+    dtype = torch.float16 if precision == "int8" and has_half() else torch.float32
+    assert found.past.keys.dtype == found.source.memory[0].dtype == dtype
+    near = 0.05 if precision == "int8" else 1e-4
+    torch.manual_seed(1)
+    for number in range(20):
+        tokens = torch.randint(2, 40, (plain.past.rows,))
+        expected, got = model.step(tokens, plain), model.step(tokens, found)
+        assert got.attention is not None and expected.attention is not None
+        assert (got.logits - expected.logits).std() < near * expected.logits.std()
+        assert torch.allclose(got.attention, expected.attention, atol=near)
+        plain, found = expected.state, got.state
+        if number in (5, 12):
+            rows = torch.tensor([0, 0, 2, 5, 6, 7, 8, 9, 11] if number == 5 else [3, 1])
+            plain, found = plain.select(rows), found.select(rows)
 
 
 def test_without_numba_and_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,17 @@ def _repeats(text: tuple[int, ...], n: int) -> bool:
     return len(set(runs)) < len(runs)
 
 
+@pytest.fixture(params=["torch", "compiled"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to look through scores, whatever was imported before."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr("qkv.generate.largest._is_compiled_for", lambda scores: False)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("size", [100, 4097, 5000, 6400, 9999])
 @pytest.mark.parametrize("k", [1, 8, 70])
 def test_the_largest_are_those_of_topk(size: int, k: int) -> None:
@@ -97,6 +108,7 @@ def test_the_largest_are_those_of_topk(size: int, k: int) -> None:
         assert all(len(set(row)) == k for row in places.tolist())
 
 
+@pytest.mark.usefixtures("kernels")
 def test_largest_among_forbidden_ones_and_what_is_no_number() -> None:
     scores = torch.full((3, 5000), -torch.inf)
     scores[0, 4990] = 1.0
@@ -107,6 +119,29 @@ def test_largest_among_forbidden_ones_and_what_is_no_number() -> None:
     assert values[2, 0].isnan()
 
 
+@pytest.mark.parametrize("kernels", ["compiled"], indirect=True)
+def test_more_than_one_that_is_no_number(kernels: str) -> None:
+    scores = torch.randn(1, 5000)
+    scores[0, [7, 4000, 4500]] = torch.nan
+    values, places = largest(scores, 2)
+    assert values.isnan().all() and places.tolist() == [[7, 4000]]
+    values, places = largest(scores, 4)
+    assert places[0, :3].tolist() == [7, 4000, 4500] and values[0, 3] == scores[scores.isfinite()].max()
+
+
 def test_totals() -> None:
     logits = torch.randn(19, 300) * 5
     assert torch.equal(log_totals(logits), logits.logsumexp(dim=1))
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9, 21])
+def test_totals_of_a_large_vocabulary(kernels: str, rows: int) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(rows, 5003) * 30
+    logits[0, 17:900] = -torch.inf
+    assert torch.allclose(log_totals(logits), logits.logsumexp(dim=1), rtol=1e-6)
+    for value, expected in ((torch.nan, torch.nan), (torch.inf, torch.inf)):
+        logits[-1, 40] = value
+        assert torch.allclose(log_totals(logits)[-1], torch.tensor(expected), equal_nan=True)
+    logits[-1] = -torch.inf
+    assert log_totals(logits)[-1] == -torch.inf

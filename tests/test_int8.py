@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn import int8 as module
-from qkv.nn.int8 import LARGEST, MANY, WIDE, Int8Linear, bytes_of, int8, unavailable
+from qkv.nn.int8 import CHUNK, LARGEST, MANY, WIDE, Int8Linear, bytes_of, int8, unavailable
 
 pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 
@@ -76,6 +76,27 @@ def test_a_small_row_is_not_lost_among_many_and_large_ones() -> None:
     assert found[4].abs().max() == 0
     wide = nn.Linear(4, 4 * WIDE + 1)  # where rows share a scale, however many there are
     assert (Int8Linear(wide)(x[:, :4])[3] - wide(x[:, :4])[3]).abs().max() < 0.1
+
+
+def test_rows_that_are_alike_share_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which layers those are is known by their names: one product, and nothing else, whatever the number of rows."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(64, 48), nn.functional.layer_norm(torch.randn(3 * MANY, 64), [64])
+    expected = layer(x)
+    for name in sorted(module.ALIKE):
+        found = int8(layer, name)
+        assert isinstance(found, Int8Linear)
+        monkeypatch.setattr(Int8Linear, "_of_their_own", None)
+        assert (found(x) - expected).std() < 0.02 * expected.std()
+    with pytest.raises(TypeError, match="not callable"):
+        int8(layer, "down")(x)
+
+
+def test_many_rows_with_scales_of_their_own_are_computed_in_parts() -> None:
+    torch.manual_seed(0)
+    layer, x = nn.Linear(64, 48), torch.randn(2 * CHUNK + 3, 64) * torch.logspace(-3, 3, 2 * CHUNK + 3)[:, None]
+    expected, found = layer(x) - layer.bias, Int8Linear(layer)(x) - layer.bias
+    assert ((found - expected).std(dim=1) < 0.03 * expected.std(dim=1)).all()
 
 
 def test_an_output_of_zeros_is_the_bias() -> None:

@@ -22,7 +22,14 @@ def computed(modules: nn.ModuleList, x: Tensor) -> Tensor:
 
 def test_linear_layers_are_replaced_and_the_rest_is_shared() -> None:
     modules = make()
-    twin = Twins(lambda layer: nn.Identity() if layer.out_features == 6 else by_columns(layer)).of(modules)
+    names: list[str] = []
+
+    def replaced(layer: nn.Linear, name: str) -> nn.Module:
+        names.append(name)
+        return nn.Identity() if layer.out_features == 6 else by_columns(layer)
+
+    twin = Twins(replaced).of(modules)
+    assert names == ["0", "1"], "each with what it is called where it stands"
     kinds = [type(module).__name__ for module in twin.modules()]
     assert kinds == ["ModuleList", "Linear", "Sequential", "LayerNorm", "Identity", "LayerNorm"]
     assert sum(isinstance(module, nn.Linear) for module in modules.modules()) == 2

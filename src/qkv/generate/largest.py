@@ -4,8 +4,13 @@ torch's topk and argmax copy and sort whole rows, and logsumexp writes a second 
 a CPU a good part of the network's last product. Here a row is looked through in blocks: the k largest scores lie in the
 k blocks with the largest maxima, and maxima are quickly found. A GPU has no such trouble, and takes torch's own.
 
+Where the network decodes with compiled kernels (models/few_rows.py), numba is there already, and so are kernels for a
+few rows of this. For themselves they would not be worth its import.
+
 Shapes: Q rows, V vocabulary, n blocks of b scores, k largest.
 """
+
+import sys
 
 import torch
 from torch import Tensor
@@ -13,6 +18,10 @@ from torch import Tensor
 BLOCK = 64
 SMALL = 4096
 """Up to this vocabulary there is nothing to win."""
+TOGETHER = 4
+"""Rows whose exponentials are taken at a time: they stay in the cache."""
+FEW = 8
+"""Rows up to which calls take longer than their work."""
 
 
 def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -21,6 +30,12 @@ def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     k = min(k, V)
     if scores.device.type != "cpu" or max(SMALL, k * BLOCK) >= V:
         return _top(scores, k)
+    if _is_compiled_for(scores):
+        from qkv.generate import scores_kernel
+
+        values, places = scores.new_empty(len(scores), k), torch.empty(len(scores), k, dtype=torch.int64)
+        scores_kernel.largest()(scores.numpy(), values.numpy(), places.numpy())
+        return values, places
     whole = V // BLOCK * BLOCK
     maxima = scores[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=2)  # (Q, n)
     if whole < V:
@@ -45,8 +60,19 @@ def log_totals(logits: Tensor) -> Tensor:
     """(Q, V) → (Q,): what is to be taken off a logit to get a log probability."""
     if logits.device.type != "cpu" or logits.shape[1] <= SMALL:
         return logits.logsumexp(dim=1)
+    if _is_compiled_for(logits):
+        from qkv.generate import scores_kernel
+
+        totals = logits.new_empty(len(logits))
+        scores_kernel.log_totals()(logits.numpy(), totals.numpy())
+        return totals
     largest_of = logits.amax(dim=1, keepdim=True)  # (Q, 1)
     largest_of.masked_fill_(largest_of.isinf(), 0)  # as infinity less infinity is not a number
-    # row by row, each is read from memory once: its exponentials stay in the cache
-    totals = [(row - most).exp_().sum() for row, most in zip(logits, largest_of, strict=True)]
-    return torch.stack(totals).log_() + largest_of.squeeze(1)
+    # a few rows at a time, each is read from memory once
+    parts = zip(logits.split(TOGETHER), largest_of.split(TOGETHER), strict=True)
+    sums = [(rows - most).exp_().sum(dim=1) for rows, most in parts]
+    return torch.cat(sums).log_() + largest_of.squeeze(1)
+
+
+def _is_compiled_for(scores: Tensor) -> bool:
+    return "numba" in sys.modules and len(scores) <= FEW and scores.dtype == torch.float32 and scores.is_contiguous()

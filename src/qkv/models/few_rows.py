@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qkv.models.step_attention import PackedSources, bits
 from qkv.nn import block as layers
-from qkv.nn.cache import SourceMemory, TokenCache
+from qkv.nn.cache import TokenCache
 from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.int8 import Int8Linear
 
@@ -27,7 +28,7 @@ FEW = 8
 WORTH = 8_000_000
 """Weights of the layers from which on it is worth compiling."""
 BLOCK = 64
-"""Inputs are a multiple of these (byte_products.py)."""
+"""Inputs are a multiple of these (byte_products.py, and LANES of compiled.py)."""
 
 
 class FewRows:
@@ -74,15 +75,14 @@ class FewRows:
     def bytes(self) -> int:
         return self.weights.weight.nbytes + self.weights.scale.nbytes
 
-    def __call__(self, x: Tensor, past: TokenCache, source: SourceMemory) -> tuple[Tensor, Tensor]:
+    def __call__(self, x: Tensor, past: TokenCache, source: PackedSources) -> tuple[Tensor, Tensor]:
         """x (R, D), which is written over → (R, D) of the last layer, and the heads' looks (R, H, S). What is new is
         written into the past, which is not advanced."""
         from qkv.models.few_rows_kernel import Past, Scratch, Source
 
         keys, values = past.with_room()
-        source_keys, source_values, lengths = source.together
         (rows, width), heads = x.shape, keys.size(3)
-        inner, longest = heads * self.head_width, max(past.length + 1, source_keys.size(4))
+        inner, longest = heads * self.head_width, max(source.lengths)
         scratch = Scratch(
             x.numpy(),
             np.empty((rows, width), np.float32),
@@ -90,13 +90,11 @@ class FewRows:
             np.empty((rows, 3 * inner), np.float32),
             np.empty((rows, inner), np.float32),
             np.empty((rows, self.inner), np.float32),
-            np.empty(longest, np.float32),
-            np.zeros((rows, heads, source_keys.size(4)), np.float32),
+            np.empty(max(past.length + 1, longest), np.float32),
+            np.zeros((rows, heads, longest), np.float32),
         )
-        asked = Source(
-            source_keys.numpy(), source_values.numpy(), lengths.numpy(), np.array(source.rows.owners, np.int64)
-        )
-        written = Past(keys.numpy(), values.numpy(), past.length)
+        asked = Source(bits(source.together), source.begins, source.owner)
+        written = Past(bits(keys), bits(values), past.length)
         self._run(self.weights, self.settings, scratch, written, asked)
         return x, torch.from_numpy(scratch.looks)
 

@@ -12,22 +12,20 @@ two ways differ by rounding of single precision alone. Without numba torch's ker
 What this file does NOT do: know torch, hold weights or texts (few_rows.py does), more than a few rows.
 
 Shapes: L layers, R rows, D width, F inner width, H heads, K head width, T tokens that there is room for, S tokens of
-the longest source, C sources, I inputs, O outputs.
+the longest source, N tokens of all C sources, I inputs, O outputs.
 """
 
-import importlib
 import math
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.models.byte_products import loop, loop_of_one, sums
+from qkv.models.compiled import LANES, SETTINGS, Floats, compiled, exp, half, kept, numba, one, weighed, wide, zero
 
-Floats = NDArray[np.float32]
 Bytes = NDArray[np.int8]
 Steps = NDArray[np.uint8]
 Integers = NDArray[np.int32]
@@ -70,15 +68,14 @@ class Scratch(NamedTuple):
 
 
 class Past(NamedTuple):
-    keys: Floats  # (L, R or more, T, H, K)
-    values: Floats
+    keys: NDArray[Any]  # (L, R or more, T, H, K), single precision or the bits of half
+    values: NDArray[Any]
     length: int  # tokens that are written already
 
 
 class Source(NamedTuple):
-    keys: Floats  # (L, C, H, K, S)
-    values: Floats  # (L, C, H, S, K)
-    lengths: NDArray[np.int64]  # (C,)
+    memory: NDArray[Any]  # (L, N, 2, H, K): keys and values, single precision or the bits of half
+    begins: NDArray[np.int64]  # (C + 1,): where the tokens of each source begin
     owners: NDArray[np.int64]  # (R,): which source a row asks
 
 
@@ -86,49 +83,26 @@ Run = Callable[[Weights, Settings, Scratch, Past, Source], None]
 """run(weights, settings, scratch, past, source): `scratch.x` becomes what the last layer gives, and what is
 new is written into the past, whose length stays."""
 
-# It has no types. Without it this file can be imported, and nothing more.
-numba: Any = importlib.import_module("numba") if find_spec("numba") else None
-SETTINGS = {
-    "nogil": True,
-    "error_model": "numpy",
-    # sums in any order, so that they can be taken sixteen at a time; a number that is none stays none
-    "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
-}
-INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: less to compile
-compiled: Callable[[Any], Any] = numba.njit(**INNER, **SETTINGS) if numba else lambda function: function
 sums_of: tuple[Any, Any] = sums() if numba else (loop, loop_of_one)
 four_sums, one_sum = sums_of
-zero, one, half = np.float32(0), np.float32(1), np.float32(0.5)
 SMALLEST_STEP = 6.1e-5  # torch's
 
 
-def _exp(x: np.float32) -> np.float32:
-    """eˣ, which the library computes for one number at a time: 2ⁿ · eʳ with n whole, and a polynomial for |r| < 0.35
-    (coefficients of Moshier's Cephes library). Within a unit in the last place or so."""
-    x = min(max(x, LOWEST), HIGHEST)
-    n = np.rint(x * LOG2_E)
-    r = x - n * LN_2_MOST - n * LN_2_REST
-    p = ((((E_7 * r + E_6) * r + E_5) * r + E_4) * r + E_3) * r + half
-    return (p * r * r + r + one) * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
-LOWEST, HIGHEST, LOG2_E = np.float32(-87), np.float32(88), np.float32(1.44269504)
-LN_2_MOST, LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)
-E_7, E_6, E_5 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8.3334519e-3)
-E_4, E_3 = np.float32(4.1665796e-2), np.float32(1.6666665e-1)
-# in the order that is written: else the two halves of log 2 would be added up first, and rounded
-exp = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})(_exp) if numba else _exp
-
-
 def _extremes(x: Floats, rows: int, width: int) -> tuple[np.float32, np.float32]:
-    low = high = zero
+    """Of x (R, I) and 0. In lanes side by side: a compiler compares neighbours one by one."""
+    lows, highs = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     for r in range(rows):
-        for i in range(width):
-            low, high = min(low, x[r, i]), max(high, x[r, i])
+        for begin in range(0, width, LANES):
+            for lane in range(LANES):
+                lows[lane] = min(lows[lane], x[r, begin + lane])
+                highs[lane] = max(highs[lane], x[r, begin + lane])
+    low = high = zero
+    for lane in range(LANES):
+        low, high = min(low, lows[lane]), max(high, highs[lane])
     return low, high
 
 
-# for these alone, numbers that are none are not thought of: sixteen can be compared at a time
+# for these alone, numbers that are none are not thought of; inputs are a multiple of LANES (few_rows.py)
 extremes = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_extremes) if numba else _extremes
 
 
@@ -194,19 +168,6 @@ def _normed(x: Floats, norm: Floats, epsilon: float, found: Floats) -> None:
             found[r, d] = (x[r, d] - mean) * size * norm[0, d] + norm[1, d]
 
 
-def _weighed(scores: Floats, length: int) -> None:
-    """softmax, in place"""
-    most = scores[0]
-    for t in range(length):
-        most = max(most, scores[t])
-    total = zero
-    for t in range(length):
-        scores[t] = exp(scores[t] - most)
-        total += scores[t]
-    for t in range(length):
-        scores[t] /= total
-
-
 def _bent(x: Floats, activation: int) -> None:
     """(F,), in place"""
     if activation == 0:
@@ -227,19 +188,14 @@ def _bent(x: Floats, activation: int) -> None:
             x[f] = np.float32(math.tanh(x[f]))
 
 
-def _added(to: Floats, what: Floats, times: np.float32) -> None:
-    for k in range(what.size):
-        to[k] += times * what[k]
-
-
 def _copied(to: Floats, what: Floats) -> None:
     """As long as `to` is. Arrays that are assigned are compared in shape first, which takes seconds to compile."""
     for k in range(to.size):
         to[k] = what[k]
 
 
-rounded, multiplied, normed, weighed = map(compiled, (_rounded, _multiplied, _normed, _weighed))
-bent, added, copied = map(compiled, (_bent, _added, _copied))
+rounded, multiplied, normed = map(compiled, (_rounded, _multiplied, _normed))
+bent, copied = map(compiled, (_bent, _copied))
 
 
 def _written(layer: int, scale: float, scratch: Scratch, past: Past) -> None:
@@ -250,39 +206,46 @@ def _written(layer: int, scale: float, scratch: Scratch, past: Past) -> None:
         for h in range(heads):
             at = h * width
             query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
-            copied(past.keys[layer, r, past.length, h], scratch.heads[r, D + at : D + at + width])
-            copied(past.values[layer, r, past.length, h], scratch.heads[r, 2 * D + at : 2 * D + at + width])
+            new_key, new_value = past.keys[layer, r, past.length, h], past.values[layer, r, past.length, h]
+            for k in range(width):
+                new_key[k] = kept(scratch.heads[r, D + at + k], new_key)
+                new_value[k] = kept(scratch.heads[r, 2 * D + at + k], new_value)
             for t in range(past.length + 1):
                 key, score = past.keys[layer, r, t, h], zero
                 for k in range(width):
-                    score += query[k] * key[k]
+                    score += query[k] * wide(key[k])
                 scores[t] = score * np.float32(scale)
             weighed(scores, past.length + 1)
             for k in range(width):
                 answer[k] = zero
             for t in range(past.length + 1):
-                added(answer, past.values[layer, r, t, h], scores[t])
+                value, weight = past.values[layer, r, t, h], scores[t]
+                for k in range(width):
+                    answer[k] += weight * wide(value[k])
 
 
 def _asked(layer: int, scale: float, scratch: Scratch, source: Source, is_looked_at: bool) -> None:
     """Attention to the source."""
-    heads, width = source.keys.shape[2:4]
+    heads, width = source.memory.shape[3:]
     scores = scratch.scores
     for r in range(scratch.x.shape[0]):
-        owner = source.owners[r]
-        length = source.lengths[owner]
+        begin = source.begins[source.owners[r]]
+        length = source.begins[source.owners[r] + 1] - begin
         for h in range(heads):
             at = h * width
             query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
             for s in range(length):
-                scores[s] = zero
-            for k in range(width):
-                added(scores, source.keys[layer, owner, h, k, :length], query[k] * np.float32(scale))
+                key, score = source.memory[layer, begin + s, 0, h], zero
+                for k in range(width):
+                    score += query[k] * wide(key[k])
+                scores[s] = score * np.float32(scale)
             weighed(scores, length)
             for k in range(width):
                 answer[k] = zero
             for s in range(length):
-                added(answer, source.values[layer, owner, h, s], scores[s])
+                value, weight = source.memory[layer, begin + s, 1, h], scores[s]
+                for k in range(width):
+                    answer[k] += weight * wide(value[k])
             if is_looked_at:
                 copied(scratch.looks[r, h, :length], scores)
 

@@ -26,9 +26,11 @@ from torch.nn import functional
 
 from qkv.batch import Packing, pad
 from qkv.errors import InputError, did_you_mean
+from qkv.models.compiled import has_half
 from qkv.models.decoding import Stepped
 from qkv.models.few_rows import FEW, bytes_beside, few_rows
-from qkv.models.transformer_state import Layers, TransformerState
+from qkv.models.step_attention import PackedSources, attend_to_past, halved
+from qkv.models.transformer_state import Layers, Sources, TransformerState
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.by_columns import by_columns, is_of_use
 from qkv.nn.cache import SourceMemory, TokenCache
@@ -191,16 +193,20 @@ class Transformer(nn.Module):
         lengths = source_packing.lengths
         layers = self._layers(len(lengths) * hypotheses)
         encoded = self.encode(source, source_packing, layers.encoder)  # (N, D)
-        mask = None
-        if min(lengths) < source_packing.longest:
-            mask = pad(torch.ones_like(source, dtype=torch.bool), source_packing, False)  # (R, S)
-        sides = []
-        for step in layers.decoder:
-            key, value = step.remembered(encoded)  # (N, H, K) each
-            sides.append((_in_a_rectangle(key, source_packing, 2), _in_a_rectangle(value, source_packing, 1)))
         row_sources = [number for number in range(len(lengths)) for _ in range(hypotheses)]
-        past = TokenCache(len(self.decoder), len(row_sources), longest, like=key)
-        return TransformerState(past, SourceMemory(sides, mask, row_sources), layers, Pace(OF_TRANSLATION))
+        remembered = [step.remembered(encoded) for step in layers.decoder]  # (N, 2, H, K) each
+        like = remembered[0]
+        source_memory: Sources
+        if layers.compiled:
+            if self.precision == "int8" and len(row_sources) > FEW and has_half():
+                # read in half the time; for fewer rows it is not read often enough
+                like, remembered = like.new_empty(like.shape[-2:], dtype=torch.float16), [*map(halved, remembered)]
+            source_memory = PackedSources(remembered, lengths, row_sources)
+        else:
+            source_memory = _in_rectangles(remembered, source_packing, row_sources)
+        ask = None if layers.few_rows is None else attend_to_past
+        past = TokenCache(len(self.decoder), len(row_sources), longest, like, ask)
+        return TransformerState(past, source_memory, layers, Pace(OF_TRANSLATION))
 
     @torch.no_grad()
     def step(self, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
@@ -213,7 +219,7 @@ class Transformer(nn.Module):
         return Stepped(logits, state.follow(), look)
 
     def _read(
-        self, tokens: Tensor, past: TokenCache, source: SourceMemory, layers: Layers, count: int = 1
+        self, tokens: Tensor, past: TokenCache, source: Sources, layers: Layers, count: int = 1
     ) -> tuple[Tensor, Tensor | None]:
         """The next tokens (Q · C,) of every row → (Q · C, V) and looks (Q · C, S), without going on to them."""
         places = self._waves(past.length, tokens.device, count)  # (C, D)
@@ -223,6 +229,7 @@ class Transformer(nn.Module):
         x = x * self.scale + places.to(x.dtype)
         look: Tensor | None = None  # (Q · C, H, S)
         if layers.few_rows is not None and count == 1 and len(tokens) <= FEW:
+            assert isinstance(source, PackedSources), "what is worth this kernel is worth the other ones"
             x, look = layers.few_rows(x, past, source)
         else:
             ways = past.next_token() if count == 1 else past.next_tokens(count)
@@ -299,6 +306,16 @@ class Transformer(nn.Module):
         starts, total = packing.offsets[:-1], sum(packing.lengths)
         starts = torch.repeat_interleave(starts, packing.offsets.diff(), output_size=total)
         return waves.index_select(0, torch.arange(total, device=starts.device) - starts)
+
+
+def _in_rectangles(remembered: Sequence[Tensor], packing: Packing, row_sources: Sequence[int]) -> SourceMemory:
+    """Keys and values (N, 2, H, K) of every layer, each source padded to the longest."""
+    mask = None
+    if min(packing.lengths) < packing.longest:
+        real = torch.ones(len(remembered[0]), dtype=torch.bool, device=remembered[0].device)
+        mask = pad(real, packing, False)  # (R, S)
+    sides = [(_in_a_rectangle(one[:, 0], packing, 2), _in_a_rectangle(one[:, 1], packing, 1)) for one in remembered]
+    return SourceMemory(sides, mask, row_sources)
 
 
 def _in_a_rectangle(packed_rows: Tensor, packing: Packing, place: int) -> Tensor:

@@ -9,9 +9,12 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from qkv.models.few_rows import FewRows
+from qkv.models.step_attention import PackedSources
 from qkv.nn.cache import SourceMemory, TokenCache
 from qkv.nn.decoder_step import Function, PostNormStep, PreNormStep
 from qkv.nn.drafts import Draft, Pace
+
+Sources = SourceMemory | PackedSources
 
 
 class Layers(NamedTuple):
@@ -23,12 +26,17 @@ class Layers(NamedTuple):
     few_rows: FewRows | None = None  # all of the decoder for a few rows, where that is faster
     guessing: "Layers | None" = None  # what guesses ahead, where something does
 
+    @property
+    def compiled(self) -> bool:
+        """Whether sources are asked by compiled kernels."""
+        return any(one is not None and one.few_rows is not None for one in (self, self.guessing))
+
 
 class TransformerState:
     """What the rows remember. A state is gone on from once: its cache is written in place."""
 
     def __init__(
-        self, past: TokenCache, source: SourceMemory, layers: Layers, pace: Pace, draft: Draft | None = None
+        self, past: TokenCache, source: Sources, layers: Layers, pace: Pace, draft: Draft | None = None
     ) -> None:
         self.past, self.source, self.layers = past, source, layers
         self.pace, self.draft = pace, draft

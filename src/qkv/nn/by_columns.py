@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 
-def by_columns(layer: nn.Linear) -> nn.Linear:
+def by_columns(layer: nn.Linear, name: str = "") -> nn.Linear:
     twin = nn.Linear(layer.in_features, layer.out_features, device="meta")
     twin.weight = nn.Parameter(layer.weight.detach().t().contiguous().t(), requires_grad=False)
     twin.bias = layer.bias

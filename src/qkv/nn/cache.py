@@ -14,8 +14,8 @@ Shapes: L layers, Q rows (hypotheses of all sources), R sources, W hypotheses of
 for, C next tokens of a row, S tokens of the longest source, H heads, K head width.
 """
 
-from collections.abc import Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 import torch
@@ -29,13 +29,18 @@ from qkv.nn.text_cache import attend_together
 FIRST_ROOM = 64
 """Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
 
+AskPast = Callable[[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, int, float | None], Tensor]
+"""Query, key and value (Q, H, K) of a new token, keys and values (Q, T, H, K), how many are written, and the scale →
+answers (Q, H, K); the new key and value are written behind them."""
+
 
 class TokenCache:
     """The past of every row, all of them equally long."""
 
-    def __init__(self, layers: int, rows: int, longest: int, like: Tensor) -> None:
-        """`like` (…, H, K): a key or value, for its size, type and place."""
-        self.rows, self.longest = rows, longest
+    def __init__(self, layers: int, rows: int, longest: int, like: Tensor, ask: AskPast | None = None) -> None:
+        """`like` (…, H, K): a key or value, for its size, type and place. `ask`: what writes down and asks instead of
+        torch's kernels."""
+        self.rows, self.longest, self.ask = rows, longest, ask
         self.length = 0
         room = min(FIRST_ROOM, longest)
         self.keys = like.new_empty(layers, rows, room, *like.shape[-2:])  # (L, Q or more, T, H, K)
@@ -45,6 +50,9 @@ class TokenCache:
         """One way to attend a layer: the new token of each row, (Q, H, K), is written down and asks all tokens of its
         row, itself included. When every layer has done so, `advance`."""
         keys, values = (side[:, : self.rows] for side in self.with_room())
+        if self.ask is not None:
+            sides = zip(keys.unbind(), values.unbind(), strict=True)
+            return [partial(_attend_by, self.ask, self.length, *views) for views in sides]
         # all views of all layers at once: for a single row, so many small calls would cost as much as the products
         new = (side[:, :, self.length].unbind() for side in (keys, values))  # (Q, H, K) each
         past = (side[:, :, : self.length + 1].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
@@ -115,6 +123,22 @@ def _attend(
     return functional.scaled_dot_product_attention(query[:, :, None], keys, values, scale=scale)[:, :, 0], None
 
 
+def _attend_by(
+    ask: AskPast,
+    length: int,
+    keys: Tensor,
+    values: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, None]:
+    assert dropout == 0, "a cache is for decoding, not for training"
+    return ask((query, key, value), keys, values, length, scale), None
+
+
 class SourceMemory:
     """Keys and values of every source, and which source each row asks."""
 
@@ -138,14 +162,6 @@ class SourceMemory:
             hides = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
             hides.masked_fill_(~mask, torch.finfo(keys.dtype).min)
             self._hidden = hides.repeat_interleave(keys.size(1), dim=0)[:, None, :]
-
-    @cached_property
-    def together(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (L, R, H, K, S) and values (L, R, H, S, K) of all layers, and how long the sources are, (R,): for those
-        who go through all layers at once."""
-        keys, values = (torch.stack(side) for side in zip(*self.layers, strict=True))
-        lengths = torch.full((keys.size(1),), keys.size(4)) if self.mask is None else self.mask.sum(1)
-        return keys, values, lengths
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0

@@ -108,9 +108,15 @@ class PreNormDecoderBlock(nn.Module):
 
 def keys_and_values(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
     """The encoder's vectors (…, D) → keys and values (…, H, K) for this block: the same for every question."""
-    layer = _asked(block)
-    key, value = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width)).unbind(-3)
+    key, value = keys_with_values(block, source).unbind(-3)
     return key, value
+
+
+def keys_with_values(block: nn.Module, source: Tensor) -> Tensor:
+    """The same as it comes, (…, 2, H, K)."""
+    layer = _asked(block)
+    found: Tensor = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width))
+    return found
 
 
 def memories(blocks: Sequence[nn.Module], source: Tensor) -> list[tuple[Tensor, Tensor]]:

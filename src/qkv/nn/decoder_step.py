@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, keys_and_values
+from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, keys_with_values
 from qkv.nn.fused import Attend
 
 Function = Callable[[Tensor], Tensor]
+AskSource = Callable[..., tuple[Tensor, Tensor | None]]
+"""Queries (Q, H, K), what is remembered of the source, and `scale` → answers (Q, H, K), and where was looked."""
 
 
 class DecoderStep:
@@ -38,14 +40,14 @@ class DecoderStep:
         )
         norms = (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
         self.norm, self.source_norm, self.last_norm = map(direct, norms)
-        self.remembered = partial(keys_and_values, block)
+        self.remembered = partial(keys_with_values, block)
 
     def write(self, x: Tensor, attend: Attend) -> Tensor:
         """(Q, D): what was written so far is asked."""
         query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
         return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
 
-    def ask(self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend) -> tuple[Tensor, Tensor | None]:
+    def ask(self, x: Tensor, memory: tuple[Tensor, ...], attend: AskSource) -> tuple[Tensor, Tensor | None]:
         """(Q, D), and where the source was looked at."""
         query = self.source_query(x).view(x.size(0), *self.source_shape)  # (Q, H, K)
         answer, weights = attend(query, *memory, scale=self.source_scale)
@@ -57,9 +59,9 @@ class DecoderStep:
 
 class PostNormStep(DecoderStep):
     def __call__(
-        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
     ) -> tuple[Tensor, Tensor | None]:
-        """x (Q, D), keys and values as `remembered` has them."""
+        """x (Q, D); `memory` is what is asked of the source, as `attend_to_source` takes it."""
         x = self.norm(x + self.write(x, attend))
         answer, weights = self.ask(x, memory, attend_to_source)
         x = self.source_norm(x + answer)
@@ -68,7 +70,7 @@ class PostNormStep(DecoderStep):
 
 class PreNormStep(DecoderStep):
     def __call__(
-        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
     ) -> tuple[Tensor, Tensor | None]:
         x = x + self.write(self.norm(x), attend)
         answer, weights = self.ask(self.source_norm(x), memory, attend_to_source)

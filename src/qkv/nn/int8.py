@@ -4,8 +4,9 @@
     x ≈ t · (P - z)    made anew in every call, P from 0 to 255
 
 The sum of products P Qᵀ is exact; what is lost is the rounding, of W once and of x in every call. A few rows of x share
-t and z. Of many rows some would be much larger than others, which would have to do with few of the 255 steps: each is
-first brought to the same size, and the answer back.
+t and z, and so do any number that are about as large. Of other rows, where there are many, some would be much larger
+than the rest, which would have to do with few of the 255 steps: each is first brought to the same size, and the answer
+back.
 
 torch calls its kernels for this "quantized". Which there are depends on the CPU and on how torch was built, and
 `unavailable` tells.
@@ -27,6 +28,10 @@ MANY = 16
 """From so many rows on, each has a scale of its own. With fewer, the product is too short for the time that takes."""
 WIDE = 8
 """With more outputs for an input than these, bringing the answers back to size would take as long as the product."""
+ALIKE = frozenset({"qkv", "query", "key_value", "up", "out"})
+"""What layers are called (multihead.py, block.py) whose inputs are all about as large: they come from a norm, or are
+means of values that were made from one. (A post-norm stack's very first layer reads embeddings, which differ a little
+more.) "down" is none of them: of what an activation lets pass, a row may have far more than others."""
 CHUNK = 256
 """Rows that are computed at a time where there are many: what comes between stays in the CPU's cache."""
 SMALLEST = 1e-30
@@ -46,14 +51,15 @@ class Parts(NamedTuple):
 class Int8Linear(nn.Module):
     """What a linear layer computes, nearly. Of the layer nothing is kept but its bias."""
 
-    def __init__(self, layer: nn.Linear) -> None:
+    def __init__(self, layer: nn.Linear, *, alike: bool = False) -> None:
+        """`alike`: all rows of x are about as large."""
         super().__init__()
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self._bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
         is_wide = layer.out_features > WIDE * layer.in_features
         self._packed = _packed(layer.weight.detach(), self._bias, LONG if is_wide else None)
         self.is_narrow = _is_cut_off()
-        self._shared = layer.in_features * (1 << 62 if is_wide else MANY)
+        self._shared = layer.in_features * (1 << 62 if is_wide or alike else MANY)
         self._product = torch.ops.quantized.linear_dynamic.default
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,12 +69,19 @@ class Int8Linear(nn.Module):
             found = self._product(x, self._packed, self.is_narrow)
             return found
         flat = x.reshape(-1, self.in_features)
-        found = x.new_empty(flat.size(0), self.out_features)
-        for rows, answers in zip(flat.split(CHUNK), found.split(CHUNK), strict=True):
-            sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)  # (rows, 1)
-            near: Tensor = self._product(rows / sizes, self._packed, self.is_narrow)
-            torch.lerp(self._bias, near, sizes, out=answers)  # b + sizes · (near - b)
+        if flat.size(0) <= CHUNK:
+            found = self._of_their_own(flat)
+        else:
+            found = x.new_empty(flat.size(0), self.out_features)
+            for rows, answers in zip(flat.split(CHUNK), found.split(CHUNK), strict=True):
+                self._of_their_own(rows, answers)
         return found.view(*x.shape[:-1], self.out_features)
+
+    def _of_their_own(self, rows: Tensor, answers: Tensor | None = None) -> Tensor:
+        """Each with a scale of its own."""
+        sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)  # (rows, 1)
+        near: Tensor = self._product(rows / sizes, self._packed, self.is_narrow)
+        return torch.lerp(self._bias, near, sizes, out=near if answers is None else answers)  # b + sizes · (near - b)
 
     def parts(self) -> Parts:
         """What it was packed from."""
@@ -76,9 +89,9 @@ class Int8Linear(nn.Module):
         return Parts(weight.int_repr(), weight.q_per_channel_scales().float(), self._bias)
 
 
-def int8(layer: nn.Linear) -> nn.Module:
+def int8(layer: nn.Linear, name: str = "") -> nn.Module:
     """The layer in 8 bits; itself, where its weights are not numbers: whoever looks at the answer shall see that."""
-    return Int8Linear(layer) if bool(layer.weight.isfinite().all()) else layer
+    return Int8Linear(layer, alike=name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
 
 
 def bytes_of(modules: nn.Module) -> int:

@@ -32,7 +32,7 @@ class PackedLinear(nn.Module):
         return found
 
 
-def packed(layer: nn.Linear) -> nn.Module:
+def packed(layer: nn.Linear, name: str = "") -> nn.Module:
     """The layer in blocks; itself, where there is no such order for it."""
     weight = layer.weight
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or unavailable() is not None:

@@ -1,8 +1,8 @@
 """A twin of some modules: the same computation from weights that lie otherwise, for decoding.
 
-Every linear layer is replaced by what a function makes of it (by_columns.py, int8.py); the rest is copied, and norms
-and other parameters are shared. A twin has no gradients. It is made when it is first asked for, and again when a weight
-has changed.
+Every linear layer is replaced by what a function makes of it and its name (by_columns.py, int8.py); the rest is copied,
+and norms and other parameters are shared. A twin has no gradients. It is made when it is first asked for, and again
+when a weight has changed.
 """
 
 import copy
@@ -18,15 +18,18 @@ class Origin(NamedTuple):
     version: int  # which change of it
 
 
+Replaced = Callable[[nn.Linear, str], nn.Module]
+
+
 class Twins:
     """Holds the twin of a network's modules; not a module itself, so that the twin is never saved."""
 
-    def __init__(self, replaced: Callable[[nn.Linear], nn.Module]) -> None:
+    def __init__(self, replaced: Replaced) -> None:
         self.replaced = replaced
         # the twin, once it was asked for, and what it was made from; set together, since several threads may ask
         self._made: tuple[nn.ModuleList, list[Origin]] | None = None
 
-    def __reduce__(self) -> tuple[type["Twins"], tuple[Callable[[nn.Linear], nn.Module]]]:
+    def __reduce__(self) -> tuple[type["Twins"], tuple[Replaced]]:
         return Twins, (self.replaced,)  # a copy begins without
 
     def of(self, modules: nn.ModuleList) -> nn.ModuleList:
@@ -56,10 +59,10 @@ def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
     )
 
 
-def _with_replaced(modules: nn.ModuleList, replaced: Callable[[nn.Linear], nn.Module]) -> nn.ModuleList:
+def _with_replaced(modules: nn.ModuleList, replaced: Replaced) -> nn.ModuleList:
     twin = copy.deepcopy(modules, {id(parameter): parameter for parameter in modules.parameters()})
     for parent in list(twin.modules()):
         for name, child in parent.named_children():
             if isinstance(child, nn.Linear):
-                setattr(parent, name, replaced(child))
+                setattr(parent, name, replaced(child, name))
     return twin
