@@ -1,7 +1,7 @@
 """Keys and values of sources end to end, and the compiled ways to ask them and the past (step_kernel.py).
 
-`PackedSources` is what `SourceMemory` (nn/cache.py) is, for a CPU with numba: without padding, and never copied, whichever
-rows a search goes on with. Both are asked alike.
+`PackedSources` is what `SourceMemory` (nn/cache.py) is, for a CPU with numba: without padding, and never copied,
+whichever rows a search goes on with. Both are asked alike.
 
 What this file does NOT do: gradients, GPUs.
 
