@@ -38,7 +38,7 @@ from qkv.nn.decoder_block import PostNormDecoderBlock, PreNormDecoderBlock, memo
 from qkv.nn.decoder_step import decoder_step, direct
 from qkv.nn.drafts import OF_TRANSLATION, Pace, guessing
 from qkv.nn.fused import Across, Packed
-from qkv.nn.int8 import bytes_of, int8, unavailable
+from qkv.nn.int8 import bytes_of, int8_alike, unavailable
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from qkv.nn.packed import packed
 from qkv.nn.position import HalvedSinusoidalPositions, SinusoidalPositions
@@ -147,7 +147,7 @@ class Transformer(nn.Module):
         self.words = WordScores(config.vocabulary_size, config.width, tied=True)
         self.alignment_layer = alignment_layer(config)
         self.precision = "fp32"  # of decoding
-        self._by_columns, self._int8 = Twins(by_columns), Twins(int8)
+        self._by_columns, self._int8 = Twins(by_columns), Twins(int8_alike)
         self._words_of_one, self._words = Twins(by_columns), Twins(packed)
         self._wave_table: Tensor | None = None
         self.apply(_initialise)

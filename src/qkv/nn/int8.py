@@ -94,6 +94,13 @@ def int8(layer: nn.Linear, name: str = "") -> nn.Module:
     return Int8Linear(layer, alike=name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
 
 
+def int8_alike(layer: nn.Linear, name: str = "") -> nn.Module:
+    """The same for networks whose rows are about as large in every layer: those of a translator are, and a scale for
+    each costs more time than it is worth (docs/translation.md has the scores). Those of a language model are not: the
+    first token of a text may have a hundred times what others have."""
+    return Int8Linear(layer, alike=True) if bool(layer.weight.isfinite().all()) else layer
+
+
 def bytes_of(modules: nn.Module) -> int:
     """Memory of the weights of the 8-bit layers, a scale for each output included."""
     layers = [module for module in modules.modules() if isinstance(module, Int8Linear)]
