@@ -62,6 +62,13 @@ def test_turns_are_short_while_batches_are_built_and_no_longer() -> None:
     inside = [sys.getswitchinterval() for _ in built_ahead(lambda step: step, 0, 3)]
     assert max(inside) < 1e-4 < before
     assert sys.getswitchinterval() == before
+    # two at once: the last one out
+    first, second = (built_ahead(lambda step: step, 0, 3) for _ in range(2))
+    assert next(first).value == next(second).value == 0
+    first.close()
+    assert sys.getswitchinterval() < 1e-4
+    second.close()
+    assert sys.getswitchinterval() == before
 
 
 def test_a_cpu_keeps_its_cores_for_training(monkeypatch: pytest.MonkeyPatch) -> None:

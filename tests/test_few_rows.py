@@ -9,7 +9,7 @@ import torch
 
 from qkv.batch import Batch
 from qkv.models import few_rows as module
-from qkv.models.compiled import has_half
+from qkv.models.compiler import has_half
 from qkv.models.few_rows import FEW, FewRows, bytes_beside, few_rows, fits
 from qkv.models.step_attention import PackedSources
 from qkv.models.transformer import Transformer, TransformerConfig
@@ -118,7 +118,7 @@ def test_without_numba_and_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "WORTH", 0)
     odd = make(width=24)
     assert started(odd, 1).layers.few_rows is None
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "has_numba", lambda: False)
     model = make()
     state = started(model, 1)
     assert state.layers.few_rows is None

@@ -1,5 +1,7 @@
 """What may be written, on rows that can be followed by eye; and the quick way to the largest scores."""
 
+import importlib
+
 import pytest
 import torch
 
@@ -89,6 +91,7 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Both ways to look through scores, whatever was imported before."""
     if request.param == "compiled":
         pytest.importorskip("numba")
+        importlib.import_module("qkv.models.compiled")  # as the kernels of a network do
     else:
         monkeypatch.setattr("qkv.generate.largest._is_compiled_for", lambda scores: False)
     return str(request.param)
@@ -122,11 +125,18 @@ def test_largest_among_forbidden_ones_and_what_is_no_number() -> None:
 @pytest.mark.parametrize("kernels", ["compiled"], indirect=True)
 def test_more_than_one_that_is_no_number(kernels: str) -> None:
     scores = torch.randn(1, 5000)
-    scores[0, [7, 4000, 4500]] = torch.nan
+    scores[0, [7, 2048, 4500]] = torch.nan  # one at the beginning of a block
+    scores[0, 2050] = 9.0
     values, places = largest(scores, 2)
-    assert values.isnan().all() and places.tolist() == [[7, 4000]]
+    assert values.isnan().all() and places.tolist() == [[7, 2048]]
     values, places = largest(scores, 4)
-    assert places[0, :3].tolist() == [7, 4000, 4500] and values[0, 3] == scores[scores.isfinite()].max()
+    assert places[0].tolist() == [7, 2048, 4500, 2050] and values[0, 3] == 9.0
+
+
+def test_scores_with_gradients() -> None:
+    scores = torch.randn(1, 5000, requires_grad=True)
+    assert largest(scores, 1)[1].item() == scores.argmax().item()
+    assert torch.allclose(log_totals(scores), scores.logsumexp(dim=1))
 
 
 def test_totals() -> None:

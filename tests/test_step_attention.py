@@ -1,5 +1,7 @@
 """The compiled ways to ask the past and the sources give what the equations give, in single and in half precision."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.models.compiled import LARGEST_HALF, has_half
+from qkv.models.compiler import LARGEST_HALF, has_half, has_numba
 from qkv.models.step_attention import PackedSources, attend_to_past, halved
 from qkv.nn.attention import attention
 from qkv.nn.cache import TokenCache
@@ -51,7 +53,7 @@ def test_every_row_asks_its_own_source(dtype: torch.dtype, near: float, owners: 
     assert (looks[expected_looks == 0] == 0).all(), "nothing beyond a source's end"
 
 
-def test_rows_are_chosen_and_nothing_is_copied() -> None:
+def test_rows_are_chosen_and_sources_are_copied_when_half_are_done_with() -> None:
     memory = sources(torch.float32, [0, 0, 1, 2], layers=2)
     together = memory.together
     assert torch.equal(together, torch.stack(memory.memory))
@@ -60,6 +62,14 @@ def test_rows_are_chosen_and_nothing_is_copied() -> None:
         assert changed.memory == memory.memory and changed.together is together
     assert memory.select([0, 1, 2, 3]) is memory
     assert memory.select([0, 0, 2, 3]) is memory, "rows of one source are alike"
+    left, whole, query = memory.select([3, 3]), memory._of([2, 2]), torch.randn(2, H, K)
+    assert left.lengths == (5,) and left.owners == (0, 0)
+    assert all(torch.equal(now, before[5:]) for now, before in zip(left.memory, memory.memory, strict=True))
+    found, expected = left.attend(query, *left.layers[1]), whole.attend(query, *whole.layers[1])
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    short = memory.select([2])
+    assert short.attend(query[:1], *short.layers[0])[1].shape == (1, H, max(LENGTHS)), "as wide as before"
+    assert memory.select([]).owners == ()
 
 
 @pytest.mark.parametrize(("dtype", "near"), PRECISIONS)
@@ -91,11 +101,13 @@ def test_half_precision_ends_where_it_ends() -> None:
     answer = attend_to_past((query, key, value), keys, values, 1, None)
     assert answer[0, 1, 2].isnan() and answer.isnan().sum() == 1
     small = torch.randn(5, 2, H, K)
-    assert halved(small).dtype == torch.float16 and torch.allclose(halved(small).float(), small, atol=2e-3)
+    (half_of_it,) = halved([small])
+    assert half_of_it.dtype == torch.float16 and torch.allclose(half_of_it.float(), small, atol=2e-3)
+    assert [one.dtype for one in halved([torch.empty(0, 2, H, K)])] == [torch.float16]
     for wrong in (1e5, -1e5, torch.inf, torch.nan):
         large = small.clone()
         large[3, 1, 0, 0] = wrong
-        assert halved(large) is large
+        assert [one.dtype for one in halved([small, large])] == [torch.float32] * 2, "all or none"
 
 
 def test_only_for_decoding() -> None:
@@ -106,3 +118,29 @@ def test_only_for_decoding() -> None:
     attend: Callable[..., object] = cache.next_token()[0]
     with pytest.raises(AssertionError, match="not for training"):
         attend(*torch.zeros(3, 1, H, K), dropout=0.1)
+
+
+def test_whatever_torchs_usual_type_is() -> None:
+    memory, query = sources(torch.float32, [0, 2]), torch.randn(2, H, K)
+    expected = memory.attend(query, memory.memory[0])
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = memory.attend(query, memory.memory[0])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_numba_is_imported_when_it_is_worth_it() -> None:
+    program = "import sys, qkv.models.transformer; print('numba' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_DISABLE_JIT"])
+def test_no_half_precision_for_another_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    assert not has_half.__wrapped__()
+    assert has_numba() == (name != "NUMBA_DISABLE_JIT")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert not has_numba()

@@ -75,4 +75,7 @@ def log_totals(logits: Tensor) -> Tensor:
 
 
 def _is_compiled_for(scores: Tensor) -> bool:
-    return "numba" in sys.modules and len(scores) <= FEW and scores.dtype == torch.float32 and scores.is_contiguous()
+    if getattr(sys.modules.get("qkv.models.compiled"), "numba", None) is None:
+        return False
+    is_plain = scores.dtype == torch.float32 and scores.is_contiguous() and not scores.requires_grad
+    return is_plain and len(scores) <= FEW

@@ -33,10 +33,11 @@ def _log_totals(scores: Floats, totals: Floats) -> None:
     lanes = np.empty(LANES, np.float32)
     for row in range(scores.shape[0]):
         own = scores[row]
-        most, total = most_of(own, lanes), zero
         if has_none(own):
             totals[row] = np.float32(np.nan)
-        elif math.isinf(most):  # infinity less infinity is not a number
+            continue
+        most, total = most_of(own, lanes), zero
+        if math.isinf(most):  # infinity less infinity is not a number
             totals[row] = most
         else:
             for place in range(own.size):
@@ -51,8 +52,8 @@ def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
     k, lanes = values.shape[1], np.empty(LANES, np.float32)
     for row in range(rows):
         own, best, at = scores[row], values[row], places[row]
-        found = 0  # of the k
-        if has_none(own):
+        found, none = 0, has_none(own)  # of the k
+        if none:
             for place in range(vocabulary):
                 if found < k and own[place] != own[place]:
                     best[found], at[found] = own[place], place
@@ -60,7 +61,7 @@ def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
         first = found
         for begin in range(0, vocabulary, BLOCK):
             block = own[begin : begin + BLOCK]
-            if found < k or most_of(block, lanes) > best[k - 1]:
+            if none or found < k or most_of(block, lanes) > best[k - 1]:
                 for place in range(block.size):
                     score = block[place]
                     if score == score and (found < k or score > best[k - 1]):

@@ -1,5 +1,9 @@
 """What the kernels that numba compiles (extra `fast`) share: how they are compiled, and what they call.
 
+numba takes its time to be imported, so this file is imported where a kernel is wanted (compiler.py says whether it can
+be had), and by kernels. What it compiles is not kept on disk by itself, but inside of the kernels that are: after a
+change here, delete their files in __pycache__, since numba looks at a kernel's own file alone.
+
 What this file does NOT do: know torch. Without numba it can be imported, and nothing more.
 """
 
@@ -10,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qkv.models.compiler import LARGEST_HALF
 
 Floats = NDArray[np.float32]
 
@@ -45,9 +51,9 @@ exp = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nnan", 
 
 
 def _most(x: Floats, lanes: Floats) -> np.float32:
-    """The largest of (n,), with a place to work (LANES,); a number that is none may be passed over."""
+    """The largest of (n,), none of which is no number, with a place to work (LANES,)."""
     for lane in range(LANES):
-        lanes[lane] = x[0]
+        lanes[lane] = -np.inf
     whole = x.size // LANES * LANES
     for begin in range(0, whole, LANES):  # a compiler takes the largest of neighbours one by one, these side by side
         for lane in range(LANES):
@@ -79,9 +85,6 @@ def _weighed(scores: Floats, length: int) -> None:
 
 
 weighed = compiled(_weighed)
-
-
-LARGEST_HALF = 65_504.0
 
 
 def _wide(typing: Any, x: Any) -> Any:
@@ -117,10 +120,3 @@ def _kept(typing: Any, x: Any, like: Any) -> Any:
 
 intrinsic: Any = importlib.import_module("numba.extending").intrinsic if numba else lambda function: function
 wide, kept = intrinsic(_wide), intrinsic(_kept)
-
-
-def has_half() -> bool:
-    """Whether the CPU makes numbers of half precision single by an instruction."""
-    if numba is None:
-        return False
-    return bool(importlib.import_module("llvmlite.binding").get_host_cpu_features().get("f16c"))

@@ -8,7 +8,6 @@ Shapes: R rows, D width, F inner width, H heads, S tokens of the longest source.
 """
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from qkv.models.compiler import has_numba
 from qkv.models.step_attention import PackedSources, bits
 from qkv.nn import block as layers
 from qkv.nn.cache import TokenCache
@@ -82,7 +82,7 @@ class FewRows:
 
         keys, values = past.with_room()
         (rows, width), heads = x.shape, keys.size(3)
-        inner, longest = heads * self.head_width, max(source.lengths)
+        inner, longest = heads * self.head_width, source.longest
         scratch = Scratch(
             x.numpy(),
             np.empty((rows, width), np.float32),
@@ -107,7 +107,7 @@ def few_rows(blocks: Sequence[nn.Module], look: int) -> FewRows | None:
     first = blocks[0]
     if first not in _made:
         usual = [block for block in blocks if fits(block)]
-        if len(usual) < len(blocks) or weights_of(usual) < WORTH or find_spec("numba") is None:
+        if len(usual) < len(blocks) or weights_of(usual) < WORTH or not has_numba():
             return None
         _made[first] = FewRows(usual, look)
     return _made[first]

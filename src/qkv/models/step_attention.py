@@ -1,7 +1,7 @@
 """Keys and values of sources end to end, and the compiled ways to ask them and the past (step_kernel.py).
 
-`PackedSources` is what `SourceMemory` (nn/cache.py) is, for a CPU with numba: without padding, and never copied,
-whichever rows a search goes on with. Both are asked alike.
+`PackedSources` is what `SourceMemory` (nn/cache.py) is, for a CPU with numba: without padding. Both are asked
+alike, and both leave out sources that nobody asks any more when they are the half.
 
 What this file does NOT do: gradients, GPUs.
 
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.models.compiled import LARGEST_HALF
+from qkv.models.compiler import LARGEST_HALF
 
 
 def attend_to_past(
@@ -30,7 +30,7 @@ def attend_to_past(
     from qkv.models.step_kernel import to_past
 
     query = new[0]
-    answer = torch.empty(query.shape)
+    answer = torch.empty(query.shape, dtype=torch.float32)
     scores = np.empty((query.size(1), length + 1), np.float32)
     scale = query.size(2) ** -0.5 if scale is None else scale
     asked = tuple(one.contiguous().numpy() for one in new)
@@ -41,10 +41,13 @@ def attend_to_past(
 class PackedSources:
     """Keys and values of every source, and which source each row asks."""
 
-    def __init__(self, memory: Sequence[Tensor], lengths: Sequence[int], owners: Sequence[int]) -> None:
+    def __init__(
+        self, memory: Sequence[Tensor], lengths: Sequence[int], owners: Sequence[int], longest: int | None = None
+    ) -> None:
         """Per layer keys and values (N, 2, H, K), of single or of half precision; the tokens of each source; which
-        source each row has."""
+        source each row has; how wide weights are, where there were longer sources once."""
         self.memory, self.lengths, self.owners = tuple(memory), tuple(lengths), tuple(owners)
+        self.longest = max(self.lengths, default=0) if longest is None else longest  # S
         self.begins = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)  # (C + 1,)
         self.owner = np.array(self.owners, np.int64)  # (Q,)
 
@@ -66,7 +69,8 @@ class PackedSources:
         from qkv.models.step_kernel import to_source
 
         assert dropout == 0, "a memory is for decoding, not for training"
-        answer, weights = torch.empty(query.shape), torch.zeros(*query.shape[:2], max(self.lengths))
+        answer = torch.empty(query.shape, dtype=torch.float32)
+        weights = torch.zeros(*query.shape[:2], self.longest, dtype=torch.float32)
         scale = query.size(2) ** -0.5 if scale is None else scale
         asked = query.contiguous().numpy(), bits(memory), self.begins, self.owner
         to_source()(*asked, scale, weights.numpy(), answer.numpy())
@@ -79,19 +83,29 @@ class PackedSources:
     def select(self, rows: Sequence[int]) -> "PackedSources":
         """Row i becomes what row rows[i] was."""
         owners = tuple(self.owners[row] for row in rows)
-        return self if owners == self.owners else self._of(owners)
+        if owners == self.owners:
+            return self
+        asked = sorted(set(owners))
+        if 2 * len(asked) > len(self.lengths) or not asked:
+            return self._of(owners)
+        number = {source: new for new, source in enumerate(asked)}
+        kept = torch.cat([torch.arange(*self.begins[source : source + 2].tolist()) for source in asked])
+        memory = [one.index_select(0, kept) for one in self.memory]
+        lengths = [self.lengths[source] for source in asked]
+        return PackedSources(memory, lengths, [number[owner] for owner in owners], self.longest)
 
     def _of(self, owners: Sequence[int]) -> "PackedSources":
-        found = PackedSources(self.memory, self.lengths, owners)
+        found = PackedSources(self.memory, self.lengths, owners, self.longest)
         if "together" in self.__dict__:
             found.together = self.together
         return found
 
 
-def halved(memory: Tensor) -> Tensor:
-    """In half precision, if all of it is small enough."""
-    low, high = memory.aminmax()
-    return memory.half() if max(-low.item(), high.item()) <= LARGEST_HALF else memory
+def halved(memory: Sequence[Tensor]) -> list[Tensor]:
+    """In half precision, if all of it is small enough; as it is, if something is not."""
+    if all(one.abs().amax().item() <= LARGEST_HALF for one in memory if one.numel()):
+        return [one.half() for one in memory]
+    return list(memory)
 
 
 def bits(memory: Tensor) -> NDArray[Any]:

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from qkv.batch import Packing, pad
 from qkv.errors import InputError, did_you_mean
-from qkv.models.compiled import has_half
+from qkv.models.compiler import has_half
 from qkv.models.decoding import Stepped
 from qkv.models.few_rows import FEW, bytes_beside, few_rows
 from qkv.models.step_attention import PackedSources, attend_to_past, halved
@@ -200,7 +200,8 @@ class Transformer(nn.Module):
         if layers.compiled:
             if self.precision == "int8" and len(row_sources) > FEW and has_half():
                 # read in half the time; for fewer rows it is not read often enough
-                like, remembered = like.new_empty(like.shape[-2:], dtype=torch.float16), [*map(halved, remembered)]
+                remembered = halved(remembered)
+                like = remembered[0]
             source_memory = PackedSources(remembered, lengths, row_sources)
         else:
             source_memory = _in_rectangles(remembered, source_packing, row_sources)

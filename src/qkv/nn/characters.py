@@ -102,4 +102,4 @@ class CharacterCNN(nn.Module):
         windows = x.unfold(1, widest, 1).flatten(2)  # (U, L, C widest)
         found = functional.linear(windows, weight.flatten(1))  # (U, L, F), the largest tensor there is
         highest = found.masked_fill_(~there[..., None], float("-inf")).amax(1)
-        return highest + torch.cat(biases)
+        return highest + torch.cat(biases).to(highest.dtype)
