@@ -19,6 +19,7 @@ import torch
 from qkv.data.examples import Answer, AnswerExample, Span, TagExample, TextExample
 from qkv.data.shards import Shards
 from qkv.errors import InputError
+from qkv.models.elmo import BothWays
 from tests.bench_modules import ROOT, bench_module
 from tests.lineage_runs import LENGTH, make_systems
 from tests.small_run import make_shards
@@ -48,6 +49,11 @@ def test_systems_are_equally_large(vocabulary_size: int, size: str) -> None:
     found = systems.Shapes.equal(vocabulary_size, size)
     assert list(found.parameters) == list(systems.SYSTEMS)
     assert max(found.parameters.values()) < 1.02 * min(found.parameters.values())
+    assert found.elmo_cells % systems.ALIGNED == 0, "what a GPU multiplies fast"
+    gap = abs(found.parameters["elmo"] - found.parameters["bert"])
+    for cells in (found.elmo_cells - systems.ALIGNED, found.elmo_cells + systems.ALIGNED):
+        config = systems.elmo_config(vocabulary_size, cells, found.elmo_width)
+        assert abs(systems.counted(lambda config=config: BothWays(config)) - found.parameters["bert"]) >= gap
 
 
 def config_of(system: str, budget: Any, shapes: Any) -> Any:

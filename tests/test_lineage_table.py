@@ -109,6 +109,10 @@ def test_the_page_and_the_picture(tmp_path: Path) -> None:
     assert "| gpt | 8,000,000 | 180 | 4,000 |" in page and "language_model_weight 0.5: 81.0" in page
     assert summary["failed"] == ["wic gpt 0: ValueError: no"] and "right" not in summary["sides"]["zh"][0]
     assert summary["side_differences"][0]["difference"] == pytest.approx(0.2)
+    turned = table.summed_up(lines[::-1])
+    assert [one["system"] for one in turned["sides"]["zh"]] == ["one word", "gpt", "bert", "bert"], (
+        "in the lineage's order"
+    )
     file = tmp_path / "lineage.json"
     file.write_text(json.dumps(summary))
     subprocess.run([sys.executable, str(ROOT / "docs" / "lineage_figure.py"), str(file)], check=True)

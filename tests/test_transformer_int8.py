@@ -12,7 +12,7 @@ from qkv.batch import Batch
 from qkv.errors import InputError
 from qkv.models import transformer
 from qkv.models.transformer import Transformer, TransformerConfig
-from qkv.nn.int8 import unavailable
+from qkv.nn.int8 import Int8Linear, unavailable
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -26,6 +26,23 @@ def make(**changes: Any) -> Transformer:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 2, "width": 64, "heads": 4, "inner_width": 128}
     return Transformer(TransformerConfig(40, **(sizes | changes))).eval()
+
+
+def test_rows_share_a_scale_in_every_layer() -> None:
+    """However many there are, and one far larger than the others costs them little: steps are of the largest."""
+    model = make().set_precision("int8")
+    model.start(SOURCE.ids, SOURCE.packing)
+    assert model._int8.held is not None
+    layers = [layer for layer in model._int8.held.modules() if isinstance(layer, Int8Linear)]
+    assert len(layers) == 2 * 4 + 2 * 7 + 1
+    x = torch.randn(40, 64)
+    for layer in layers:
+        rows = torch.randn(40, layer.in_features)
+        together = layer._product(rows, layer._packed, layer.is_narrow)
+        assert torch.equal(layer(rows), together)
+    exact, near = model.encoder[0].feed_forward.up, layers[2]
+    x[0] *= 5
+    assert (near(x) - exact(x))[1:].std() < 0.05 * exact(x)[1:].std()
 
 
 def logits_of(model: Transformer, steps: int = 6) -> Tensor:
