@@ -40,7 +40,7 @@ def test_rows_share_a_scale_in_every_layer() -> None:
         rows = torch.randn(40, layer.in_features)
         together = layer._product(rows, layer._packed, layer.is_narrow)
         assert torch.equal(layer(rows), together)
-    exact, near = model.encoder[0].feed_forward.up, layers[2]
+    exact, near = model.get_submodule("encoder.0.feed_forward.up"), layers[2]
     x[0] *= 5
     assert (near(x) - exact(x))[1:].std() < 0.05 * exact(x)[1:].std()
 
