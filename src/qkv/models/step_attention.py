@@ -103,9 +103,8 @@ class PackedSources:
 
 def halved(memory: Sequence[Tensor]) -> list[Tensor]:
     """In half precision, if all of it is small enough; as it is, if something is not."""
-    if all(one.abs().amax().item() <= LARGEST_HALF for one in memory if one.numel()):
-        return [one.half() for one in memory]
-    return list(memory)
+    ends = torch.stack([end for one in memory if one.numel() for end in one.aminmax()] or [torch.zeros(())])
+    return [one.half() for one in memory] if bool((ends.abs() <= LARGEST_HALF).all()) else list(memory)
 
 
 def bits(memory: Tensor) -> NDArray[Any]:
