@@ -1,8 +1,8 @@
 """Attention of one new token a row, compiled by numba (extra `fast`): to what its row has written, and to its source.
 
-A new token asks each key once, so that reading keys and values from memory is what it costs. torch's kernels are made
-for many questions: for one, they take two to four times as long, and sources of different lengths have to be padded to
-the longest. Here rows are read as they lie, token after token with all heads, and no further than they go.
+A new token asks each key once, so that reading keys and values from memory is most of what it costs. torch's kernels
+are made for many questions and take longer for one, and sources of different lengths have to be padded to the longest.
+Here rows are read as they lie, token after token with all heads, and no further than they go.
 
 One thread does it: see models/few_rows_kernel.py for why.
 

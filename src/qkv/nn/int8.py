@@ -89,16 +89,16 @@ class Int8Linear(nn.Module):
         return Parts(weight.int_repr(), weight.q_per_channel_scales().float(), self._bias)
 
 
-def int8(layer: nn.Linear, name: str = "") -> nn.Module:
+def int8(layer: nn.Linear, name: str = "", *, alike: bool = False) -> nn.Module:
     """The layer in 8 bits; itself, where its weights are not numbers: whoever looks at the answer shall see that."""
-    return Int8Linear(layer, alike=name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
+    return Int8Linear(layer, alike=alike or name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
 
 
 def int8_alike(layer: nn.Linear, name: str = "") -> nn.Module:
     """The same for networks whose rows are about as large in every layer: those of a translator are, and a scale for
     each costs more time than it is worth (docs/translation.md has the scores). Those of a language model are not: the
     first token of a text may have a hundred times what others have."""
-    return Int8Linear(layer, alike=True) if bool(layer.weight.isfinite().all()) else layer
+    return int8(layer, name, alike=True)
 
 
 def bytes_of(modules: nn.Module) -> int:
