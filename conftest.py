@@ -3,4 +3,8 @@
 from importlib.util import find_spec
 
 if find_spec("triton") is None:  # it comes with torch for GPUs, and with the extra dev on Linux
-    collect_ignore = [f"src/qkv/nn/{name}.py" for name in ("kernels", "short_attention", "word_kernels")]
+    collect_ignore = [
+        "src/qkv/nn/gpu/kernels.py",
+        "src/qkv/nn/gpu/short_attention.py",
+        "src/qkv/nn/gpu/word_kernels.py",
+    ]

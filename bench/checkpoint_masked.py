@@ -25,20 +25,20 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from qkv.batch import Batch
-from qkv.data.prepare import prepare
-from qkv.data.shards import MANIFEST, Shards
-from qkv.interop import hf
-from qkv.interop.hub import locate
+from qkv.data.batch import Batch
+from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
+from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.metrics.intervals import wilson_interval
-from qkv.metrics.language import perplexity
-from qkv.models.bert import BertWithHeads
-from qkv.objectives.masked import MaskingConfig
-from qkv.objectives.pairs import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
-from qkv.objectives.pretraining import Pretraining, PretrainingBatches, evaluated
-from qkv.run.evaluation import SEED
-from qkv.run.places import device_named, model_folder
-from qkv.tokenizer import Tokenizer
+from qkv.metrics.numbers import perplexity
+from qkv.models.bert import folder as hf
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated
+from qkv.models.bert.pretrain import SEED
+from qkv.models.folders.hub import locate
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import device_named
+from qkv.train.run_folder import model_folder
 
 ROOT = Path(__file__).parents[1]
 WIKIPEDIA = {

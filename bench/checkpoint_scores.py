@@ -39,25 +39,26 @@ from checkpoint_table import HELD_OUT, RANDOM, best_rates, show
 from checkpoint_tasks import TASKS, pack
 from end_with_parent import end_with_parent
 
-from qkv.data.shards import hash_of
+from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
-from qkv.interop import hf
-from qkv.interop.config_json import read_config
-from qkv.interop.hub import locate
-from qkv.models.bert import BertWithHeads
+from qkv.jobs.finetune.data import LabelledData, read_data
+from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.run import baseline
+from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, settled, trainer_for
+from qkv.models.bert import folder as hf
+from qkv.models.bert.keys import read_config
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.folders.hub import locate
 from qkv.report.run_log import read_run
-from qkv.run.finetune_config import FinetuneConfig
-from qkv.run.finetune_data import LabelledData, read_data
-from qkv.run.finetune_job import DevEvaluation, Prepared, prepare, settled, trainer_for
-from qkv.run.finetune_start import configured_for
-from qkv.run.finish import baseline
-from qkv.run.places import device_named, model_folder
-from qkv.run.solver import Solver
+from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Features, Scored
 from qkv.tasks.transfer import Transfer
-from qkv.tokenizer import Tokenizer
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import device_named
 from qkv.train.progress import Silent
+from qkv.train.run_folder import model_folder
 
 ROOT = Path(__file__).parents[1]
 NARROW = 256

@@ -23,8 +23,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from qkv.data.labelled import labelled
-from qkv.data.split import folded
+from qkv.data.labelled.reader import labelled
+from qkv.data.labelled.split import folded
 
 
 @dataclass(frozen=True)

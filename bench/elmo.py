@@ -44,15 +44,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from qkv.data.ranges import ranges
-from qkv.models.elmo import DIRECTIONS, Elmo, ElmoConfig
+from qkv.data.batch import ranges
+from qkv.data.corpus.running_text import TextConfig
+from qkv.models.elmo.network import DIRECTIONS, Elmo, ElmoConfig
+from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
 from qkv.nn.characters import NONE, spell
-from qkv.nn.fast import word_loss
-from qkv.nn.halves import Halves
-from qkv.objectives.both_directions import BothDirections, CarryingBoth, TwoWayBatches, TwoWays
-from qkv.objectives.running_text import TextConfig
-from qkv.objectives.sampled_softmax import Unigram, sampled_loss
-from qkv.run.peak import peak_memory
+from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.train.device import peak_memory
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.models.elmo import ElmoConfig
+from qkv.models.elmo.network import ElmoConfig
 from qkv.nn.characters import END, NONE, spell
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.data.examples import AnswerExample, Span, TagExample, TextExample
-from qkv.data.labelled import labelled
+from qkv.data.labelled.examples import AnswerExample, Span, TagExample, TextExample
+from qkv.data.labelled.reader import labelled
 from qkv.metrics.answers import squad_exact, squad_f1
 from qkv.metrics.entities import Chunk, EntityCounts, chunks
 

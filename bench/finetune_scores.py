@@ -154,10 +154,10 @@ class Ours:
         from finetune_peer import answer_of, score
 
         from qkv import load
+        from qkv.jobs.finetune.data import LabelledData, Part
+        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.run import start
         from qkv.report.run_log import read_run
-        from qkv.run.finetune import start
-        from qkv.run.finetune_data import LabelledData, Part
-        from qkv.run.finetune_start import configured_for
         from qkv.train.progress import Silent
 
         work = self.work

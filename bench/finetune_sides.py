@@ -40,10 +40,10 @@ def quiet() -> None:
 
 def train_ours(job: Job) -> Job:
     from qkv import load
+    from qkv.jobs.finetune.data import LabelledData, Part
+    from qkv.jobs.finetune.model import configured_for
+    from qkv.jobs.finetune.run import start
     from qkv.report.run_log import read_run
-    from qkv.run.finetune import start
-    from qkv.run.finetune_data import LabelledData, Part
-    from qkv.run.finetune_start import configured_for
     from qkv.train.progress import Silent
 
     name, run = job["set"], Path(job["out"]) / "run"
@@ -145,7 +145,7 @@ def predict(job: Job) -> Job:
     from transformers import pipeline
 
     from qkv import load
-    from qkv.run.inputs import examples_of
+    from qkv.api.predict import examples_of
     from qkv.tasks.task import Calibration
 
     quiet()

@@ -18,8 +18,8 @@ with --threads 1 (more would wait for each other, busily).
 
 "same texts" is the share of texts that are those of transformers token for token, "same tokens" that of all tokens up
 to the first that differs. "qkv" and "qkv drafted" compute in the type of the weights; "qkv int8" in 8 bits, which is
-nearly the same (nn/int8.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge them all at once
-(nn/drafts.py), so that what is written is what they would have written.
+nearly the same (nn/cpu/int8.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge them all at once
+(nn/cpu/speculative.py), so that what is written is what they would have written.
 """
 
 import argparse
@@ -40,14 +40,13 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
-from qkv.batch import Batch
-from qkv.generate.options import GenerateConfig
-from qkv.generate.search import generate
-from qkv.interop.gpt2 import load
-from qkv.interop.gpt_json import GPT2, PREFIX, TURNED, names_of
-from qkv.interop.gpt_json import read_config as config_of
-from qkv.models.gpt import GPT
-from qkv.nn.int8 import unavailable
+from qkv.data.batch import Batch
+from qkv.models.gpt.folder import GPT2, PREFIX, TURNED, load, names_of
+from qkv.models.gpt.folder import read_config as config_of
+from qkv.models.gpt.network import GPT
+from qkv.nn.cpu.int8 import unavailable
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
 
 BASE: dict[str, Any] = {"vocab_size": 50_257, "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1_024}
 TINY: dict[str, Any] = {"vocab_size": 99, "n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 128}

@@ -10,7 +10,7 @@ import torch
 from gpu_sides import Step, timed
 from torch import Tensor
 
-from qkv.models.bert import BertConfig
+from qkv.models.bert.network import BertConfig
 
 
 @dataclass(frozen=True)

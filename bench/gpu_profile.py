@@ -13,7 +13,7 @@ from gpu_sides import Step, finish, timed
 from torch.profiler import ProfilerActivity, profile
 
 GROUPS = {
-    "attention": r"flash|fmha|attention|attn|varlen|^_(forward|backward)$",  # the last are nn/short_attention.py's
+    "attention": r"flash|fmha|attention|attn|varlen|^_(forward|backward)$",  # the last are nn/gpu/short_attention.py's
     "optimizer, clipping": r"adam|muon|newton|multi_tensor|foreach|lpnorm|clip",
     "loss": r"softmax|nll|cross_?entropy|argmax",
     "matmul": r"gemm|nvjet|cutlass|cublas|splitk|xmma|matmul|addmm|(^|_)b?mm\b|linear",

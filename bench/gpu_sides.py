@@ -23,14 +23,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from qkv.batch import IGNORE, Batch
-from qkv.data.ranges import ranges
-from qkv.models.bert import BertConfig, BertWithHeads
+from qkv.data.batch import IGNORE, Batch, ranges
+from qkv.data.corpus.segments import Instances, PairConfig
+from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, model_flops, training_flops
 from qkv.nn.block import FeedForward
-from qkv.nn.halves import Halves
-from qkv.objectives.masked import MaskingConfig
-from qkv.objectives.pairs import Instances, PairConfig
-from qkv.objectives.pretraining import Pretraining, PretrainingBatches, model_flops, training_flops
+from qkv.nn.gpu.layers import Halves
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 

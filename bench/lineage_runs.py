@@ -23,16 +23,15 @@ import torch
 from checkpoint_tasks import TASKS, Task
 from probe_data import read_pairs
 
-from qkv.data.examples import AnswerExample, TagExample
+from qkv.data.labelled.examples import AnswerExample, TagExample
+from qkv.jobs.finetune.data import LabelledData, read_data
+from qkv.jobs.finetune.model import begun, configured_for
+from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, settled, trainer_for
 from qkv.metrics.answers import SCORERS
 from qkv.report.run_log import read_run
-from qkv.run.finetune_data import LabelledData, read_data
-from qkv.run.finetune_job import DevEvaluation, Prepared, prepare, settled, trainer_for
-from qkv.run.finetune_model import begun
-from qkv.run.finetune_start import configured_for
-from qkv.run.places import device_named
-from qkv.run.solver import Solver
-from qkv.tasks.answer_scorer import accepted_texts
+from qkv.tasks.answer import accepted_texts
+from qkv.tasks.predictor import Solver
+from qkv.train.device import device_named
 from qkv.train.progress import Silent
 
 LONGEST = 256  # tokens of a window; no more were seen in training

@@ -32,15 +32,16 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.data.manifest import COUNTS
-from qkv.data.shard_file import map_arrays, sha256_of
-from qkv.data.shards import MANIFEST, Shards
+from qkv.data.batch import Batch
+from qkv.data.corpus.shards import MANIFEST, Shards, map_arrays
+from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
-from qkv.interop import gpt2, hf
-from qkv.interop.folder import read_folder
-from qkv.run.elmo import load_elmo
-from qkv.tokenizer import Tokenizer
+from qkv.files import sha256_of
+from qkv.models.bert import folder as hf
+from qkv.models.elmo.pretrain import load_elmo
+from qkv.models.folders.own import read_folder
+from qkv.models.gpt import folder as gpt2
+from qkv.text.tokenizer import Tokenizer
 
 SEED = 20_181_011  # the day BERT was made known
 MARGIN = 16

@@ -29,14 +29,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from qkv.data.shards import Shards
+from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
-from qkv.interop.plan import Undrawn
-from qkv.models.bert import Bert, BertConfig
-from qkv.models.elmo import BothWays, ElmoConfig
-from qkv.models.gpt import GPT, GPTConfig
-from qkv.run.folder import folder_sha256
+from qkv.models.bert.network import Bert, BertConfig
+from qkv.models.bert.plan import Undrawn
+from qkv.models.elmo.network import BothWays, ElmoConfig
+from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.train.checkpoint import latest
+from qkv.train.run_folder import folder_sha256
 
 SYSTEMS = ("word2vec", "elmo", "gpt", "bert")
 """In the order of the lineage."""

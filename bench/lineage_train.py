@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from qkv.errors import InputError
-from qkv.run import elmo, elmo_config, gpt, gpt_config, pretrain, pretrain_config, word2vec, word2vec_config
-from qkv.run.from_shards import Finished
+from qkv.models.bert import pretrain
+from qkv.models.elmo import pretrain as elmo
+from qkv.models.elmo import pretrain as elmo_config
+from qkv.models.gpt import pretrain as gpt
+from qkv.models.gpt import pretrain as gpt_config
+from qkv.models.pretraining import Finished
+from qkv.models.word2vec import learners
+from qkv.models.word2vec import pretrain as word2vec
 from qkv.train.progress import Progress, for_stderr
 
 CONFIGURED: dict[str, Callable[..., Any]] = {
-    "word2vec": word2vec_config.configured,
+    "word2vec": learners.configured,
     "elmo": elmo_config.configured,
     "gpt": gpt_config.configured,
-    "bert": pretrain_config.configured,
+    "bert": pretrain.configured,
 }
 START: dict[str, Callable[..., Finished]] = {
     "word2vec": word2vec.start,

@@ -41,10 +41,10 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from qkv.interop.hf import save
-from qkv.interop.zoo import DEFAULT_MODEL, FOLDER
-from qkv.models.bert import BertConfig, BertWithHeads
-from qkv.tokenizer import Tokenizer
+from qkv.models.bert.folder import save
+from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.folders.hub import DEFAULT_MODEL, FOLDER
+from qkv.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The animal didn't cross the street because it was too tired."

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 import qkv
-from qkv.batch import Batch
+from qkv.data.batch import Batch
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from qkv.tokenizer import Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))
 LANGUAGES = {"en": ("enwiki_text", "bert-base-uncased"), "zh": ("zhwiki_text", "bert-base-chinese")}
@@ -116,8 +116,8 @@ def run_bare(corpus: Path, tokenizer_folder: Path, out: Path) -> Callable[[], np
 
 
 def run_qkv(corpus: Path, tokenizer_folder: Path, out: Path, segmenter: str = "none") -> Callable[[], np.ndarray]:
-    from qkv.data.prepare import prepare
-    from qkv.data.shards import Shards
+    from qkv.data.corpus.prepare import prepare
+    from qkv.data.corpus.shards import Shards
 
     tokenizer = Tokenizer.load(tokenizer_folder)
     timed(lambda: prepare(corpus, tokenizer, out / "shards", workers=2, segmenter=segmenter, hold_out=0))

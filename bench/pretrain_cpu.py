@@ -36,12 +36,11 @@ from transformers import (
     TrainingArguments,
 )
 
-from qkv.batch import Batch
-from qkv.models.bert import BertConfig as OurConfig
-from qkv.models.bert import BertWithHeads
-from qkv.objectives.masked import MaskingConfig, Vocabulary, mask_tokens
-from qkv.objectives.pretraining import Pretraining
-from qkv.tokenizer import Tokenizer
+from qkv.data.batch import Batch
+from qkv.models.bert.network import BertConfig as OurConfig
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.bert.objective import MaskingConfig, Pretraining, Vocabulary, mask_tokens
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Job, Term, TrainConfig
 from qkv.train.loop import Trainer as OurTrainer
 from qkv.train.progress import Silent

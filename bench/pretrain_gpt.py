@@ -38,10 +38,10 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from qkv.batch import IGNORE, Batch
-from qkv.models.gpt import GPT, GPTConfig
-from qkv.nn.halves import Halves
-from qkv.objectives.causal import Causal, training_flops
+from qkv.data.batch import IGNORE, Batch
+from qkv.models.gpt.network import GPT, GPTConfig
+from qkv.models.gpt.objective import Causal, training_flops
+from qkv.nn.gpu.layers import Halves
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 

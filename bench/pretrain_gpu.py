@@ -40,8 +40,8 @@ from gpu_sides import Measured, Side, emptied, measured, ours, ready, theirs
 from rich.console import Console
 from rich.table import Table
 
-from qkv.batch import Batch
-from qkv.models.bert import BertConfig
+from qkv.data.batch import Batch
+from qkv.models.bert.network import BertConfig
 
 SHARES = [*(np.arange(50) / 50), 0.99, 0.995, 0.999, 1]
 # fmt: off

@@ -15,17 +15,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.data.open_vocabulary import OpenTokenizer
+from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.interop import hf
-from qkv.interop.features import read_features
-from qkv.interop.folder import model_type_of
-from qkv.models.contextual import ElmoVectors
-from qkv.models.elmo import ElmoConfig
-from qkv.run.places import model_folder
-from qkv.run.word_vectors import WordVectors, load_vectors
-from qkv.tokenizer import Encoded, Tokenizer
+from qkv.models.bert import folder as hf
+from qkv.models.elmo.network import ElmoConfig
+from qkv.models.elmo.tokenizer import OpenTokenizer
+from qkv.models.folders.own import model_type_of
+from qkv.models.plain.contextual import ElmoVectors
+from qkv.models.plain.features import read_features
+from qkv.models.word2vec.vectors import WordVectors, load_vectors
+from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.train.run_folder import model_folder
 
 Sentence = Sequence[str]
 ROWS = 64

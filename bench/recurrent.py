@@ -22,10 +22,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from qkv.nn.recurrent import CELLS, GRU, RNN, Cell, Run, explicit
-from qkv.nn.recurrent_fused import fastest, fused, has_kernel
+from qkv.nn.recurrent import CELLS, GRU, RNN, Cell, Run, Timeline, explicit
 from qkv.nn.recurrent_scan import scanned
-from qkv.nn.timeline import Timeline
+from qkv.nn.recurrent_stack import fastest, fused, has_kernel
 
 SIZES = ((32, 35, 256), (20, 35, 650), (64, 64, 128))  # rows, tokens, width; 650 is Zaremba's medium
 Step = Callable[[], None]

@@ -27,7 +27,7 @@ from gpu_sides import Measured, measured, ours, ready
 from rich.console import Console
 from rich.table import Table
 
-from qkv.models.bert import BertConfig
+from qkv.models.bert.network import BertConfig
 
 BAR = 24
 

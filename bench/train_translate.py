@@ -15,7 +15,7 @@ the sizes to measure.
 
 A figure is target tokens a second, without padding: the median of three blocks of steps. "×" compares with transformers
 on the same batches; "compiled" is transformers under torch.compile, for all lengths. `seq2seq` has no peer here: the
-recurrent network with attention of models/seq2seq.py on the same batches. Memory is the peak of a step, weights and
+recurrent network with attention of models/seq2seq/network.py on the same batches. Memory is the peak of a step, weights and
 optimizer included.
 """
 
@@ -38,12 +38,12 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional
 
-from qkv.batch import IGNORE
-from qkv.data.pair_batch import NEXT, PairBatch
-from qkv.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from qkv.models.transformer import Transformer, TransformerConfig
-from qkv.nn.halves import Halves
-from qkv.objectives.translation import Translation
+from qkv.data.batch import IGNORE
+from qkv.data.pairs.batching import NEXT, PairBatch
+from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
+from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.models.transformer.objective import Translation
+from qkv.nn.gpu.layers import Halves
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 

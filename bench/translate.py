@@ -14,7 +14,7 @@ ids. The sides take turns within a round, and "×" is the median over rounds of 
 so that a busy machine slows all alike. "× CPU" is the same of the time that CPUs were busy: where others use the
 machine too that is the fairer measure, with --threads 1 (more would wait for each other, busily).
 
-"qkv drafted" is exact: 8 bits guess ahead and the weights judge (nn/drafts.py), for one text at a time, without beams.
+"qkv drafted" is exact: 8 bits guess ahead and the weights judge (nn/cpu/speculative.py), for one text at a time, without beams.
 
 "same texts" is the share of texts that are those of transformers token for token; beams of random weights can be nearer
 to each other than rounding is exact. "same next token" is of 8 bits: after each beginning of the texts that qkv wrote
@@ -39,11 +39,11 @@ from rich.table import Table
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
-from qkv.batch import Batch
-from qkv.generate.options import GenerateConfig
-from qkv.generate.search import generate
-from qkv.interop.marian import Marian, load_marian
-from qkv.nn.int8 import unavailable
+from qkv.data.batch import Batch
+from qkv.models.transformer.marian import Marian, load_marian
+from qkv.nn.cpu.int8 import unavailable
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
 
 BASE: dict[str, Any] = {"vocab_size": 58_101, "layers": 6, "d_model": 512, "heads": 8, "ffn_dim": 2_048}
 SIDES = ("transformers", "qkv", "qkv drafted", "qkv int8")

@@ -34,7 +34,7 @@ from rich.table import Table
 from qkv.errors import InputError, reading
 from qkv.metrics.intervals import Floats, bootstrap, paired_difference
 from qkv.metrics.translation import ScoreError, bleu_counts, bleu_of, bleu_signature
-from qkv.wordpiece import CHINESE
+from qkv.text.wordpiece import CHINESE
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EDGES = (8, 10, 12, 14, 17)

@@ -36,16 +36,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from qkv.data.prepare import prepare
+from qkv.api.vector_scores import Analogies, read_test, score_analogies, score_pairs
+from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.shards import Shards
 from qkv.data.readers import texts
-from qkv.data.sentence_chunks import SentenceChunks
-from qkv.data.shards import Shards
-from qkv.data.word_tests import Analogies, read_test
-from qkv.run.vector_scores import score_analogies, score_pairs
-from qkv.run.word2vec import Run
-from qkv.run.word2vec_config import configured
-from qkv.run.word_vectors import WordVectors
-from qkv.tokenizer import Tokenizer
+from qkv.models.word2vec.corpus import SentenceChunks
+from qkv.models.word2vec.learners import configured
+from qkv.models.word2vec.pretrain import Run
+from qkv.models.word2vec.vectors import WordVectors
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 
 DATA = Path(os.environ.get("QKV_DATA", Path(__file__).parents[2] / "shared" / "data"))

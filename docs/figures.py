@@ -10,7 +10,7 @@ import torch
 from drawing import Drawing
 from torch import Tensor, nn
 
-from qkv.batch import Batch
+from qkv.data.batch import Batch
 from qkv.nn.attention import KernelPooling, SelfAttention, attention, attention_pooling
 from qkv.nn.position import sinusoidal_table
 

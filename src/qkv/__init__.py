@@ -6,30 +6,30 @@ Public names are looked up when they are used, so `import qkv` costs nothing: to
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qkv.batch import Batch as Batch
+    from qkv.api.classifier import Classifier as Classifier
+    from qkv.api.model import Model as Model
+    from qkv.api.model import load as load
+    from qkv.data.batch import Batch as Batch
     from qkv.errors import InputError as InputError
-    from qkv.models.bert import Bert as Bert
-    from qkv.models.bert import BertConfig as BertConfig
-    from qkv.models.bert import BertWithHeads as BertWithHeads
+    from qkv.models.bert.network import Bert as Bert
+    from qkv.models.bert.network import BertConfig as BertConfig
+    from qkv.models.bert.network import BertWithHeads as BertWithHeads
     from qkv.report.attention_map import AttentionMap as AttentionMap
-    from qkv.run.estimator import Classifier as Classifier
-    from qkv.run.load import load as load
-    from qkv.run.predict import Model as Model
-    from qkv.tokenizer import Tokenizer as Tokenizer
+    from qkv.text.tokenizer import Tokenizer as Tokenizer
 
     __version__: str
 
 _PLACES = {
     "AttentionMap": "qkv.report.attention_map",
-    "Batch": "qkv.batch",
-    "Bert": "qkv.models.bert",
-    "BertConfig": "qkv.models.bert",
-    "BertWithHeads": "qkv.models.bert",
-    "Classifier": "qkv.run.estimator",
+    "Batch": "qkv.data.batch",
+    "Bert": "qkv.models.bert.network",
+    "BertConfig": "qkv.models.bert.network",
+    "BertWithHeads": "qkv.models.bert.network",
+    "Classifier": "qkv.api.classifier",
     "InputError": "qkv.errors",
-    "Model": "qkv.run.predict",
-    "Tokenizer": "qkv.tokenizer",
-    "load": "qkv.run.load",
+    "Model": "qkv.api.model",
+    "Tokenizer": "qkv.text.tokenizer",
+    "load": "qkv.api.model",
 }
 
 __all__ = ["__version__", *_PLACES]

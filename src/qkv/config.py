@@ -40,7 +40,7 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 COMMAND_LINE = "command line"
 """Where the values of flags come from."""
-NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _fit(value: Any, hint: Any, where: str) -> Any:
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e5 is a natural way to write a hundred thousand steps
     if type(value) is not hint:
-        raise InputError(f"{where} takes {NAMES[hint]}, not {value!r}.")
+        raise InputError(f"{where} takes {_NAMES[hint]}, not {value!r}.")
     return value
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qkv.explore.api import Api
+from qkv.look.api import Api
 from tests.browser.looking import Look, Room, looking
 from tests.browser.models import make_models
-from tests.look_server import serving
+from tests.support.look_server import serving
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from qkv.inside.subject import Subject, open_subject
-from tests.below_readers import make_elmo
-from tests.folders import make_folder
-from tests.gpt_folders import make_gpt
-from tests.inside_folders import rnnlm, translator
-from tests.task_folders import task_folder
-from tests.word_vectors import make_vectors_folder
+from qkv.look.subject import Subject, open_subject
+from tests.support.below_readers import make_elmo
+from tests.support.folders import make_folder
+from tests.support.gpt_folders import make_gpt
+from tests.support.inside_folders import rnnlm, translator
+from tests.support.task_folders import task_folder
+from tests.support.word_vectors import make_vectors_folder
 
 MAKERS: dict[str, Callable[[Path], Subject]] = {
     "bert": lambda path: open_subject(make_folder(path)),

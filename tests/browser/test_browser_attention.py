@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from qkv.inside.asked import Asked
-from qkv.inside.attention import attention
+from qkv.look.attention import attention
+from qkv.look.wire import Asked
 from tests.browser.looking import TEXT, Look
 
 LARGE, LINES, MAPS = (f"[data-view=attention] .at-{name} canvas" for name in ("large", "lines", "maps"))

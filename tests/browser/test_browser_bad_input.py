@@ -7,7 +7,7 @@ import pytest
 
 from qkv.cli.main import main
 from tests.browser.looking import MODELS, OWN, TEXT, Look
-from tests.folders import make_folder
+from tests.support.folders import make_folder
 
 NO_CANVAS = "HTMLCanvasElement.prototype.getContext = () => null;"
 

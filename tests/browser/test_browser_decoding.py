@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from qkv.explore.api import Api
-from qkv.inside.asked import Asked
-from qkv.inside.recurrence import states
-from qkv.inside.translating import beam_steps, translate
+from qkv.look.api import Api
+from qkv.look.recurrence import states
+from qkv.look.translating import beam_steps, translate
+from qkv.look.wire import Asked
 from tests.browser.looking import Look, Room, looking
-from tests.inside_folders import translator
-from tests.look_server import serving
+from tests.support.inside_folders import translator
+from tests.support.look_server import serving
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser

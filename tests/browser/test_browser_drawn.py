@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.inside.asked import Asked
-from qkv.inside.attention import attention
-from qkv.inside.steps import steps
+from qkv.look.attention import attention, steps
+from qkv.look.wire import Asked
 from tests.browser.looking import TEXT, Look
 
 CELLS = """(node, [x, y, cell, rows, columns]) => {

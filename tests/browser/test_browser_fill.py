@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route
 
-from qkv.inside.asked import Asked
-from qkv.inside.examples import EXAMPLES
-from qkv.inside.fill import fill
+from qkv.look.examples import EXAMPLES
+from qkv.look.fill import fill
+from qkv.look.wire import Asked
 from tests.browser.looking import Look
 
 

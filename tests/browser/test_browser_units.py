@@ -2,7 +2,7 @@
 
 import random
 
-from qkv.inside.units import units
+from qkv.look.recording import units
 from tests.browser.looking import Look
 
 CUT = """async texts => {

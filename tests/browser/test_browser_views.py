@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from qkv.inside.asked import Asked
-from qkv.inside.fill import fill
-from qkv.inside.meanings import meanings
-from qkv.inside.recurrence import states
-from qkv.inside.tasks import task
-from qkv.inside.translating import translate
-from qkv.inside.vectors import neighbours
+from qkv.look.fill import fill
+from qkv.look.meanings import meanings
+from qkv.look.recurrence import states
+from qkv.look.tasks import task
+from qkv.look.translating import translate
+from qkv.look.vectors import neighbours
+from qkv.look.wire import Asked
 from tests.browser.looking import CATS, MODELS, OWN, TEXT, Look
 
 

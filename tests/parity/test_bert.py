@@ -15,11 +15,11 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.interop.hf import describe, load
-from qkv.interop.keys import ARCHITECTURES
-from qkv.models.bert import Bert, BertConfig, BertWithHeads
-from tests.folders import TOKENS, make_folder, make_tokenizer, randomise
+from qkv.data.batch import Batch
+from qkv.models.bert.folder import describe, load
+from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.bert.network import Bert, BertConfig, BertWithHeads
+from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -16,14 +16,14 @@ from transformers import (
     pipeline,
 )
 
-from qkv.data.examples import AnswerExample, ChoiceExample, TagExample, TextExample
+from qkv.api.model import load
+from qkv.data.labelled.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from qkv.errors import InputError
-from qkv.run import finetune
-from qkv.run.finetune_start import configured_for
-from qkv.run.load import load
+from qkv.jobs.finetune import run
+from qkv.jobs.finetune.model import configured_for
 from qkv.train.progress import Silent
-from tests import labelled_sets as sets
-from tests.folders import make_folder
+from tests.support import labelled_sets as sets
+from tests.support.folders import make_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,7 +37,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(tmp_path: Path, pretrained: Path, task: str, file: Path) -> Path:
     given = {"data.train": str(file), "epochs": 1.0, "train.lr": 1e-3, "train.threads": 1}
-    finetune.start(configured_for(task, str(pretrained), "full", None, given), tmp_path / "run", Silent())
+    run.start(configured_for(task, str(pretrained), "full", None, given), tmp_path / "run", Silent())
     return tmp_path / "run" / "model"
 
 

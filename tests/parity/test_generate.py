@@ -14,12 +14,12 @@ import torch
 import transformers
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.generate.options import GenerateConfig
-from qkv.generate.sampling import filtered
-from qkv.generate.search import generate
-from qkv.interop.marian import load_marian
-from qkv.models.decoding import Stepped
+from qkv.data.batch import Batch
+from qkv.models.transformer.marian import load_marian
+from qkv.search.decoding import Stepped
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
+from qkv.search.stream import filtered
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.word_tests import Analogies, Pairs, find_tests
-from qkv.interop.vectors import read_vectors, write_vectors
-from qkv.run.vector_scores import score_analogies, score_pairs
-from qkv.run.word_vectors import WordVectors, load_vectors
-from tests.word_vectors import random_vectors
+from qkv.api.vector_scores import Analogies, Pairs, find_tests, score_analogies, score_pairs
+from qkv.models.word2vec.files import read_vectors, write_vectors
+from qkv.models.word2vec.vectors import WordVectors, load_vectors
+from tests.support.word_vectors import random_vectors
 
 gensim = pytest.importorskip("gensim.models", reason="gensim is not installed: pip install gensim")
 WORDS = 400

@@ -12,12 +12,12 @@ import torch
 import transformers
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.generate.options import GenerateConfig
-from qkv.generate.search import generate
-from qkv.interop.gpt2 import load, save
-from qkv.models.gpt import GPT, GPTConfig
-from tests.folders import TOKENS, make_tokenizer, randomise
+from qkv.data.batch import Batch
+from qkv.models.gpt.folder import load, save
+from qkv.models.gpt.network import GPT, GPTConfig
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
+from tests.support.folders import TOKENS, make_tokenizer, randomise
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

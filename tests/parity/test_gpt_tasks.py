@@ -8,8 +8,8 @@ import pytest
 import torch
 import transformers
 
-from qkv.batch import Batch
-from tests.test_gpt_tasks import fine_tuned
+from qkv.data.batch import Batch
+from tests.unit.models.gpt.test_gpt_tasks import fine_tuned
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

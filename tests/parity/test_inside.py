@@ -11,15 +11,15 @@ import pytest
 import torch
 import transformers
 
-from qkv.inside.asked import Asked
-from qkv.inside.attention import attention
-from qkv.inside.subject import Subject, open_subject
-from qkv.json_file import to_json
-from tests.folders import make_folder
-from tests.gpt_folders import make_gpt
+from qkv.files import to_json
+from qkv.look.attention import attention
+from qkv.look.subject import Subject, open_subject
+from qkv.look.wire import Asked
 from tests.parity.test_marian import reference as marian
-from tests.test_gpt_tasks import fine_tuned
-from tests.test_sentencepiece import MODEL, WORDS
+from tests.support.folders import make_folder
+from tests.support.gpt_folders import make_gpt
+from tests.unit.models.gpt.test_gpt_tasks import fine_tuned
+from tests.unit.text.test_sentencepiece import MODEL, WORDS
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -12,9 +12,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from qkv.batch import Batch
-from qkv.interop.marian import FORCED_END, Marian, load_marian
-from tests.folders import randomise
+from qkv.data.batch import Batch
+from qkv.models.transformer.marian import FORCED_END, Marian, load_marian
+from tests.support.folders import randomise
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

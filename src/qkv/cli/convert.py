@@ -1,4 +1,4 @@
-"""qkv convert: any BERT folder in, a clean Hugging Face folder out; word vectors from one form into another."""
+"""qkv convert, for word vectors: our folder to a file of the C tool's, and back."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,40 @@ import typer
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean
 
-DTYPES = ("float32", "bfloat16", "float16")
+
+def is_vectors(source: str) -> bool:
+    """Whether a name stands for word vectors: a file, or the folder or run of a word2vec model or an nnlm."""
+    from qkv.models.folders.own import model_type_of
+
+    path = Path(os.path.expanduser(source))
+    return path.is_file() or not {"word2vec", "nnlm"}.isdisjoint((model_type_of(path), model_type_of(path / "model")))
+
+
+def convert_vectors(source: str, target: Path, as_json: bool) -> None:
+    """Write word vectors by the ending of the target: .txt and .vec text, .bin binary, also .gz; none is a folder.
+
+    --json prints one document: path, n_words, width, left_out.
+    """
+    from qkv.cli.terminal import print_json, say
+    from qkv.cli.word_vectors import vectors_named
+    from qkv.models.word2vec.files import written_form
+
+    if target.suffix:
+        written_form(target)  # refused before the work starts
+    vectors = vectors_named(source)
+    left_out = vectors.save(target)
+    if left_out:
+        say(f"note: {len(left_out):,} words cannot stand there and are left out, such as {left_out[0]!r}")
+    number = len(vectors) - len(left_out)
+    if as_json:
+        print_json({"path": str(target), "n_words": number, "width": vectors.width, "left_out": left_out})
+        return
+    typer.echo(f"{target}: {number:,} words, {vectors.width} numbers each")
+
+
+# --- qkv convert: any BERT folder in, a clean Hugging Face folder out; word vectors from one form into another.
+
+_DTYPES = ("float32", "bfloat16", "float16")
 
 
 def convert(
@@ -44,12 +77,11 @@ def convert(
 
     --json prints one document: path, architecture, parameters, dtype; of word vectors path, n_words, width, left_out.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
+    if dtype is not None and dtype not in _DTYPES:
+        raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, _DTYPES)} Known: {', '.join(_DTYPES)}.")
     there = Path(os.path.expanduser(target))
     if not overwrite and (any(there.iterdir()) if there.is_dir() else there.exists()):
         raise InputError(f"{target} is there already. Give another name, or have it overwritten (--overwrite).")
-    from qkv.cli.convert_vectors import convert_vectors, is_vectors
 
     if is_vectors(source):
         if dtype is not None or architecture is not None:
@@ -59,13 +91,13 @@ def convert(
     import torch
 
     from qkv.cli.terminal import say
-    from qkv.interop import hf
-    from qkv.interop.hub import locate
-    from qkv.run.places import model_folder
+    from qkv.models.bert import folder as hf
+    from qkv.models.folders.hub import locate
+    from qkv.train.run_folder import model_folder
 
     place = model_folder(locate(source))
     stored = hf.describe(place)["dtype"]
-    if dtype is None and stored not in DTYPES:
+    if dtype is None and stored not in _DTYPES:
         say(f"note: the weights are stored as {stored} and are written as float32")
         dtype = "float32"
     folder = hf.load(place, dtype=getattr(torch, dtype or stored))

@@ -1,16 +1,351 @@
-"""qkv demo: what qkv does, offline, in one command and about two minutes."""
+"""A corpus that is on every machine that has Python: the standard library's own documentation and docstrings.
 
+A document is a help topic or a module, as a list of paragraphs of prose. Two megabytes of English about one subject:
+too little to learn a language from, enough to watch a loss fall and blanks fill.
+"""
+
+import ast
+import csv
+import io
+import json
+import pydoc_data.topics
+import re
+import shutil
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from qkv.cli.demo_finetune import demo_finetune, examples_folder
-from qkv.cli.demo_pretrain import demo_pretrain
-from qkv.cli.demo_tour import demo_tour
+from qkv.cli.attention import print_attention, write_attention
+from qkv.cli.terminal import print_result
 from qkv.errors import InputError, did_you_mean
+from qkv.files import write_text
 
-PARTS = ("pretrain", "finetune")
+if TYPE_CHECKING:
+    from qkv.api.model import Model
+    from qkv.report.attention_map import AttentionMap
+
+
+LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "turtledemo", "__pycache__"}
+MARKUP = re.compile(r"[*=~^_`|+#\-]{3,}|``|\*\*")  # rules, underlines and emphasis
+PROSE = re.compile(r"[A-Za-z]{2,}.*[a-z]{2,}.*[.:]$")  # a sentence rather than a table or a prompt
+
+
+def documents() -> Iterator[list[str]]:
+    for topic in pydoc_data.topics.topics.values():
+        if paragraphs := _prose(topic):
+            yield paragraphs
+    library = Path(sysconfig.get_paths()["stdlib"])
+    for file in sorted(library.rglob("*.py")):
+        if LEFT_OUT.isdisjoint(file.relative_to(library).parts) and (paragraphs := _docstrings(file)):
+            yield paragraphs
+
+
+def _docstrings(file: Path) -> list[str]:
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, OSError):
+        return []
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [paragraph for text in texts if text for paragraph in _prose(text)]
+
+
+def _prose(text: str) -> list[str]:
+    """Paragraphs that read as sentences, each on one line; code, tables and prompts are left out."""
+    found = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        line = " ".join(MARKUP.sub(" ", paragraph).split())
+        if len(line) > 40 and PROSE.match(line) and ">>>" not in line:
+            found.append(line)
+    return found
+
+
+# --- The first part of `qkv demo`: blanks, pairs of sentences and attention, in English and Chinese.
+
+BLANKS = (
+    "The capital of France is [MASK].",
+    "She drank a cup of [MASK].",
+    "The river flows into the Atlantic [MASK].",
+    "He was [MASK] in London in 1815.",
+    "巴黎是[MASK]国的首都。",
+    "长江是中国最长的[MASK]流。",
+    "第二次世界大[MASK]于1939年爆发。",
+    "这部电[MASK]于1994年上映。",
+)
+_PAIRS = (
+    ("The old man opened the door and looked out.", "There was nobody in the street.", "The album came out in 2004."),
+    ("昨天夜里下了一场大雨。", "今天早上路面还是湿的。", "该银行成立于1865年。"),
+)
+LOOKS = {
+    "en": ("The king and his sons rode to London", "his", "king"),
+    "zh": ("国王和他的儿子去了伦敦", "他", "国王"),
+}
+"""A sentence, a word that stands for another, and that other word."""
+
+
+def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
+    from qkv.api.model import load
+
+    model = load()
+    drawn = {lang: model.attention(text) for lang, (text, _, _) in LOOKS.items()}
+    chosen = {}
+    for lang, (_, word, meant) in LOOKS.items():
+        # a wrong number is told here, before anything is printed or written
+        chosen[lang] = clearest(drawn[lang], word, meant, layer, head)
+    layers, heads = len(drawn["en"].layers), len(drawn["en"].heads)
+    size = f"{layers} layers of width {model.config.width}, {heads} heads each"
+    typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, from the package itself")
+    typer.echo("\nWhat stands behind [MASK]?\n")
+    for text in BLANKS:
+        best_words = model.fill(text, k=4)[0].candidates
+        typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
+    typer.echo("\nWhich sentence comes next?\n")
+    _judge(model)
+    for lang, (text, word, meant) in LOOKS.items():
+        open_to = (layers if layer is None else 1) * (heads if head is None else 1)
+        measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
+        typer.echo(f"\n{text}: what does “{word}” look at?{measured}\n")
+        print_attention(drawn[lang], *chosen[lang], word)
+    typer.echo("")
+    for lang, (_, word, _) in LOOKS.items():
+        for ending, what in ((".svg", "this head as a picture"), (".html", "every head on one page")):
+            file = out / f"attention.{lang}{ending}"
+            write_attention(drawn[lang], file, *chosen[lang], word, lang)
+            typer.echo(f"{file}: {what}")
+
+
+def clearest(
+    found: "AttentionMap", word: str, meant: str, layer: int | None = None, head: int | None = None
+) -> tuple[int, int]:
+    """Layer and head where one word looks at another most, beyond what all the words of the sentence do; a layer or
+    head that is given is the only one looked at."""
+    from qkv.report.attention_picture import choose
+
+    first = found.weights(found.layers[0] if layer is None else layer, found.heads[0] if head is None else head)
+    left, right = (list(choose(found, first, one)) for one in (word, meant))
+    looks = found.attn[..., right].sum(-1) / 255  # (layers, heads, T)
+    beyond = looks[..., left].mean(-1) - looks.mean(-1)
+    layers, heads = (found.layers if layer is None else (layer,)), (found.heads if head is None else (head,))
+    open_to = [(one, other) for one in layers for other in heads]
+    return max(open_to, key=lambda pair: beyond[found.layers.index(pair[0]), found.heads.index(pair[1])])
+
+
+def _judge(model: "Model") -> None:
+    from qkv.cli.terminal import bar, table
+
+    rows = []
+    for first, *seconds in _PAIRS:
+        for number, second in enumerate(seconds):
+            likely = model.next_sentence(first, second).is_next
+            rows.append(("" if number else first, second, f"{likely:.0%}", bar(likely, 16)))
+    table(["after", "comes", "", ""], rows, right=(2,))
+
+
+# --- The last part of `qkv demo`: a labelled file to a judged model, on the messages that qkv brings along.
+#
+# Both languages go into one file and one model; it learns the ten intents once, and is judged in each language by
+# itself.
+
+LANGUAGES = {"en": "English", "zh": "Chinese"}
+SHOWN = 3
+EPOCHS = 10.0
+"""More would be a little better, and longer than anybody watches a demonstration."""
+
+
+def examples_folder() -> Path:
+    """Where the small data sets of this project lie."""
+    return Path(str(resources.files("qkv"))) / "examples"
+
+
+def demo_finetune(out: Path) -> None:
+    from qkv.jobs.finetune.model import configured_for
+    from qkv.jobs.finetune.run import start
+    from qkv.models.folders.hub import DEFAULT_MODEL
+    from qkv.train.progress import for_stderr
+
+    file, run = out / "intents.csv", out / "finetune"
+    rows = _rows()
+    text = _table(rows)
+    _clear(file, run, text)
+    given = {"data.train": str(file), "data.dev_share": 0.2, "epochs": EPOCHS}
+    write_text(file, text)
+    typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
+    with for_stderr() as progress:
+        done = start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
+    if not done.finished:
+        typer.echo(f"Stopped and saved. Go on with: qkv finetune --resume {run}", err=True)
+        raise typer.Exit(128 + (done.signal or 0))
+    print_result(done.result)
+    typer.echo("")
+    answers = _answers(run, rows)
+    for language, found in answers.items():
+        right = sum(answer.right for answer in found)
+        typer.echo(f"{LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
+    typer.echo(
+        "They say the same in many ways, so it is hard on purpose. More examples help, and models that have read more."
+    )
+    typer.echo("\nThe surest of these answers:\n")
+    for found in answers.values():
+        for answer in sorted(found, key=lambda answer: -answer.probability)[:SHOWN]:
+            truth = "right" if answer.right else f"wrong: {answer.expected}"
+            typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {truth}")
+    typer.echo(f"\n{run / 'report.html'}: the whole story, to be handed on\n{run / 'model'}: the model")
+
+
+def _rows() -> list[tuple[str, str, str]]:
+    """Language, text and label, the languages in turn."""
+    found = []
+    for language in LANGUAGES:
+        with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
+            found.append([(language, row["text"], row["label"]) for row in csv.DictReader(stream)])
+    return [row for pair in zip(*found, strict=True) for row in pair]
+
+
+def _table(rows: list[tuple[str, str, str]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([("text", "label"), *((text, label) for _, text, label in rows)])
+    return text.getvalue()
+
+
+class Answer(NamedTuple):
+    text: str
+    label: str
+    probability: float
+    expected: str
+    right: bool
+
+
+def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[Answer]]:
+    """What was said of the held-out messages, by language."""
+    found: dict[str, list[Answer]] = {language: [] for language in LANGUAGES}
+    for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
+        said = json.loads(line)
+        language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first holds the names
+        found[language].append(Answer(text, said["label"], said["probability"], said["expected"], said["right"]))
+    return {language: answers for language, answers in found.items() if answers}
+
+
+def _clear(file: Path, run: Path, text: str) -> None:
+    """Make room where an earlier demonstration stood, and only there."""
+    others = run.exists() and not _is_ours(run / "config.toml", file)
+    if others or (file.exists() and file.read_text(encoding="utf-8", errors="replace") != text):
+        what = run if others else file
+        raise InputError(f"{what} is not the demonstration's. Give another folder with --out.")
+    shutil.rmtree(run, ignore_errors=True)
+
+
+def _is_ours(config: Path, file: Path) -> bool:
+    """Whether a run learned from the demonstration's own file and model, and not from anybody's who likes its names."""
+    from qkv.models.folders import hub
+
+    try:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+        train, model = Path(settings["data"]["train"]), Path(settings["model"])
+    except (OSError, ValueError, KeyError, TypeError):  # no run, or not a whole one
+        return False
+    return train.resolve() == file.resolve() and model.resolve() == (hub.FOLDER / hub.DEFAULT_MODEL).resolve()
+
+
+# --- `qkv demo pretrain`: a BERT from nothing in about two minutes, on text that every Python brings along.
+
+SENTENCES = (
+    "Return the [MASK] of the object.",
+    "If the file does not [MASK], an exception is raised.",
+    "This method returns a [MASK] of strings.",
+    "The default [MASK] is None.",
+)
+RECIPE = {
+    "rows": 32,
+    "evaluation_rows": 128,
+    "model": {"size": "tiny", "dropout": 0.0, "attention_dropout": 0.0},
+    "pairs": {"max_length": 64},
+    "train": {"lr": 3e-3, "warmup": 0.1, "save_every": 500, "log_every": 20},
+}
+
+
+def demo_pretrain(out: Path, minutes: float) -> None:
+    """The whole path, each stage a file that can be looked at: corpus, tokenizer, shards, run."""
+    from qkv.api.model import load
+    from qkv.cli.terminal import fraction, table
+    from qkv.config import merge
+    from qkv.data.corpus.prepare import prepare
+    from qkv.data.readers import texts
+    from qkv.models.bert.pretrain import PretrainConfig, start
+    from qkv.text.tokenizer import Tokenizer
+    from qkv.train.progress import for_stderr
+
+    folder = out / "pretrain"
+    corpus = folder / "corpus.txt"
+    found = list(documents())
+    text = "".join("\n".join(paragraphs) + "\n\n" for paragraphs in found)
+    _clear_in_demo_pretrain(folder, text)
+    write_text(corpus, text)
+    typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
+    tokenizer = Tokenizer.train(texts(corpus), vocabulary_size=4000)
+    tokenizer.save(folder / "tokenizer")
+    typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
+    with fraction("preparing") as moved:
+        manifest = prepare(
+            [corpus], tokenizer, folder / "shards", hold_out=0.05, progress=lambda now: moved(now.share, "")
+        )
+    typer.echo(f"{folder / 'shards'}: {manifest['totals']['tokens']:,} tokens; sample.txt shows some")
+
+    run = folder / "run"
+    config = merge(PretrainConfig(data=str(folder / "shards")), RECIPE, "demo")
+    config = merge(config, {"train": {"minutes": minutes, "evaluate_every": 100}}, "demo")
+    with for_stderr() as progress:
+        outcome = start(config, run, progress).outcome
+    if not outcome.finished:
+        typer.echo(f"Stopped and saved at step {outcome.step:,}. Go on with: qkv pretrain --resume {run}", err=True)
+        raise typer.Exit(128 + (outcome.signal or 0))
+
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    evaluations = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
+    typer.echo("\nOn documents it was not trained on:\n")
+    table(
+        ["step", "masked-word loss", "accuracy", "next-sentence accuracy"],
+        [
+            (
+                f"{step:,}",
+                f"{e['masked_loss']:.2f}",
+                f"{e['masked_accuracy']:.1%}",
+                f"{e['next_sentence_accuracy']:.1%}",
+            )
+            for step, e in evaluations
+        ],
+        right=range(4),
+    )
+    typer.echo(f"\nA model that knows only how frequent words are has a loss of {manifest['unigram_entropy']:.2f}.\n")
+    model = load(run / "model")
+    for text in SENTENCES:
+        best = ", ".join(f"{one.text} {one.probability:.0%}" for one in model.fill(text, k=4)[0].candidates)
+        typer.echo(f"{text}\n    {best}")
+    typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, fillings, remarks")
+
+
+def _clear_in_demo_pretrain(folder: Path, text: str) -> None:
+    """Make room where an earlier demonstration stood, and only there: nobody's own corpus or run is removed."""
+    if not folder.exists():
+        return
+    ours = {"corpus.txt", "tokenizer", "shards", "run"}
+    corpus = folder / "corpus.txt"
+    others = {one.name for one in folder.iterdir()} - ours
+    if others or (corpus.exists() and corpus.read_text(encoding="utf-8", errors="replace") != text):
+        what = sorted(others)[0] if others else "another corpus"
+        raise InputError(f"{folder} holds {what}, which is not the demonstration's. Give another folder with --out.")
+    for name in ours:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    corpus.unlink(missing_ok=True)
+
+
+# --- qkv demo: what qkv does, offline, in one command and about two minutes.
+
+_PARTS = ("pretrain", "finetune")
 MINUTES = 1.7
 
 
@@ -51,8 +386,8 @@ def demo(
     if weights:
         typer.echo(str(minilm()))
         return
-    if part is not None and part not in PARTS:
-        raise InputError(f"There is no demonstration '{part}'.{did_you_mean(part, PARTS)}")
+    if part is not None and part not in _PARTS:
+        raise InputError(f"There is no demonstration '{part}'.{did_you_mean(part, _PARTS)}")
     for option, number in (("--layer", layer), ("--head", head)):
         if part is not None and number is not None:
             raise InputError(f"{option} is for the pictures, which qkv demo {part} does not draw. Leave out '{part}'.")

@@ -1,4 +1,8 @@
-"""qkv embed: texts to vectors."""
+"""qkv embed --tokens: one vector a token.
+
+On a terminal a token is compared with the first of the same spelling: word2vec has one vector for both, and the cosine
+is 1; ELMo and BERT have one for each sentence.
+"""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.embed_tokens import check_tokens, embed_tokens, lacks_tokens
 from qkv.cli.options import (
     DeviceOption,
     DtypeOption,
@@ -19,16 +22,78 @@ from qkv.cli.options import (
     load_model,
 )
 from qkv.errors import InputError
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from qkv.run.embed_file import Lacks
-    from qkv.run.predict import Model
-    from qkv.run.results import Embeddings
+    from qkv.api.embed_files import Lacks
+    from qkv.api.model import Model
+    from qkv.api.results import Embeddings
+
+
+_MOST = 100
+"""As many tokens as a terminal can still show."""
+_SHOWN = 4
+"""Numbers of a vector that are shown."""
+
+
+def check_tokens(out: Path | None, pooling: str | None) -> None:
+    if out is not None:
+        raise InputError("Vectors of tokens go to a file as JSON: leave out --out, and add --json > tokens.jsonl.")
+    if pooling is not None:
+        raise InputError("--pooling makes one vector of a text, and --tokens keeps one a token: leave one of them out.")
+
+
+def lacks_tokens(model: "Model") -> "Lacks":
+    """Why `embed_tokens` would refuse a text; None where it would not."""
+    return lambda text: "is empty" if not text.strip() or model.tokenizer.is_empty(text) else None
+
+
+def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None, as_json: bool) -> None:
+    from qkv.api.embed_files import token_lines, token_parts
+
+    if not as_json:
+        _to_terminal(model, texts, normalize, layer)
+        return
+    for taken, part in token_parts(model, texts, normalize, layer):
+        for line in token_lines(taken, part):
+            typer.echo(line)
+
+
+def _to_terminal(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
+    import numpy as np
+
+    from qkv.api.embed_files import token_parts
+    from qkv.api.results import normalized
+    from qkv.cli.terminal import shaded, table
+
+    rows: list[list[object]] = []
+    first: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
+    number = 0
+    for taken, part in token_parts(model, texts, normalize, layer):
+        for text, found in zip(taken, part, strict=True):
+            number += 1
+            if len(rows) + len(found) > _MOST:
+                raise InputError(f"More than {_MOST} tokens are too many for the screen: add --json.")
+            unit = normalized(found.vectors)
+            for place, (token, (start, end)) in enumerate(zip(found.tokens, found.offsets, strict=True)):
+                row = [number, f"{start}–{end}", text[start:end]]
+                if not found.has_vector[place]:
+                    rows.append([*row, "no vector", ""])
+                    continue
+                alike = shaded(float(np.clip(unit[place] @ first[token], -1, 1))) if token in first else ""
+                first.setdefault(token, unit[place])
+                numbers = ", ".join(f"{value:.3f}" for value in found.vectors[place, :_SHOWN].tolist())
+                rows.append([*row, f"{numbers}, …", alike])
+    if not rows:
+        raise InputError("There is no text to embed: the input is empty.")
+    table(["text", "at", "token", f"vector ({model.config.width} numbers)", "cosine with the first"], rows, right=[4])
+
+
+# --- qkv embed: texts to vectors.
 
 How = tuple[str | None, bool | None, int | None]
 """Pooling, normalize, layer."""
-FEW = 12
+_FEW = 12
 """As many texts as a similarity table can still show on a terminal."""
 
 
@@ -78,7 +143,7 @@ def embed(
     --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
     n_windows, width, seconds, n_without_vector.
     """
-    from qkv.run.vector_files import check_name
+    from qkv.api.embed_files import check_name
 
     if out is not None:
         check_name(out)
@@ -101,12 +166,12 @@ def embed(
     elif as_json:
         _to_json(loaded, stream, how)
     else:
-        _to_terminal(loaded, stream, how)
+        _to_terminal_in_embed(loaded, stream, how)
 
 
 def _opened(texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool) -> tuple[int | None, Iterator[str]]:
     """The texts, and how many there are where that can be known."""
-    from qkv.run.embed_file import file_texts, stream_texts
+    from qkv.api.embed_files import file_texts, stream_texts
 
     if files:
         # read once to the end before the work starts: a fault in the last line should not cost an hour
@@ -124,8 +189,8 @@ def _to_file(
     how: How,
     as_json: bool,
 ) -> None:
+    from qkv.api.embed_files import embed_to_file
     from qkv.cli.terminal import print_json, progress, say
-    from qkv.run.embed_file import embed_to_file
 
     with progress("embed", number) as advance:
         done = embed_to_file(model, texts, out, *how, advance)
@@ -140,22 +205,21 @@ def _to_file(
 
 
 def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
-    from qkv.run.embed_file import embed_parts
-    from qkv.run.vector_files import json_lines
+    from qkv.api.embed_files import embed_parts, json_lines
 
     for taken, part in embed_parts(model, texts, *how):
         for line in json_lines(taken, part):
             typer.echo(line)
 
 
-def _to_terminal(model: "Model", texts: Iterable[str], how: How) -> None:
+def _to_terminal_in_embed(model: "Model", texts: Iterable[str], how: How) -> None:
     from itertools import islice
 
     from qkv.cli.terminal import similarity_table
 
-    few = list(islice(texts, FEW + 1))
-    if len(few) > FEW:
-        raise InputError(f"More than {FEW} texts are too many for the screen: add --out vectors.npy, or --json.")
+    few = list(islice(texts, _FEW + 1))
+    if len(few) > _FEW:
+        raise InputError(f"More than {_FEW} texts are too many for the screen: add --out vectors.npy, or --json.")
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
     found = model.embed(few, how[0], how[1], layer=how[2])

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from qkv.cli.options import JsonOption, ModelOption, load_model, text_or_stdin
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
 
-SHOWN = 32  # characters on either side of a blank
+_SHOWN = 32  # characters on either side of a blank
 
 
 def fill(
@@ -62,6 +62,6 @@ def _around(text: str, start: int, end: int) -> tuple[str, str]:
     >>> _around("a" * 40 + "[MASK]" + "b" * 32, 40, 46) == ("…" + "a" * 32, "b" * 32)
     True
     """
-    before = ("…" if start > SHOWN else "") + text[max(0, start - SHOWN) : start]
-    after = text[end : end + SHOWN] + ("…" if len(text) - end > SHOWN else "")
+    before = ("…" if start > _SHOWN else "") + text[max(0, start - _SHOWN) : start]
+    after = text[end : end + _SHOWN] + ("…" if len(text) - end > _SHOWN else "")
     return before, after

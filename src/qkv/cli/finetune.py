@@ -4,30 +4,28 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.columns import (
+from qkv.cli.options import (
     AnswerColumn,
     ChoicesColumn,
     ContextColumn,
-    FormatOption,
-    GroupColumn,
-    LabelColumn,
-    PairColumn,
-    QuestionColumn,
-    SeparatorOption,
-    TextColumn,
-)
-from qkv.cli.options import JsonOption
-from qkv.cli.training import (
     DevOption,
     EpochsOption,
+    FormatOption,
+    GroupColumn,
+    JsonOption,
     KindOption,
+    LabelColumn,
+    PairColumn,
     PretrainedOption,
+    QuestionColumn,
     RateOption,
     RecipeOption,
     ResumeOption,
     RunOption,
+    SeparatorOption,
     SetOption,
     TaskArgument,
+    TextColumn,
     TokenizerOption,
     TrainingDevice,
     TrainOption,
@@ -39,7 +37,7 @@ from qkv.cli.training import (
     tell,
 )
 from qkv.errors import InputError
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
 
 
 def finetune(
@@ -111,8 +109,8 @@ def finetune(
     Look through a file first: qkv check FILE. Ctrl-C saves and stops; --resume goes on, and ends as if never stopped.
     --json prints one document: run, finished, result.
     """
-    from qkv.cli.scores import print_result
-    from qkv.interop.folder import KINDS, model_type_of
+    from qkv.cli.terminal import print_result
+    from qkv.models.folders.own import KINDS, model_type_of
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {
@@ -141,7 +139,7 @@ def finetune(
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         refuse_beside_resume(task, flags, out, recipe, settings, transfer, crf)
-        from qkv.run.finetune import resume as go_on
+        from qkv.jobs.finetune.run import resume as go_on
 
         with for_stderr() as progress:
             finished = go_on(resume, progress)
@@ -152,8 +150,8 @@ def finetune(
             if task != "tag":
                 raise InputError(f"--crf is for tag, not for {task}.")
             flags["tag.crf"] = True
-        from qkv.run.finetune import start
-        from qkv.run.finetune_start import configured_for
+        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.run import start
 
         with for_stderr() as progress:
             config = configured_for(task, model, transfer, recipe, flags, settings or [])
@@ -162,3 +160,124 @@ def finetune(
     readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
     tell("finetune", finished, as_json, print_result, left)
+
+
+# --- `qkv curve`: how many more labels would help.
+
+
+def curve(
+    task: TaskArgument = None,
+    model: PretrainedOption = DEFAULT_MODEL,
+    embeddings: VectorsOption = None,
+    tokenizer: TokenizerOption = None,
+    train: TrainOption = None,
+    dev: DevOption = None,
+    out: RunOption = None,
+    shares: Annotated[
+        str | None,
+        typer.Option("--shares", metavar="LIST", help="Of the examples to train on; 0.1,0.2,0.4,0.7,1 if left out."),
+    ] = None,
+    draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Trainings of each share; 3.")] = None,
+    transfer: TransferOption = None,
+    epochs: EpochsOption = None,
+    lr: RateOption = None,
+    kind: KindOption = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    group: GroupColumn = None,
+    question: QuestionColumn = None,
+    context: ContextColumn = None,
+    answer: AnswerColumn = None,
+    choices: ChoicesColumn = None,
+    format: FormatOption = None,
+    separator: SeparatorOption = None,
+    recipe: RecipeOption = None,
+    device: TrainingDevice = None,
+    settings: SetOption = None,
+    resume: ResumeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train on growing shares of a labelled file, and say what more labels would bring, or that nobody can tell.
+
+    \b
+    qkv curve classify --train intents.csv --out curve --transfer features
+    qkv curve tag --train train.bio --dev dev.bio --out curve --shares 0.05,0.2,0.5,1 --draws 5 --model FOLDER
+    qkv curve --resume curve
+
+    The same examples are held out for all points. --transfer features runs the encoder once for the whole curve, which
+    makes it a matter of minutes; the other ways train the model anew for every share and draw.
+
+    \b
+    RUN/report.html   the curve, what to expect of 2, 4 and 10 times as many labels, and how sure that is
+    RUN/points.jsonl  every training: n, draw, score
+    RUN/result.json   the same as --json prints under "result"
+
+    Ctrl-C saves and stops; --resume goes on and trains no point again. --json prints one document: run, finished,
+    result.
+    """
+    from qkv.train.progress import for_stderr
+
+    given: dict[str, Any] = {
+        "embeddings": embeddings,
+        "tokenizer": tokenizer,
+        "data.train": train,
+        "data.dev": dev,
+        "data.format": format,
+        "data.separator": separator,
+        "data.columns.text": text,
+        "data.columns.pair": pair,
+        "data.columns.label": label,
+        "data.columns.group": group,
+        "data.columns.question": question,
+        "data.columns.context": context,
+        "data.columns.answer": answer,
+        "data.columns.choices": choices,
+        "epochs": epochs,
+        "train.lr": lr,
+        "classify.kind": kind,
+        "device": device,
+    }
+    flags = {key: value for key, value in given.items() if value is not None}
+    if resume is not None:
+        refuse_beside_resume(task, flags, out, shares, draws, recipe, settings, transfer)
+        from qkv.jobs.curve import resume as go_on
+
+        with for_stderr() as progress:
+            finished = go_on(resume, progress)
+    else:
+        task, out = checked_task("curve", task, train, out, kind)
+        check_spelling(model)
+        wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
+        if draws is not None:
+            wanted["draws"] = draws
+        from qkv.jobs.curve import CurveConfig, start
+        from qkv.jobs.finetune.model import configured_for
+
+        with for_stderr() as progress:
+            tuned = configured_for(task, model, transfer, recipe, flags, settings or [])
+            finished = start(CurveConfig(**wanted, finetune=tuned), out, progress)
+    tell("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
+
+
+def _shares(words: str) -> tuple[float, ...]:
+    try:
+        return tuple(sorted({float(word) for word in words.split(",")}))
+    except ValueError:
+        raise InputError(f"--shares '{words}': write shares with commas between them, such as 0.1,0.3,1.") from None
+
+
+def _print(result: dict[str, Any]) -> None:
+    from qkv.cli.terminal import NAMES, bar, table
+
+    main = NAMES.get(result["main"], result["main"].replace("_", " "))
+    rows: list[tuple[object, ...]] = []
+    for point in result["points"]:
+        spread = "" if point["deviation"] is None else f" ± {point['deviation']:.4f}"
+        rows.append((f"{point['n']:,}", f"{point['mean']:.4f}{spread}", bar(point["mean"])))
+    for one in result["fit"]["predictions"]:
+        between = f"{one['score']:.4f} ({one['low']:.4f} – {one['high']:.4f})"
+        rows.append((f"{one['n']:,}, expected", between, bar(one["score"])))
+    table(["examples", main, ""], rows)
+    if result["verdict"]:
+        typer.echo(f"\n{result['verdict']['en']}".replace("\u00a0", " "))

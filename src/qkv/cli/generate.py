@@ -19,10 +19,10 @@ from qkv.cli.options import (
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.generate.options import GenerateConfig
-    from qkv.run.generate import Generator, Text
+    from qkv.api.generator import Generator, Text
+    from qkv.search.options import GenerateConfig
 
-WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
+_WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
 LACKING = "note: the vocabulary lacks {:,} tokens of {:,} prompts, which the model reads as unknown"
 
 
@@ -109,7 +109,7 @@ def generate(
             raise InputError(
                 f"Prompt {number} is empty. Write something, or leave the prompt out to have a text begun from nothing."
             )
-    suffix = None if out is None else suffix_of(out, WRITTEN)
+    suffix = None if out is None else suffix_of(out, _WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
     check_not_read(out, [file])
@@ -135,7 +135,7 @@ def generate(
     texts = [text_or_stdin(text) for text in prompts or ()]
     if "" in texts:
         raise InputError("Standard input is empty. Write something, or leave - out to have a text begun from nothing.")
-    from qkv.run.generate import Generator
+    from qkv.api.generator import Generator
 
     generator = Generator(model, device, threads, dtype, precision)
     for note in generator.notes:
@@ -165,7 +165,7 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
     (40, None, False)
     """
-    from qkv.generate.options import CHANCE, GenerateConfig
+    from qkv.search.options import CHANCE, GenerateConfig
 
     wanted = dict(wanted)
     beams = wanted.get("beams", 1)
@@ -281,8 +281,8 @@ def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
 def _write(out: Path, suffix: str, found: Iterator[list["Text"]], total: int | None) -> None:
     import json
 
-    from qkv.atomic import replaced_file
     from qkv.cli.terminal import progress, say
+    from qkv.files import replaced_file
 
     prompts = count = 0
     with progress("prompts", total) as advance, replaced_file(out) as part, part.open("w", encoding="utf-8") as file:

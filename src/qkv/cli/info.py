@@ -1,17 +1,133 @@
-"""qkv info: what a model folder holds."""
+"""qkv info, for folders that hold no model: a tokenizer's, and a prepared corpus."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.info_data import describe_data, lines_of_data, vocabulary_line
-from qkv.cli.info_gpt import lines_of_gpt
-from qkv.cli.info_translation import lines_of_translation
 from qkv.cli.options import JsonOption
 from qkv.errors import reading
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
+
+
+def describe_data(folder: Path) -> dict[str, Any] | None:
+    """What a folder of a tokenizer or of shards holds, with what it is as `holds`; None for any other folder."""
+    from qkv.data.corpus.shards import MANIFEST, STATE, Shards
+    from qkv.text.tokenizer import FILES, Tokenizer
+
+    if (folder / "config.json").exists():
+        return None
+    if (folder / MANIFEST).is_file() or (folder / STATE).is_file():
+        train, valid = (Shards.open(folder, part) for part in ("train", "valid"))
+        corpus = train.manifest
+        return {
+            "path": str(folder),
+            "holds": "shards",
+            "documents": train.n_documents + valid.n_documents,
+            "held_out": valid.n_documents,
+            "sentences": train.n_sentences + valid.n_sentences,
+            "tokens": train.n_tokens + valid.n_tokens,
+            "segmenter": corpus["settings"]["segmenter"],
+            "sources": [source["name"] for source in corpus["sources"]],
+            "vocabulary": _vocabulary(train.tokenizer()),
+        }
+    # weights beside them are a model's that has lost its config.json
+    held = {entry.name for entry in folder.iterdir()}
+    if held & {"tokenizer.json", "vocab.txt"} and held <= set(FILES):
+        return {"path": str(folder), "holds": "tokenizer", "vocabulary": _vocabulary(Tokenizer.load(folder))}
+    return None
+
+
+def lines_of_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The same, for people, with the verbs that take such a folder."""
+    vocabulary, path = facts["vocabulary"], facts["path"]
+    shown = ("vocabulary", vocabulary_line(vocabulary))
+    if facts["holds"] == "tokenizer":
+        verbs = f"qkv tokenize TEXT --model {path}; qkv prepare FILE --tokenizer {path} --out SHARDS"
+        return [("folder", path), ("holds", "a tokenizer, no model"), shown, ("for", verbs)]
+    sources = facts["sources"]
+    return [
+        ("folder", path),
+        ("holds", "a prepared corpus (shards), no model"),
+        ("from", ", ".join(sources[:4]) + (f", … ({len(sources)} files)" if len(sources) > 4 else "")),
+        ("documents", f"{facts['documents']:,}, {facts['held_out']:,} of them held out"),
+        ("sentences", f"{facts['sentences']:,}"),
+        ("tokens", f"{facts['tokens']:,}"),
+        ("segmenter", facts["segmenter"]),
+        shown,
+        ("for", f"qkv pretrain MODEL --data {path} --out RUN; qkv show {path}"),
+    ]
+
+
+def vocabulary_line(found: Mapping[str, Any]) -> str:
+    chinese = f", Chinese by {found['segmenter']}" if found["segmenter"] else ""
+    case = "lower case" if found["lowercase"] else "case kept"
+    return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
+
+
+def _vocabulary(tokenizer: Any) -> dict[str, Any]:
+    return {name: getattr(tokenizer, name) for name in ("size", "kind", "lowercase", "segmenter")}
+
+
+# --- qkv info, for folders of GPT and GPT-2.
+
+
+def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
+    rows = vocabulary["rows"]
+    first = f"qkv generate {path} TEXT; qkv embed TEXT --model {path}"
+    first = f"qkv predict {path} TEXT" if facts["heads"] else first
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
+    return [
+        ("folder", path),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "layers",
+            f"{sizes['layers']} of width {sizes['width']}, {sizes['heads']} attention heads, feed-forward "
+            f"{sizes['inner_width']}, {sizes['activation']}, {sizes['order']}-norm",
+        ),
+        ("longest text", f"{facts['max_length']} tokens, prompt and all"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("note", "; ".join(facts["notes"])),
+        ("heads", ", ".join(facts["heads"])),
+        ("labels", ", ".join(facts["labels"][:12]) + (" …" if len(facts["labels"]) > 12 else "")),
+        ("for", f"{first}; qkv finetune TASK --model {path} --train FILE --out RUN"),
+    ]
+
+
+# --- qkv info, for models that translate.
+
+
+def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    source, target = (language or "?" for language in facts["languages"])
+    vocabularies = [vocabulary_line(one) for one in facts["vocabularies"]]
+    sides = vocabularies if len(vocabularies) == 1 else [f"source {vocabularies[0]}; target {vocabularies[1]}"]
+    longest = facts["max_length"]
+    scores = [
+        f"{score['bleu']:.2f} on {name} ({score['bleu_signature']})"
+        for name, score in (facts["scores"] or {}).items()
+        if "bleu" in score
+    ]
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("languages", f"{source} → {target}" if any(facts["languages"]) else ""),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
+        ("longest text", f"{longest} tokens" if longest else ""),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", sides[0]),
+        ("BLEU", "; ".join(scores)),
+        ("licence", facts["licence"] or ""),
+        ("for", f"qkv translate {facts['path']} TEXT"),
+    ]
+
+
+# --- qkv info: what a model folder holds.
 
 LICENCE = re.compile(r"^license:[ \t]*['\"]?(?P<name>[^'\"\n]+)", re.MULTILINE)
 """A line in the head of a model card, as the hub has it."""
@@ -43,13 +159,13 @@ def info(
     --json prints one document with every field.
     """
     from qkv.cli.terminal import print_json, table
-    from qkv.interop.folder import KINDS, WEIGHTS, describe_folder, model_type_of
-    from qkv.interop.gpt2 import describe as describe_gpt
-    from qkv.interop.gpt2 import is_gpt
-    from qkv.interop.hf import describe
-    from qkv.interop.hub import locate
-    from qkv.interop.translation_folder import describe_translation, is_translation
-    from qkv.run.places import model_folder
+    from qkv.models.bert.folder import describe
+    from qkv.models.folders.hub import locate
+    from qkv.models.folders.own import KINDS, WEIGHTS, describe_folder, model_type_of
+    from qkv.models.gpt.folder import describe as describe_gpt
+    from qkv.models.gpt.folder import is_gpt
+    from qkv.models.transformer.folder import describe_translation, is_translation
+    from qkv.train.run_folder import model_folder
 
     folder = model_folder(locate(model))
     if (data := describe_data(folder)) is not None:

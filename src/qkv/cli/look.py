@@ -12,13 +12,13 @@ import typer
 
 from qkv.cli.options import ThreadsOption, suffix_of, text_or_stdin
 from qkv.errors import InputError, did_you_mean
-from qkv.interop.zoo import DEFAULT_MODEL
+from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from qkv.explore.api import Api
+    from qkv.look.api import Api
 
-ENDINGS = {".html": "the page with its data"}
-LANGUAGES = ("zh", "en")
+_ENDINGS = {".html": "the page with its data"}
+_LANGUAGES = ("zh", "en")
 LOOPBACK = "127.0.0.1"
 
 
@@ -102,14 +102,14 @@ def look(
 
     A program may ask too: GET /api/room lists what there is, POST /api/NAME answers.
     """
-    from qkv.inside.subject import VIEWS, open_subject
+    from qkv.look.subject import VIEWS, open_subject
 
     if view is not None and view not in VIEWS:
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
-    if lang is not None and lang not in LANGUAGES:
-        raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(LANGUAGES)}.")
+    if lang is not None and lang not in _LANGUAGES:
+        raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(_LANGUAGES)}.")
     if save is not None:
-        suffix_of(save, ENDINGS)
+        suffix_of(save, _ENDINGS)
         check_folder(save)
     serving = {"--host": host, "--port": port, "--token": token, "--no-browser": no_browser or None}
     for option, value in (serving if save is not None else {"--examples": examples or None}).items():
@@ -125,7 +125,7 @@ def look(
         if given is not None:
             check_text(option, given)
 
-    from qkv.explore.api import Api
+    from qkv.look.api import Api
 
     if threads is not None and threads < 1:
         raise InputError(f"--threads must be 1 or more, not {threads}.")
@@ -165,7 +165,7 @@ def subject_with(api: "Api", view: str) -> int:
 
 
 def check_text(option: str, text: str) -> None:
-    from qkv.inside.asked import LONGEST
+    from qkv.look.wire import LONGEST
 
     if not text.strip():
         raise InputError(f"{option} is empty. Write something, or leave it out.")
@@ -179,10 +179,10 @@ def check_text(option: str, text: str) -> None:
 
 def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool = False) -> None:
     """One file with the page, and in it the answers to what it will ask."""
-    from qkv.atomic import replaced_file
     from qkv.cli.terminal import fraction, say
-    from qkv.explore.page import address_of, saved
-    from qkv.inside.recording import MOST_BYTES, Text, record
+    from qkv.files import replaced_file
+    from qkv.look.page import address_of, saved
+    from qkv.look.recording import MOST_BYTES, Text, record
 
     room = api.room()
     given = Text(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
@@ -213,7 +213,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
         }
         part.write_text(saved(recorded), encoding="utf-8", newline="\n")
         size = part.stat().st_size
-    say(f"{out}: {ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
+    say(f"{out}: {_ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
     if made.left_out:
         more = f"{len(made.left_out)} more answers did not fit into {MOST_BYTES >> 20} MB"
         say(f"{more}; the page says so where they belong.")
@@ -241,7 +241,7 @@ def serve(
     api: "Api", host: str, port: int | None, token: str | None, state: dict[str, str | int], browser: bool = True
 ) -> None:
     """Until Ctrl-C."""
-    from qkv.explore.server import listen
+    from qkv.look.server import listen
 
     with listen(api, host, port, token) as server:
         link = server.link(state)

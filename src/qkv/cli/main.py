@@ -10,29 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.analogy import analogy
 from qkv.cli.attention import attention
 from qkv.cli.check import check
 from qkv.cli.convert import convert
-from qkv.cli.curve import curve
 from qkv.cli.demo import demo
 from qkv.cli.embed import embed
 from qkv.cli.evaluate import evaluate
-from qkv.cli.evaluate_vectors import evaluate_vectors
 from qkv.cli.fill import fill
-from qkv.cli.finetune import finetune
+from qkv.cli.finetune import curve, finetune
 from qkv.cli.generate import generate
 from qkv.cli.info import info
 from qkv.cli.look import look
 from qkv.cli.predict import predict
-from qkv.cli.prepare import prepare
+from qkv.cli.prepare import prepare, show
 from qkv.cli.pretrain import pretrain
-from qkv.cli.show import show
-from qkv.cli.similar import similar
-from qkv.cli.tokenize import tokenize
-from qkv.cli.tokenizer import tokenizer
-from qkv.cli.train import WithFiles, train
-from qkv.cli.translate import translate
+from qkv.cli.tokenize import tokenize, tokenizer
+from qkv.cli.translate import WithFiles, train, translate
+from qkv.cli.word_vectors import analogy, evaluate_vectors, similar
 from qkv.errors import InputError, did_you_mean
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {

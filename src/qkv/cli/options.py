@@ -2,17 +2,19 @@
 input, and a file to write that is none of those that are read."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.errors import InputError
+from qkv.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from qkv.run.predict import Model
-    from qkv.tokenizer import Tokenizer
+    from qkv.api.model import Model
+    from qkv.jobs.finetune.run import Finished
+    from qkv.text.tokenizer import Tokenizer
+
 
 ModelOption = Annotated[
     str,
@@ -30,7 +32,7 @@ ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", hel
 
 def load_model(model: str, **how: Any) -> "Model":
     """Load the model that was named; what is odd about its folder is said beside the results."""
-    from qkv.run.load import load
+    from qkv.api.model import load
 
     loaded = load(model, **how)
     for note in loaded.notes:
@@ -40,10 +42,10 @@ def load_model(model: str, **how: Any) -> "Model":
 
 def load_tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
     """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
-    from qkv.interop.hub import locate
-    from qkv.json_file import read_object
-    from qkv.run.places import model_folder
-    from qkv.tokenizer import Tokenizer
+    from qkv.files import read_object
+    from qkv.models.folders.hub import locate
+    from qkv.text.tokenizer import Tokenizer
+    from qkv.train.run_folder import model_folder
 
     path = Path(name).expanduser()
     if path.is_file():
@@ -78,7 +80,6 @@ def check_not_read(out: Path | None, inputs: Iterable[str | Path | None]) -> Non
 
 def suffix_of(path: Path, known: dict[str, Any]) -> str:
     """The file's ending, which says what is to be written."""
-    from qkv.errors import did_you_mean
 
     suffix = path.suffix.lower()
     if suffix not in known:
@@ -87,3 +88,132 @@ def suffix_of(path: Path, known: dict[str, Any]) -> str:
             f"Cannot tell what to write into '{path.name}'.{hint} Use a name that ends in {' or '.join(known)}."
         )
     return suffix
+
+
+# --- How a labelled file is read, as options of the verbs that read one: which column holds what, and the format.
+
+
+def _column(name: str, what: str) -> typer.models.OptionInfo:
+    return typer.Option(f"--{name}", metavar="COLUMN", help=f"Column of {what}.")
+
+
+TextColumn = Annotated[str | None, _column("text", "the text")]
+PairColumn = Annotated[str | None, _column("pair", "the second text")]
+LabelColumn = Annotated[str | None, _column("label", "the label")]
+GroupColumn = Annotated[str | None, _column("group", "what belongs together in a split")]
+QuestionColumn = Annotated[str | None, _column("question", "the question")]
+ContextColumn = Annotated[str | None, _column("context", "the passage")]
+AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
+ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; found out if left out.")
+]
+SeparatorOption = Annotated[
+    str | None, typer.Option("--separator", metavar="TEXT", help="Between several labels in one cell.")
+]
+
+
+def given(**options: str | None) -> dict[str, str]:
+    """Those that were given.
+
+    >>> given(text="评论", label=None)
+    {'text': '评论'}
+    """
+    return {name: value for name, value in options.items() if value is not None}
+
+
+# --- What the verbs that train share on their command line: where a run goes, its settings, how it ends.
+
+_TASKS = ("classify", "tag", "answer", "choice")
+
+RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")]
+RecipeOption = Annotated[
+    Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
+]
+TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
+]
+
+# of fine-tuning
+TaskArgument = Annotated[
+    str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="What is to be learned.")
+]
+PretrainedOption = Annotated[
+    str,
+    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A pretrained model, or scratch:KIND."),
+]
+VectorsOption = Annotated[
+    str | None,
+    typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors, or ELMo."),
+]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option("--tokenizer", metavar="FOLDER", help="Of scratch: a tokenizer; else that of the vectors."),
+]
+TrainOption = Annotated[str | None, typer.Option("--train", metavar="FILE", help="Labelled examples.")]
+DevOption = Annotated[
+    str | None, typer.Option("--dev", metavar="FILE", help="Examples to choose by; else held out of --train.")
+]
+TransferOption = Annotated[
+    str | None, typer.Option("--transfer", metavar="WAY", help="full, top:K, freeze or features.")
+]
+EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")]
+RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", metavar="KIND", help="Of classify: single, multi or regression.")
+]
+
+
+def refuse_beside_resume(*given: object) -> None:
+    """A run that goes on has its settings: anything else on the line would be ignored."""
+    if any(value not in (None, False) and value != {} for value in given):
+        raise InputError("--resume goes on with the settings of the run; leave out everything else.")
+
+
+def checked_task(
+    verb: str, task: str | None, train: str | None, out: Path | None, kind: str | None
+) -> tuple[str, Path]:
+    """The task and the run's folder, once all that a new run needs was given."""
+    if task not in _TASKS:
+        named = f"'{task}' is not a task.{did_you_mean(task, _TASKS)} " if task else ""
+        raise InputError(f"{named}Say what is to be learned: qkv {verb} {'|'.join(_TASKS)} --train FILE --out RUN.")
+    if train is None or out is None:
+        raise InputError("Give the labelled file with --train and a new folder for the run with --out.")
+    if kind is not None and task != "classify":
+        raise InputError(f"--kind is for classify, not for {task}.")
+    return task, out
+
+
+def check_spelling(model: str) -> None:
+    """Refuse a slip in scratch:KIND, which would be looked for as a folder.
+
+    >>> check_spelling("scrach:lstm")
+    Traceback (most recent call last):
+    qkv.errors.InputError: There is no model 'scrach:lstm'. Did you mean 'scratch:lstm'?
+    """
+    before, colon, kind = model.partition(":")
+    if colon and before != "scratch" and did_you_mean(before, ["scratch"]) and not Path(model).exists():
+        raise InputError(f"There is no model '{model}'. Did you mean 'scratch:{kind}'?")
+
+
+def tell(verb: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str) -> None:
+    """What a run came to, or how to go on with it; `left` says what is in its folder, after the folder's name."""
+    from qkv.cli.terminal import print_json, say
+
+    run = finished.run
+    if as_json:
+        result = finished.result if finished.finished else None
+        print_json({"run": str(run), "finished": finished.finished, "result": result})
+    elif finished.finished:
+        if finished.already:
+            say(f"{run} is finished.")
+        show(finished.result)
+        say(left)
+    else:
+        say(f"Stopped and saved. Go on with: qkv {verb} --resume {run}")
+    if finished.signal is not None:
+        raise typer.Exit(128 + finished.signal)

@@ -5,11 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.columns import FormatOption, PairColumn, TextColumn, given
-from qkv.cli.options import DeviceOption, JsonOption, ThreadsOption, check_not_read, suffix_of
+from qkv.cli.options import (
+    DeviceOption,
+    FormatOption,
+    JsonOption,
+    PairColumn,
+    TextColumn,
+    ThreadsOption,
+    check_not_read,
+    given,
+    suffix_of,
+)
 from qkv.errors import InputError
 
-WRITTEN = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table"}
+_WRITTEN = {".jsonl": "JSON lines", ".csv": "a table", ".tsv": "a table"}
 
 
 def predict(
@@ -48,11 +57,10 @@ def predict(
     if not inputs:
         raise InputError('Give texts or a file: qkv predict RUN "a text"; or - to read standard input.')
     check_not_read(out, inputs)
-    suffix = suffix_of(out, WRITTEN) if out is not None else None
-    from qkv.cli.predictions import Printed
-    from qkv.cli.terminal import print_json, progress, say
-    from qkv.run.load import load
-    from qkv.run.predict_file import Written, inputs_of
+    suffix = suffix_of(out, _WRITTEN) if out is not None else None
+    from qkv.api.model import load
+    from qkv.api.predict import Written, inputs_of
+    from qkv.cli.terminal import Printed, print_json, progress, say
 
     model = load(run, device=device, threads=threads)
     task = model.solver.task.name
@@ -92,6 +100,6 @@ def predict(
 
 
 def _line(example: Any, result: Any) -> dict[str, Any]:
-    from qkv.run.predict_file import record
+    from qkv.api.predict import record
 
     return record(example, result)

@@ -2,12 +2,18 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.cli.options import JsonOption
+from qkv.cli.options import JsonOption, LanguageOption
 from qkv.cli.tokenize import load_tokenizer
+from qkv.errors import InputError
+
+if TYPE_CHECKING:
+    from qkv.models.bert.instances import Instance
+    from qkv.models.bert.objective import Corpus
+    from qkv.text.tokenizer import Tokenizer
 
 
 def prepare(
@@ -45,7 +51,7 @@ def prepare(
     FOLDER/sample.txt shows what came out. --json prints the manifest.
     """
     from qkv.cli.terminal import fraction, print_json, say
-    from qkv.data.prepare import prepare as prepared
+    from qkv.data.corpus.prepare import prepare as prepared
 
     began = time.monotonic()
     cutter = load_tokenizer(tokenizer)
@@ -72,3 +78,154 @@ def prepare(
     )
     for note in manifest["notes"]:
         say(f"note: {note}")
+
+
+# --- qkv show: training instances as a person would draw them.
+
+STYLES = {
+    "mask": "bold blue",
+    "random": "bold yellow",
+    "kept": "bold green",
+    "special": "dim",
+    "soft": "dim",
+    "segment": "bold",
+    "IsNext": "bold green",
+    "NotNext": "bold yellow",
+    "plain": "bold",
+}
+
+
+def show(
+    shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="The folder that qkv prepare wrote.")],
+    count: Annotated[int, typer.Option("-n", "--count", metavar="N", help="How many instances.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draw.")] = 0,
+    epoch: Annotated[int, typer.Option("--epoch", metavar="N", help="Epoch, counted from 0: masks differ.")] = 0,
+    negatives: Annotated[
+        str, typer.Option("--negatives", metavar="document|corpus|none", help="Where a random B comes from.")
+    ] = "document",
+    max_length: Annotated[int, typer.Option("--max-length", metavar="N", help="Tokens of an instance at most.")] = 128,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words/--no-whole-words", help="Hide words whole, or token by token.")
+    ] = True,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead.")] = None,
+    lang: LanguageOption = "en",
+    as_json: JsonOption = False,
+) -> None:
+    """Print what the model is asked while it is pretrained: pairs, hidden tokens, targets.
+
+    \b
+    qkv show SHARDS
+    qkv show SHARDS -n 5 --epoch 1 --max-length 48
+    qkv show SHARDS --html instances.html --lang zh
+
+    Rows are drawn as training draws them: the first ones of the epoch with this seed. --json prints one document:
+    seed, epoch, and instances with label and tokens (token, original, segment, position, begins_word, treatment).
+    """
+    if count < 1:
+        raise InputError(f"-n must be at least 1, not {count}.")
+    if epoch < 0 or seed < 0:
+        raise InputError("--epoch and --seed are counted from 0.")
+    from qkv.data.corpus.shards import Shards
+    from qkv.report.bilingual import check_language
+
+    check_language(lang)
+    corpus = Shards.open(shards)
+    drawn = draw_instances(
+        corpus,
+        corpus.tokenizer(),
+        count,
+        seed=seed,
+        epoch=epoch,
+        negatives=negatives,
+        max_length=max_length,
+        whole_words=whole_words,
+    )
+    if html is not None:
+        _write_page(html, drawn, shards, seed, epoch, lang)
+    if as_json:
+        from qkv.cli.terminal import print_json
+
+        print_json({"seed": seed, "epoch": epoch, "instances": [one.to_dict() for one in drawn]})
+    elif html is None:
+        _print(drawn, lang)
+
+
+def draw_instances(
+    corpus: "Corpus",
+    tokenizer: "Tokenizer",
+    count: int,
+    *,
+    seed: int,
+    epoch: int,
+    negatives: str,
+    max_length: int,
+    whole_words: bool,
+) -> "list[Instance]":
+    """The first rows of an epoch, masked, with everything that a picture needs."""
+    import numpy as np
+
+    from qkv.data.corpus.segments import PairConfig
+    from qkv.models.bert.instances import LABELS, TREATMENTS, DrawnToken, Instance
+    from qkv.models.bert.objective import MaskingConfig, PretrainingBatches
+
+    pairs, masking = PairConfig(negatives, max_length), MaskingConfig(whole_words=whole_words)
+    batches = PretrainingBatches(corpus, tokenizer, pairs, masking, rows=1, seed=seed)
+    epoch_rows, order = batches.epoch(epoch)
+    rows = epoch_rows.take(order[:count])
+    batch, masked = batches.packed(rows, np.random.default_rng(np.random.SeedSequence((seed, epoch, 3))))
+    original = batch.ids.numpy().copy()
+    original[masked.chosen] = masked.targets
+    treatment = dict(zip(masked.chosen.tolist(), masked.treatment.tolist(), strict=True))
+    begins = np.ones(len(original), bool)  # special tokens stand by themselves
+    separators = np.isin(original, (tokenizer.cls_id, tokenizer.sep_id))
+    # the same rows, but only A and then B of each: the order in which they lie in the batch
+    begins[~separators] = corpus.word_starts(
+        np.stack((rows.a_start, rows.b_start), 1).ravel(), np.stack((rows.a_length, rows.b_length), 1).ravel()
+    )
+
+    found = []
+    at = 0
+    for number, length in enumerate(batch.lengths):
+        tokens = tuple(
+            DrawnToken(
+                token=tokenizer.token(int(batch.ids[place])),
+                original=tokenizer.token(int(original[place])),
+                segment=int(batch.segments[place]),
+                position=int(batch.positions[place]),
+                begins_word=bool(begins[place]),
+                special=bool(separators[place]),
+                treatment=TREATMENTS[treatment[place]] if place in treatment else None,
+            )
+            for place in range(at, at + length)
+        )
+        found.append(Instance(tokens, LABELS[int(rows.label[number])] if negatives != "none" else None))
+        at += length
+    return found
+
+
+def _write_page(out: Path, drawn: "list[Instance]", shards: Path, seed: int, epoch: int, lang: str) -> None:
+    from qkv.cli.terminal import say
+    from qkv.files import write_text
+    from qkv.models.bert.instances import html
+    from qkv.report.bilingual import Phrase
+
+    facts = (Phrase(f"epoch {epoch}", f"第 {epoch} 轮"), Phrase(f"seed {seed}", f"种子 {seed}"))
+    write_text(out, html(drawn, shards.resolve().name, facts, lang))
+    say(f"{out}: {len(drawn)} instances")
+
+
+def _print(drawn: "list[Instance]", lang: str) -> None:
+    import shutil
+
+    from rich.text import Text
+
+    from qkv.cli.terminal import console
+    from qkv.models.bert.instances import legend, lines
+
+    out = console()
+    width = out.width if out.is_terminal else shutil.get_terminal_size((100, 24)).columns
+    drawn_lines = []
+    for number, one in enumerate(drawn, start=1):
+        drawn_lines += [*lines(one, number, width, lang), []]
+    for line in [*drawn_lines, *legend(width, lang)]:
+        out.print(Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line)), soft_wrap=True)

@@ -18,13 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-WIDE = 400
+_WIDE = 400
 """Columns of a table that goes to a file or a pipe, which has no width of its own; only a longer line is folded."""
 
 
 def console(error: bool = False) -> Console:
     stream = sys.stderr if error else sys.stdout
-    return Console(stderr=error, highlight=False, width=None if stream.isatty() else WIDE)
+    return Console(stderr=error, highlight=False, width=None if stream.isatty() else _WIDE)
 
 
 def say(message: str) -> None:
@@ -59,7 +59,7 @@ def table(
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-class Finding(Protocol):
+class _Finding(Protocol):
     """Something wrong in a file; line 0: a file that cannot be read to its end."""
 
     @property
@@ -72,7 +72,7 @@ class Finding(Protocol):
     def message(self) -> str: ...
 
 
-def print_findings(counts: Mapping[str, int], findings: Sequence[Finding], kinds: Mapping[str, str]) -> None:
+def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
     """By kind: how many there are, those that are told in full, and how many are not."""
     for kind, count in counts.items():
         typer.echo(f"\n{kinds[kind]}: {count:,}")
@@ -165,3 +165,153 @@ def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
             say(f"{what}: {share:.0%}" + (f", {figures}" if figures else ""))
 
     yield moved
+
+
+# --- Figures of an evaluation on a terminal.
+
+NAMES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "weighted_f1": "weighted F1",
+    "mcc": "MCC",
+    "f1": "F1",
+    "em": "exact match",
+    "samples_f1": "F1 by text",
+    "subset_accuracy": "all labels right",
+    "has_answer_em": "exact match, answered",
+    "has_answer_f1": "F1, answered",
+    "no_answer_em": "exact match, no answer",
+    "no_answer_f1": "F1, no answer",
+    "mean_absolute_error": "mean absolute error",
+    "mean_squared_error": "mean squared error",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
+_MOST_LABELS = 40
+_FEWEST = 20  # examples that a rule for not answering is looked for in
+
+
+def print_result(result: Mapping[str, Any]) -> None:
+    """What a fine-tuning run came to."""
+    print_scores("held out", result["dev"])
+    if result["test"]:
+        typer.echo("")
+        print_scores("test", result["test"])
+    seeds = result["seeds"]
+    if len(seeds["values"]) > 1:
+        typer.echo(f"\n{len(seeds['values'])} seeds: {result['main']} {seeds['mean']:.4f} ± {seeds['deviation']:.4f}")
+    if result["baseline"]:
+        typer.echo(f"\nalways answering '{result['baseline']['label']}': {result['baseline'][result['main']]:.4f}")
+    found = result["calibration"]
+    if found:
+        error = found["expected_calibration_error"]
+        typer.echo(
+            f"calibration error {error['before']:.3f} → {error['after']:.3f} (temperature {found['temperature']:.2f})"
+        )
+        if found["answered"] is None and (result["kind"] == "multi" or result["dev"]["examples"] < _FEWEST):
+            pass  # no rule was looked for
+        elif found["answered"] is None:
+            typer.echo(
+                f"no threshold reaches {found['precision_target']:.0%} precision: let a person look at its answers"
+            )
+        else:
+            typer.echo(
+                f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} by itself "
+                f"(probability ≥ {found['abstain_below']:.2f})"
+            )
+    if result["dropped"] or result["mended"]:
+        typer.echo(f"examples dropped: {result['dropped']:,}, mended: {result['mended']:,} (see faults.jsonl)")
+
+
+def print_scores(name: str, scores: Mapping[str, Any]) -> None:
+
+    rows = []
+    for key, (low, high) in scores["intervals"].items():
+        if key == "micro_f1" and scores.get("accuracy") == scores[key]:
+            continue  # with one label a text they are the same
+        ends = "–" if low is None or high is None else f"{low:.4f} – {high:.4f}"
+        rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
+    n = scores["examples"]
+    table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
+    labels = scores["labels"]
+    if labels and len(labels) <= _MOST_LABELS:
+        typer.echo("")
+        table(
+            ["label", "examples", "precision", "recall", "F1", ""],
+            [
+                (
+                    label,
+                    f"{one['examples']:,}",
+                    *(f"{one[name]:.3f}" for name in ("precision", "recall", "f1")),
+                    bar(one["f1"], 16),
+                )
+                for label, one in labels.items()
+            ],
+            right=(1, 2, 3, 4),
+        )
+
+
+# --- Results on a terminal: a line or two a text, entities marked where they stand.
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+OTHERS = 3  # labels shown beside the first
+
+
+class Printed:
+    """Shows results of one task as they come; every label keeps its colour."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.out = console()
+        self.colours: dict[str, str] = {}
+
+    def show(self, example: Any, result: Any) -> None:
+        line = getattr(self, f"_{self.task}")(example, result)
+        if getattr(result, "abstained", False):
+            line.append("  (not sure enough to answer by itself)", style="yellow")
+        if result.n_windows > 1:
+            line.append(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)", style="dim")
+        self.out.print(line, soft_wrap=True)
+
+    def _classify(self, example: Any, result: Any) -> Text:
+        line = Text(example.text if example.pair is None else f"{example.text} ‖ {example.pair}")
+        if hasattr(result, "value"):
+            return line.append(f"\n    {result.value:.4g}", style="bold")
+        if hasattr(result, "labels"):
+            said = ", ".join(f"{label} {result.probabilities[label]:.0%}" for label in result.labels)
+            return line.append(f"\n    {said or 'none of the labels'}", style="bold")
+        line.append(f"\n    {result.label}", style="bold").append(f"  {result.probability:.1%} ")
+        line.append_text(bar(result.probability, 12))
+        others = list(result.probabilities.items())[1 : 1 + OTHERS]
+        line.append("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), style="dim")
+        return line
+
+    def _tag(self, example: Any, result: Any) -> Text:
+        line = Text(example.text)
+        for entity in result.entities:
+            line.stylize(f"bold {self._colour(entity.label)}", entity.start, entity.end)
+        for entity in result.entities:
+            line.append(f"\n    {entity.label:<8} ", style=self._colour(entity.label))
+            line.append(f"{entity.text}  [{entity.start}:{entity.end}]  {entity.probability:.1%}")
+        if not result.entities:
+            line.append("\n    nothing found", style="dim")
+        return line
+
+    def _answer(self, example: Any, result: Any) -> Text:
+        line = Text(f"{example.question}\n    ")
+        if not result.text:
+            line.append("the text does not say", style="yellow")
+        else:
+            line.append(result.text, style="bold").append(f"  [{result.start}:{result.end}]")
+        return line.append(f"  {result.probability:.1%}")
+
+    def _choice(self, example: Any, result: Any) -> Text:
+        line = Text(example.question)
+        for number, (choice, share) in enumerate(zip(example.choices, result.probabilities, strict=True)):
+            style = "bold" if number == result.choice else "dim"
+            line.append(f"\n    {share:6.1%}  {choice}", style=style)
+        return line
+
+    def _colour(self, label: str) -> str:
+        return self.colours.setdefault(label, _COLOURS[len(self.colours) % len(_COLOURS)])

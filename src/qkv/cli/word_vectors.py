@@ -1,13 +1,18 @@
 """What the verbs that ask word vectors share on their command line."""
 
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qkv.cli.options import JsonOption
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.run.word_vectors import WordVectors
+    from qkv.api.vector_scores import AnalogyScore, PairScore, Solved
+    from qkv.models.word2vec.vectors import Neighbour, WordVectors
+
 
 VectorsOption = Annotated[
     str | None,
@@ -28,9 +33,194 @@ def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
     """Load what was named; what is odd about it is said beside the results."""
     if model is None:
         raise InputError("Say which word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
-    from qkv.run.word_vectors import load_vectors
+    from qkv.models.word2vec.vectors import load_vectors
 
     vectors = load_vectors(model, most)
     for note in vectors.notes:
         typer.echo(f"note: {note}", err=True)
     return vectors
+
+
+# --- qkv analogy: a is to b as c is to what.
+
+
+def analogy(
+    a: Annotated[str, typer.Argument(metavar="A", help="A word;")],
+    b: Annotated[str, typer.Argument(metavar="B", help="what it is related to;")],
+    c: Annotated[str, typer.Argument(metavar="C", help="a word that is related to what is looked for as A to B.")],
+    model: VectorsOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="How many answers.")] = 5,
+    method: MethodOption = "add",
+    as_json: JsonOption = False,
+) -> None:
+    """A is to B as C is to what? man king woman: king − man + woman is near queen.
+
+    \b
+    qkv analogy man king woman --model FOLDER
+    qkv analogy 法国 巴黎 日本 --model vectors.bin --method multiply
+
+    --json prints one document: a, b, c, method, answers (word, score).
+    """
+    from qkv.cli.terminal import print_json, table
+    from qkv.models.word2vec.vectors import check_method
+
+    check_method(method)  # a large file takes a while to read
+    answers = vectors_named(model).analogy(a, b, c, k, method)
+    if as_json:
+        found = [{"word": one.word, "score": one.score} for one in answers]
+        print_json({"a": a, "b": b, "c": c, "method": method, "answers": found})
+        return
+    table(["score", f"{a} is to {b} as {c} is to"], [[f"{one.score:.3f}", one.word] for one in answers], right=(0,))
+
+
+# --- qkv similar: the nearest words of a word.
+
+
+def similar(
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One word or several.")],
+    model: VectorsOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="How many neighbours.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which words are most like a word, by the cosine of their vectors (1: the same direction, 0: unrelated).
+
+    \b
+    qkv similar king --model FOLDER
+    qkv similar 国王 女王 -k 5 --model vectors.bin
+    qkv similar king --model GoogleNews-vectors-negative300.bin.gz --json
+
+    A word without a vector is told beside the answers for the others; the exit code is 2 when no word has one.
+
+    --json prints one line a word: word, neighbours (word, similarity); or word, error.
+    """
+    if k < 1:
+        raise InputError(f"The number of words to show is {k}; it must be at least 1.")
+    vectors = vectors_named(model)
+    found: dict[str, list[Neighbour]] = {}
+    unknown: dict[str, str] = {}
+    for word in words:
+        try:
+            found[word] = vectors.neighbours(word, k)
+        except InputError as error:
+            unknown[word] = str(error)
+    from qkv.cli.terminal import bar, print_json, say, table
+
+    for word in dict.fromkeys(words) if as_json else ():
+        pairs = [{"word": one.word, "similarity": one.score} for one in found.get(word, ())]
+        print_json({"word": word, "neighbours": pairs} if word in found else {"word": word, "error": unknown[word]})
+    if not found:
+        raise InputError("\n".join(unknown.values()))
+    for message in unknown.values():
+        say(message)
+    for number, (word, neighbours) in enumerate(found.items() if not as_json else ()):
+        if number:
+            typer.echo()
+        rows = [[f"{one.score:.3f}", bar(one.score, 16), one.word] for one in neighbours]
+        table(["cosine", "", f"like {word}"], rows, right=(0,))
+
+
+# --- qkv evaluate-vectors: analogies and rated pairs of words.
+
+_USUAL = Path("../shared/data")
+_LEAST = 0.01
+"""Coverage of a set that is shown: a figure from a handful of English words in Chinese vectors says nothing."""
+
+
+def evaluate_vectors(
+    model: VectorsOption = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data",
+            "-d",
+            envvar="QKV_DATA",
+            metavar="PATH",
+            help="A folder of known test sets, or a file of analogies or rated pairs; repeatable.",
+        ),
+    ] = None,
+    method: MethodOption = "add",
+    most: Annotated[
+        int, typer.Option("--most", metavar="N", help="Only the N most frequent words ask and answer analogies.")
+    ] = 300_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Score word vectors: analogies solved (Google, CA8), and how well likeness agrees with people (WS-353 …).
+
+    Scores are over the questions and pairs whose words are all in the vocabulary; coverage says how many those are.
+    Accuracy is as gensim counts it. The figure for pairs is Spearman's correlation, with its 95 % interval.
+
+    Sets of which less than 1 % is covered are only named; --json has them all.
+
+    \b
+    qkv evaluate-vectors --model FOLDER --data questions-words.txt
+    qkv evaluate-vectors --model vectors.bin --data folder-of-sets --data pairs.tsv --json
+
+    --json prints one document: model, n_words, width, method, most, analogies (with sections), similarities.
+    """
+    if most < 1:
+        raise InputError(f"--most is {most}; it must be at least 1.")
+    places = data or ([_USUAL] if _USUAL.is_dir() else [])
+    if not places:
+        raise InputError(
+            "Say where the test sets are: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
+            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) serve; docs/word2vec.md says where "
+            "the published ones can be had."
+        )
+    from qkv.api.vector_scores import Analogies, as_document, find_tests, score_analogies, score_pairs
+    from qkv.cli.terminal import print_json, progress
+    from qkv.models.word2vec.vectors import check_method
+
+    check_method(method)
+    tests = find_tests(places)
+    vectors = vectors_named(model)
+    scores: list[AnalogyScore | PairScore] = []
+    for test in tests:
+        if isinstance(test, Analogies):
+            with progress(f"{test.name}, words", min(most, len(vectors))) as advance:
+                scores.append(score_analogies(vectors, test, method, most, advance))
+        else:
+            scores.append(score_pairs(vectors, test))
+    if as_json:
+        head = {"model": model, "n_words": len(vectors), "width": vectors.width, "method": method, "most": most}
+        print_json({**head, **as_document(scores)})
+        return
+    _print(scores)
+
+
+def _print(scores: "list[AnalogyScore | PairScore]") -> None:
+    from qkv.api.vector_scores import AnalogyScore
+    from qkv.cli.terminal import say, table
+
+    solved = [score for score in scores if isinstance(score, AnalogyScore) and score.total.coverage >= _LEAST]
+    rows: list[list[str]] = []
+    for score in solved:
+        rows.append(_line(score.total, score.name))
+        rows += [_line(part, f"  {part.name}") for part in (*score.halves, *score.sections) if part.name]
+    if rows:
+        table(["analogies", "accuracy", "correct", "covered", "of"], rows, right=(1, 2, 3, 4))
+    pairs = [score for score in scores if not isinstance(score, AnalogyScore)]
+    rated = [score for score in pairs if score.coverage >= _LEAST and math.isfinite(score.spearman)]
+    if rows and rated:
+        typer.echo()
+    if rated:
+        table(
+            ["pairs", "Spearman", "95 %", "covered", "of"],
+            [
+                [
+                    score.name,
+                    f"{score.spearman:.3f}",
+                    f"{score.low:.3f} … {score.high:.3f}",
+                    f"{score.coverage:.1%}",
+                    f"{score.n_pairs:,}",
+                ]
+                for score in rated
+            ],
+            right=(1, 2, 3, 4),
+        )
+    if missed := [score.name for score in scores if score not in solved and score not in rated]:
+        say(f"not in this vocabulary, or hardly: {', '.join(missed)}")
+
+
+def _line(part: "Solved", name: str) -> list[str]:
+    accuracy = f"{part.accuracy:.1%}" if part.n_covered else "–"
+    return [name, accuracy, f"{part.n_correct:,}", f"{part.coverage:.1%}", f"{part.n_questions:,}"]

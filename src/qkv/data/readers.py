@@ -20,8 +20,8 @@ from qkv.errors import InputError, did_you_mean, reading
 AnyPath = str | os.PathLike[str]
 UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, OSError)  # BadGzipFile is an OSError
 COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # and the program that unpacks it
-KINDS = (".txt", ".jsonl")
-SUPPORTED = ", ".join(kind + packing for kind in KINDS for packing in ("", *COMPRESSED))
+_KINDS = (".txt", ".jsonl")
+SUPPORTED = ", ".join(kind + packing for kind in _KINDS for packing in ("", *COMPRESSED))
 BOM = "\ufeff"
 # Nearly every Chinese line, in simplified or traditional writing, holds some of these: they tell encodings apart.
 COMMON = set("的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。这個們為說時來國與")
@@ -125,7 +125,7 @@ def checked(path: AnyPath) -> tuple[Path, str]:
     """The path and what its lines are, .txt or .jsonl."""
     path = _checked_file(path)
     kind = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
-    if kind.lower() not in KINDS:
+    if kind.lower() not in _KINDS:
         raise InputError(f"{path}: {kind or 'a name without an ending'} is not a kind of file read here: {SUPPORTED}.")
     return path, kind.lower()
 

@@ -24,7 +24,7 @@ FEWEST = 20  # answers that a precision must rest on before an abstention thresh
 
 
 @dataclass(frozen=True)
-class Fitted:
+class _Fitted:
     """What was tried. Any subset of the examples has its own best temperature, without asking the model again."""
 
     temperature: float  # best for all examples
@@ -60,7 +60,7 @@ class Fitted:
         return found
 
 
-def fit_temperature(losses: Callable[[float], Floats | None]) -> Fitted:
+def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
     """Losses at `STEPS` temperatures between `LOWEST` and `HIGHEST`; the best of them, refined.
 
     `losses` takes a temperature to (E,): −log of what the right answer is given when scores are divided by it.
@@ -78,7 +78,7 @@ def fit_temperature(losses: Callable[[float], Floats | None]) -> Fitted:
             raise ValueError("This task has no probabilities, so that there is no temperature to fit.")
         rows.append(np.asarray(row, np.float64))
     matrix = np.stack(rows)
-    return Fitted(Fitted(1.0, grid, matrix).best(), grid, matrix)
+    return _Fitted(_Fitted(1.0, grid, matrix).best(), grid, matrix)
 
 
 def folds(n: int, k: int, seed: int = 0) -> Integers:

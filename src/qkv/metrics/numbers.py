@@ -4,6 +4,7 @@ A correlation with something constant has no value: it is nan, and so is everyth
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,3 +121,55 @@ def correlation(sums: Floats) -> Floats:
     above = n * uv - u * v
     found = np.divide(above, np.sqrt(spread), out=np.full(above.shape, np.nan), where=known)
     return np.clip(found, -1, 1)
+
+
+# --- Figures of language models. What a loss is taken over is its objective's matter.
+
+
+def perplexity(loss: float) -> float:
+    """Among how many equally likely tokens one would be as unsure; the loss is a mean in nats.
+
+    >>> round(perplexity(math.log(50)), 9)
+    50.0
+    """
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
+
+
+def bits_per_character(loss: float, characters: float) -> float:
+    """What a text costs that lost so much in all, in nats, and has so many characters: it does not matter how it was
+    cut into tokens.
+
+    >>> round(bits_per_character(100 * math.log(2), 50), 9)
+    2.0
+    """
+    return loss / math.log(2) / characters if characters else math.nan
+
+
+# --- The directions in which points differ most (principal component analysis, Pearson 1901): a map of many
+# dimensions.
+#
+# Shapes: P points, D dimensions, k directions.
+
+
+class Principal(NamedTuple):
+    places: Floats  # (P, k) of each point along the directions, from the middle of all points
+    shares: Floats  # (k,) of the points' spread (their variance) that lies along each
+
+
+def principal(points: Floats, k: int = 2) -> Principal:
+    """Each direction is turned so that its largest weight is positive: its sign would else be left to chance.
+
+    >>> principal(np.array([[0.0, 0.0, 5.0], [2.0, 0.0, 5.0], [4.0, 1.0, 5.0], [6.0, 1.0, 5.0]]), 2).shares.round(3)
+    array([0.991, 0.009])
+    """
+    points = np.asarray(points, np.float64)
+    centred = points - points.mean(0)
+    _, spread, directions = np.linalg.svd(centred, full_matrices=False)  # (min(P, D),), (min(P, D), D)
+    directions = directions[:k]
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], axis=1)
+    directions = directions * np.where(largest < 0, -1.0, 1.0)
+    variance = spread**2
+    return Principal(centred @ directions.T, variance[:k] / (variance.sum() or 1.0))

@@ -22,10 +22,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from qkv.nn.recurrent import Cell, PeepholeLSTM, State
-from qkv.nn.recurrent_rules import MEMORY_RULES, PLAIN_RULES, MemoryRule, PlainRule
+from qkv.nn.recurrent import Cell, PeepholeLSTM, State, Timeline
+from qkv.nn.recurrent_scan import MEMORY_RULES, PLAIN_RULES, MemoryRule, PlainRule
 from qkv.nn.source_attention import AdditiveScore, Score, Source
-from qkv.nn.timeline import Timeline
 
 
 def attentive(
@@ -163,7 +162,7 @@ class _Room(NamedTuple):
 
 
 class _Steps(Protocol):
-    """A cell, a step at a time: the rules of recurrent_rules.py, for cells with a cell state and for those without."""
+    """A cell, a step at a time: the rules of recurrent_scan.py, for cells with a cell state and for those without."""
 
     hidden: Tensor  # (M, P)
     to_product: Tensor  # (M, G, H) the gradient of U h

@@ -6,14 +6,16 @@ norms, so that deep stacks train without warm-up (Xiong et al. 2020); it wants o
 Shapes: … (B, T) of padded or (N,) of packed rows, D width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn import fast, sublayer
 from qkv.nn.fused import Attend
-from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.gpu import layers as fast
+from qkv.nn.gpu import sublayer
+from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -30,7 +32,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": functional.tanh,
 }
 KERNELS = {ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
-"""What kernels.py knows by itself."""
+"""What nn/gpu/kernels.py knows by itself."""
 
 
 class FeedForward(nn.Module):
@@ -76,7 +78,7 @@ class PostNormBlock(nn.Module):
         return x, weights
 
     def _fused(self, x: Tensor, attend: Attend, only: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The same on the kernels of fast.py."""
+        """The same on the kernels of nn/gpu/layers.py."""
         attention = self.attention
         dropped, attention_dropped = (self.dropout.p, attention.dropout) if self.training else (0.0, 0.0)
         x = x.to(fast.compute_type(x))
@@ -98,7 +100,7 @@ def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward, *othe
 
 
 def fed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropped: float) -> Tensor:
-    """norm(x + feed-forward(x)) on the kernels of fast.py, (N, D) → (N, D)."""
+    """norm(x + feed-forward(x)) on the kernels of nn/gpu/layers.py, (N, D) → (N, D)."""
     up, down = feed_forward.up, feed_forward.down
     if (bend := KERNELS.get(feed_forward.activation)) is not None:
         return sublayer.fed_forward(x, up, down, norm, bend, dropped)
@@ -133,3 +135,164 @@ class PreNormBlock(nn.Module):
         x = (x if only is None else x.index_select(0, only)) + self.dropout(answer)
         x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return x, weights
+
+
+# --- One layer of a Transformer's decoder: attention to what was written, attention to the source, then feed-forward.
+#
+# The orders of norm and residual are those of block.py. Who may be seen is what the caller's two `Attend`s say: in
+# training all target positions at once, each seeing the ones before it (fused.py); in decoding one new token a row,
+# with
+# the keys and values of the others remembered (nn/cpu/cache.py). The layer is the same for both.
+#
+# Shapes: … (M,) of packed target rows or (Q,) new tokens, D width, H heads, K head width.
+
+
+class PostNormDecoderBlock(nn.Module):
+    """norm(x + f(x)), three times (Vaswani et al. 2017, §3.1)."""
+
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        cross_attention: MultiHeadCrossAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.cross_attention = cross_attention
+        self.cross_attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (…, D) and the source's keys and values (`keys_and_values`) → (…, D), and the weights on the source, if
+        `attend_to_source` gives them."""
+        asking = self.cross_attention
+        learns = torch.is_grad_enabled() and x.dim() == 2 and fast.fits(x)
+        if learns and is_usual(self.attention, self.feed_forward, asking.query, asking.out):
+            return self._fused(x, memory, attend, attend_to_source)
+        answer, _ = self.attention(x, attend)
+        x = self.attention_norm(x + self.dropout(answer))
+        answer, weights = ask(asking, x, memory, attend_to_source)
+        x = self.cross_attention_norm(x + self.dropout(answer))
+        x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        return x, weights
+
+    def _fused(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same on the kernels of nn/gpu/layers.py, for training on a GPU."""
+        writing, asking = self.attention, self.cross_attention
+        dropped = self.dropout.p if self.training else 0.0
+        dropped_of = {layer: layer.dropout if self.training else 0.0 for layer in (writing, asking)}
+        x = x.to(fast.compute_type(x))
+        answer, _, x = fast.attended(
+            x, writing.qkv, attend, writing.heads, writing.head_width, writing.scale, dropped_of[writing]
+        )
+        x = sublayer.out_add_norm(answer, writing.out, x, self.attention_norm, dropped)
+        answer, weights, x = sublayer.asked(
+            x, asking.query, memory, attend_to_source, asking.heads, asking.scale, dropped_of[asking]
+        )
+        x = sublayer.out_add_norm(answer, asking.out, x, self.cross_attention_norm, dropped)
+        return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
+
+
+class PreNormDecoderBlock(nn.Module):
+    """x + f(norm(x)), three times; one more norm is wanted after the last block."""
+
+    def __init__(
+        self,
+        attention: MultiHeadSelfAttention,
+        cross_attention: MultiHeadCrossAttention,
+        feed_forward: FeedForward,
+        width: int,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.attention = attention
+        self.cross_attention_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.cross_attention = cross_attention
+        self.feed_forward_norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.feed_forward = feed_forward
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend, attend_to_source: Attend
+    ) -> tuple[Tensor, Tensor | None]:
+        answer, _ = self.attention(self.attention_norm(x), attend)
+        x = x + self.dropout(answer)
+        answer, weights = ask(self.cross_attention, self.cross_attention_norm(x), memory, attend_to_source)
+        x = x + self.dropout(answer)
+        x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        return x, weights
+
+
+def keys_and_values(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
+    """The encoder's vectors (…, D) → keys and values (…, H, K) for this block: the same for every question."""
+    key, value = keys_with_values(block, source).unbind(-3)
+    return key, value
+
+
+def keys_with_values(block: nn.Module, source: Tensor) -> Tensor:
+    """The same as it comes, (…, 2, H, K)."""
+    layer = _asked(block)
+    found: Tensor = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width))
+    return found
+
+
+def memories(blocks: Sequence[nn.Module], source: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The same for all blocks of a decoder; in training on a GPU as one product, since they read the same vectors."""
+    layers = [_asked(block) for block in blocks]
+    usual = all(type(layer.key_value) is nn.Linear and layer.heads == layers[0].heads for layer in layers)
+    if usual and torch.is_grad_enabled() and source.dim() == 2 and fast.fits(source):
+        source = source.to(fast.compute_type(source))
+        return sublayer.keys_and_values(source, [layer.key_value for layer in layers], layers[0].heads)
+    return [keys_and_values(block, source) for block in blocks]
+
+
+def _asked(block: nn.Module) -> MultiHeadCrossAttention:
+    layer = block.cross_attention
+    assert isinstance(layer, MultiHeadCrossAttention), f"{type(block).__name__} does not ask a source"
+    return layer
+
+
+def ask(
+    layer: MultiHeadCrossAttention, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend
+) -> tuple[Tensor, Tensor | None]:
+    """The second half of `MultiHeadCrossAttention`, of keys and values that are there already."""
+    query = layer.query(x).unflatten(-1, (layer.heads, layer.head_width))  # (…, H, K)
+    answer, weights = attend(query, *memory, scale=layer.scale, dropout=layer.dropout if layer.training else 0.0)
+    return layer.out(answer.flatten(-2)), weights
+
+
+# --- Which weights of a network are matrices between hidden layers, the ones that Muon takes (train/optim.py).
+#
+# Embeddings and heads are not among them: they stand between words or labels and vectors, and each row is trained by
+# itself.
+
+
+def matrices_of(model: nn.Module) -> dict[str, int]:
+    """Name of the weight → how many matrices lie on top of each other in it: of queries, keys and values three.
+
+    >>> matrices_of(nn.ModuleDict({"attend": MultiHeadSelfAttention(4, 2), "head": nn.Linear(4, 2)}))
+    {'attend.qkv.weight': 3, 'attend.out.weight': 1}
+    """
+    found: dict[str, int] = {}
+    for name, module in model.named_modules():
+        inside: dict[str, int] = {}
+        if isinstance(module, MultiHeadSelfAttention):
+            inside = {"qkv": 3, "out": 1}
+        elif isinstance(module, MultiHeadCrossAttention):
+            inside = {"query": 1, "key_value": 2, "out": 1}
+        elif isinstance(module, FeedForward):
+            inside = {"up": 1, "down": 1}
+        found |= {f"{name}.{part}.weight".lstrip("."): number for part, number in inside.items()}
+    return found

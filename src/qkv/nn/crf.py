@@ -20,7 +20,7 @@ A chain of a hundred thousand units would take as many steps, one after the othe
 blocks, which are walked side by side, once for every tag that a block could be entered from; then only the blocks are
 gone through one by one. The result is the same.
 
-What this file does NOT do: say what tags mean, or which steps are allowed (tasks/tag_labels.py).
+What this file does NOT do: say what tags mean, or which steps are allowed (tasks/tag.py).
 
 Shapes: N units of all chains, R chains, L tags, A chains alive at a step.
 """
@@ -32,8 +32,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-BLOCK = 256
-LONG = 4 * BLOCK
+_BLOCK = 256
+_LONG = 4 * _BLOCK
 """From this many units on a chain is cut into blocks. Rows of training are shorter."""
 
 
@@ -161,7 +161,7 @@ def _partition(shares: Tensor, growth: Tensor, potentials: Potentials, chains: C
 @torch.no_grad()
 def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
     """The best path of every chain: (N, L) → tags (N,). Of equals, the lower tag."""
-    best = walk(emissions, potentials.start, Best(potentials.transitions), chains)  # (N, L) of the paths that end here
+    best = walk(emissions, potentials.start, _Best(potentials.transitions), chains)  # (N, L) of the paths that end here
     final = (best[chains.last] + chains.ordered(potentials.end)).argmax(-1)
     # Which tag each one came from is known for all units at once; to follow it back is a matter of looking it up.
     into = potentials.transitions.T.contiguous()  # a row for each tag that is reached
@@ -221,7 +221,7 @@ class Sum:
         return state / state.sum(tuple(range(1, state.dim())), keepdim=True)
 
 
-class Best:
+class _Best:
     """Of paths that meet, the best goes on. States are scores."""
 
     def __init__(self, transitions: Tensor) -> None:
@@ -242,7 +242,7 @@ class Best:
 
 def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
     """(N, L): at every unit and tag, the product over all paths from the chain's start up to there."""
-    if len(chains.alive) >= LONG:
+    if len(chains.alive) >= _LONG:
         return _walk_blocks(units, opening, product, chains)
     if not chains.alive:
         return units
@@ -254,7 +254,7 @@ def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Te
 
 
 def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
-    parts = [[BLOCK] * (length // BLOCK) + [length % BLOCK] * (length % BLOCK > 0) for length in chains.lengths]
+    parts = [[_BLOCK] * (length // _BLOCK) + [length % _BLOCK] * (length % _BLOCK > 0) for length in chains.lengths]
     blocks = Chains([size for sizes in parts for size in sizes], units.device)
     of_chain = Chains(list(map(len, parts)), units.device)  # the chains once more, their units being the blocks
     opening = of_chain.ordered(opening)

@@ -27,15 +27,12 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn.attentive_scan import attentive_scanned
-from qkv.nn.recurrent import Cell, State
-from qkv.nn.recurrent_fused import fastest
-from qkv.nn.recurrent_stack import Stack, States
-from qkv.nn.source_attention import Score, Source
-from qkv.nn.source_rows import SourceRows
-from qkv.nn.timeline import Timeline
+from qkv.nn.recurrent import Cell, State, Timeline
+from qkv.nn.recurrent_stack import Stack, States, fastest
+from qkv.nn.source_attention import Score, Source, SourceRows
 
 
-class Written(NamedTuple):
+class _Written(NamedTuple):
     """After one more token of every row."""
 
     hidden: Tensor  # (Q, P) of the last layer
@@ -63,7 +60,7 @@ class Decoder(nn.Module):
         """Tokens (M, D) of rows end to end, row r of source r → (M, P) of the last layer, and contexts (M, E)."""
 
     @abstractmethod
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         """(Q, D): one token of every row."""
 
     def cells(self) -> list[Cell]:
@@ -87,9 +84,9 @@ class FixedDecoder(Decoder):
         outputs, _ = self.stack(x, lengths, states)
         return outputs[-1], None
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         hidden, states = self.climb(x, states)
-        return Written(hidden, None, None, states)
+        return _Written(hidden, None, None, states)
 
 
 class EveryStepDecoder(Decoder):
@@ -103,10 +100,10 @@ class EveryStepDecoder(Decoder):
         outputs, _ = self.stack(torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
         return outputs[-1], context
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         context = source.context.index_select(0, rows.owner)
         hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
-        return Written(hidden, context, None, states)
+        return _Written(hidden, context, None, states)
 
 
 class AttentionDecoder(Decoder):
@@ -132,10 +129,10 @@ class CurrentDecoder(AttentionDecoder):
         context, _ = self.look(outputs[-1], source, SourceRows.of(owners, len(lengths), x.device))
         return outputs[-1], context
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         hidden, states = self.climb(x, states)
         context, weights = self.look(hidden, source, rows)
-        return Written(hidden, context, weights, states)
+        return _Written(hidden, context, weights, states)
 
 
 class PreviousDecoder(AttentionDecoder):
@@ -151,7 +148,7 @@ class PreviousDecoder(AttentionDecoder):
             hidden, _ = fastest(cell, self.stack.dropout(hidden), timeline, state)
         return hidden, context
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         context, weights = self.look(states[0][0], source, rows)
         hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
-        return Written(hidden, context, weights, states)
+        return _Written(hidden, context, weights, states)

@@ -4,7 +4,7 @@
 the network; it follows the reader's light or dark setting. On the left the words of the translation are joined to those
 of the text, the thicker the more was taken. On the right the same weights as a heat map: a row for each word of the
 translation, a column for each word of the text, and a grey one for what went to the mark that ends the text. The links
-(`tasks/alignment.py`) stand out in both.
+(`text/alignment.py`) stand out in both.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
 from qkv.report.attention_picture import FAINTEST, LONGEST, NUMBERED, shade, style
-from qkv.report.labels import printable, shorten, text_width
-from qkv.tasks.alignment import Alignment, Span, WordAttention, align
+from qkv.report.charts import printable, shorten, text_width
+from qkv.text.alignment import Alignment, Span, WordAttention, align
 
-HEADING = 11.5
+_HEADING = 11.5
 """Size of the words over both texts."""
 
 TEXTS = {
@@ -68,7 +68,7 @@ class _Picture:
         if found.rest.max() >= 0.005:  # would show as 1 %
             self.columns.append(words["end"])
             self.weights = np.concatenate([found.weights, found.rest[:, None]], axis=1)
-        headings = (text_width(words[side], HEADING) for side in ("left", "right"))
+        headings = (text_width(words[side], _HEADING) for side in ("left", "right"))
         self.left_width = max(next(headings), *(text_width(label, self.size) for label in self.left))
         right_width = max(next(headings), *(text_width(label, self.size) for label in self.right))
         # from left to right: margin, translation, lines, text, labels of the rows, heat map
@@ -148,9 +148,9 @@ class _Picture:
             path = f'<path d="{curve}" stroke-width="{thick:.2f}" opacity="{0.25 + 0.75 * weight:.2f}"/>'
             (hot if (i, j) in linked else quiet).append(path)
         headings = (
-            f'<text x="{self.x0 - self.pad:.1f}" y="-12" text-anchor="end" class="faint" font-size="{HEADING}">'
+            f'<text x="{self.x0 - self.pad:.1f}" y="-12" text-anchor="end" class="faint" font-size="{_HEADING}">'
             f"{escape(self.words['left'])}</text>"
-            f'<text x="{self.x1 + self.pad:.1f}" y="-12" class="faint" font-size="{HEADING}">'
+            f'<text x="{self.x1 + self.pad:.1f}" y="-12" class="faint" font-size="{_HEADING}">'
             f"{escape(self.words['right'])}</text>"
         )
         labels = [_label(self.x0 - self.pad, self._middle(i), label, "end") for i, label in enumerate(self.left)]

@@ -38,11 +38,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.atomic import write_text
 from qkv.errors import InputError
-from qkv.json_file import read_object
+from qkv.files import read_object, write_text
 
-FORMAT = "qkv.attention.1"
+_FORMAT = "qkv.attention.1"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class AttentionMap:
     def to_dict(self) -> dict[str, Any]:
         """The wire format above: JSON types alone."""
         return {
-            "format": FORMAT,
+            "format": _FORMAT,
             "name": self.name,
             "attn": base64.b64encode(np.ascontiguousarray(self.attn).tobytes()).decode("ascii"),
             "shape": list(self.attn.shape),
@@ -113,8 +112,8 @@ class AttentionMap:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read the wire format back; what does not fit is an InputError."""
-        if data.get("format") != FORMAT:
-            raise InputError(f"This is not an attention map: its format is {data.get('format')!r}, not {FORMAT!r}.")
+        if data.get("format") != _FORMAT:
+            raise InputError(f"This is not an attention map: its format is {data.get('format')!r}, not {_FORMAT!r}.")
         try:
             raw = base64.b64decode(data["attn"], validate=True)
             shape = tuple(int(size) for size in data["shape"])

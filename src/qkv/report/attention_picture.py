@@ -6,15 +6,17 @@ the more; one chosen token stands out. On the right the same weights as a heat m
 text ([CLS], [SEP]) are grey, so that the eye finds the words; their weights are drawn to the same scale.
 """
 
+import json
 from collections.abc import Sequence
 from html import escape
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.report.labels import percent, printable, shorten, text_width
+from qkv.report.charts import percent, printable, shorten, text_width
 
 LONGEST = 160
 """Tokens a side that still make a legible picture; more belong on the page, which scrolls."""
@@ -23,7 +25,7 @@ FAINTEST = 0.02
 NUMBERED = 24
 """Up to this many tokens, the stronger cells of the heat map carry their number."""
 
-TEXTS = {
+_TEXTS = {
     "en": {
         "title": "Layer {layer} · Head {head}",
         "kind": {
@@ -53,7 +55,7 @@ FONTS = (
     '"Inter", "Helvetica Neue", "Segoe UI", Roboto, Arial, "PingFang SC", "Hiragino Sans GB", '
     '"Microsoft YaHei", "Noto Sans CJK SC", "Noto Sans SC", sans-serif'
 )
-COLOURS = {  # by class: what is coloured, on a light ground, on a dark one
+_COLOURS = {  # by class: what is coloured, on a light ground, on a dark one
     "paper": ("fill", "#ffffff", "#12151c"),
     "ink": ("fill", "#1c2330", "#e8ebf2"),
     "soft": ("fill", "#667085", "#9aa4b8"),
@@ -72,8 +74,8 @@ COLOURS = {  # by class: what is coloured, on a light ground, on a dark one
 
 def style() -> str:
     """The picture's own style sheet; every rule is bound to it, since a page may hold the picture inline."""
-    light = [f".qkv-attention .{name} {{ {what}: {day} }}" for name, (what, day, _) in COLOURS.items()]
-    dark = [f".qkv-attention .{name} {{ {what}: {night} }}" for name, (what, _, night) in COLOURS.items()]
+    light = [f".qkv-attention .{name} {{ {what}: {day} }}" for name, (what, day, _) in _COLOURS.items()]
+    dark = [f".qkv-attention .{name} {{ {what}: {night} }}" for name, (what, _, night) in _COLOURS.items()]
     fonts = f".qkv-attention text {{ font-family: {FONTS} }}"
     return "\n".join([fonts, *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
@@ -96,9 +98,9 @@ def svg(attention: AttentionMap, layer: int, head: int, token: str | int | None 
 
 
 def caption_texts(lang: str) -> dict[str, object]:
-    if lang not in TEXTS:
-        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
-    return dict(TEXTS[lang])
+    if lang not in _TEXTS:
+        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, _TEXTS)} Known: {', '.join(_TEXTS)}.")
+    return dict(_TEXTS[lang])
 
 
 def choose(attention: AttentionMap, weights: NDArray[np.float32], token: str | int | None) -> tuple[int, ...]:
@@ -341,3 +343,53 @@ class _Picture:
 
 def _pill(x: float, y: float, width: float, height: float, look: str) -> str:
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{height * 0.32:.1f}" {look}/>'
+
+
+# --- All heads of an attention map on one page: a file that opens from disk with the network off.
+#
+# Every layer × head is a small map; one of them is enlarged as lines between words and as a heat map, and follows the
+# token under the pointer, the arrow keys and the reader's light or dark setting. The weights are inside, one byte
+# each
+# (base64), and are drawn on canvas. The template beside this file holds the page itself; what the user wrote enters
+# it
+# only as JSON and is shown only as text.
+
+CAUTION = {
+    "en": "Arrow keys move between heads. Attention shows where a head looks, not why a model answers as it does "
+    "(Jain & Wallace 2019).",
+    "zh": "方向键在各个头之间移动。注意力显示一个头看向哪里，并不解释模型为何如此作答（Jain & Wallace 2019）。",
+}
+GRID = {"en": "layer ↓ head →", "zh": "层 ↓ 头 →"}
+
+
+def html(
+    attention: AttentionMap,
+    layer: int | None = None,
+    head: int | None = None,
+    token: str | int | None = None,
+    lang: str = "en",
+) -> str:
+    """The page, with this layer, head and token in view first (by default the first head, and its clearest word)."""
+    layer = attention.layers[0] if layer is None else layer
+    head = attention.heads[0] if head is None else head
+    chosen = choose(attention, attention.weights(layer, head), token)
+    caption_texts(lang)  # an unknown language is an error here too
+    data = {
+        "map": attention.to_dict(),
+        "layer": attention.layers.index(layer),
+        "head": attention.heads.index(head),
+        "token": chosen[0],
+        "lang": lang,
+        "faintest": FAINTEST,
+        "texts": {code: _words(code) for code in CAUTION},
+    }
+    # "</script>" and "<!--" inside the text would end or change the script element that carries it
+    inside = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    template = resources.files("qkv.report").joinpath("attention_page.html").read_text(encoding="utf-8")
+    return template.replace("__DATA__", inside)
+
+
+def _words(lang: str) -> dict[str, object]:
+    words = caption_texts(lang)
+    note = str(words["note"]).format(faintest=FAINTEST)
+    return {**words, "note": note, "caution": CAUTION[lang], "grid": GRID[lang]}

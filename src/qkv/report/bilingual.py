@@ -11,7 +11,7 @@ from unicodedata import category
 
 from qkv.errors import InputError, did_you_mean
 
-LANGUAGES = ("en", "zh")
+_LANGUAGES = ("en", "zh")
 SPACE = "\u00a0"  # between a number and its unit, where a line must not break
 
 
@@ -27,8 +27,8 @@ Words = Phrase | str
 
 
 def check_language(lang: str) -> None:
-    if lang not in LANGUAGES:
-        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, LANGUAGES)} Known: {', '.join(LANGUAGES)}.")
+    if lang not in _LANGUAGES:
+        raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, _LANGUAGES)} Known: {', '.join(_LANGUAGES)}.")
 
 
 def phrase(words: Words) -> Phrase:
@@ -53,7 +53,7 @@ def spans(words: Words, tag: str = "span", attributes: str = "") -> str:
         return f"<{tag}{space}{attributes}>{safe(both.en)}</{tag}>" if attributes or tag != "span" else safe(both.en)
     return "".join(
         f'<{tag} class="{lang}" lang="{lang}"{space}{attributes}>{safe(getattr(both, lang))}</{tag}>'
-        for lang in LANGUAGES
+        for lang in _LANGUAGES
     )
 
 

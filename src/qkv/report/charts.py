@@ -1,23 +1,70 @@
-"""Line charts as inline SVG: no script is needed to see them, and both languages are inside.
+"""Labels of tokens in a picture: made visible, measured, cut to fit.
 
-A `Chart` is plain data. `figure` returns the HTML of one chart with its legend, its picture, and in an attribute the
-points that the page's script reads out under the pointer or the arrow keys. Colours are the page's, by class, so that
-a chart follows light, dark and paper.
-
-Long logs are thinned for drawing: a stretch of many points is drawn by its lowest and highest, so no spike is lost.
+Widths are estimated (汉字 and full-width forms take one em, combining marks none), since an SVG cannot measure the
+reader's font. The estimates err on the wide side.
 """
 
 import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from unicodedata import category, combining, east_asian_width
 
 from qkv.report.bilingual import SPACE, Phrase, Words, phrase, safe, spans
+
+
+def text_width(text: str, size: float) -> float:
+    """Estimated width of a line of text in a sans-serif font of this size."""
+    ems = 0.0
+    for character in text:
+        if combining(character) or category(character) in ("Mn", "Me", "Cf"):
+            continue
+        if east_asian_width(character) in "WF":
+            ems += 1.0 if ord(character) < 0x1F000 else 1.3  # emoji are drawn wider than 汉字
+        elif character in "iljt.,:;'|!()[]fI":
+            ems += 0.36
+        elif character in "mwMW@%—…":
+            ems += 0.92
+        elif character.isupper():
+            ems += 0.72
+        else:
+            ems += 0.59
+    return ems * size
+
+
+def shorten(text: str, size: float, room: float) -> str:
+    """Cut a label that would not fit, with a mark that it was cut."""
+    if text_width(text, size) <= room:
+        return text
+    while text and text_width(text + "…", size) > room:
+        text = text[:-1]
+    return text + "…"
+
+
+def printable(text: str) -> str:
+    """Make what cannot be seen visible, and what XML forbids harmless."""
+    shown = "".join("␣" if c.isspace() else "�" if category(c) in ("Cc", "Cs", "Cn", "Co") else c for c in text)
+    return shown or "∅"
+
+
+def percent(weight: float) -> str:
+    return f"{100 * weight:.0f}%"
+
+
+# --- Line charts as inline SVG: no script is needed to see them, and both languages are inside.
+#
+# A `Chart` is plain data. `figure` returns the HTML of one chart with its legend, its picture, and in an attribute
+# the
+# points that the page's script reads out under the pointer or the arrow keys. Colours are the page's, by class, so
+# that
+# a chart follows light, dark and paper.
+#
+# Long logs are thinned for drawing: a stretch of many points is drawn by its lowest and highest, so no spike is lost.
 
 SHAPES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
 """Half a page wide, the whole width, or the whole width for a chart that has no neighbour."""
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34  # margins
-DRAWN = 600
+_DRAWN = 600
 """Points a line is drawn with at most."""
 READ = 240
 """Points of a line that can be read out."""
@@ -103,7 +150,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 
 
-def thinned(points: Sequence[Point], most: int = DRAWN) -> list[Point]:
+def thinned(points: Sequence[Point], most: int = _DRAWN) -> list[Point]:
     """At most about so many points: the lowest and the highest of every stretch, and the last point."""
     if len(points) <= most:
         return list(points)

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from qkv.report.bars import Bar, Label, table
 from qkv.report.bilingual import Phrase, Words, percent, safe, spans
-from qkv.report.charts import svg_text
-from qkv.report.labels import printable, shorten, text_width
+from qkv.report.charts import printable, shorten, svg_text, text_width
 
 MOST = 30
 """Labels that a map can hold."""
-SIZE = 12.5  # of a label's letters
+_SIZE = 12.5  # of a label's letters
 ROOM = 150.0  # for a label
-TURN = math.radians(40)  # how far the names over the columns lean back
+_TURN = math.radians(40)  # how far the names over the columns lean back
 
 
 @dataclass(frozen=True)
@@ -103,18 +102,18 @@ class Confusion:
     def _svg(self) -> str:
         n = len(self.labels)
         cell = 46 if n <= 6 else 40 if n <= 12 else 32 if n <= 20 else 27
-        names = [shorten(printable(label).replace("␣", " "), SIZE, ROOM) for label in self.labels]
-        widths = [text_width(name, SIZE) for name in names]
+        names = [shorten(printable(label).replace("␣", " "), _SIZE, ROOM) for label in self.labels]
+        widths = [text_width(name, _SIZE) for name in names]
         left = max(*widths, 60.0) + 14
-        top = max(widths) * math.sin(TURN) + 22
+        top = max(widths) * math.sin(_TURN) + 22
         # the name over a column leans to the right, and the last ones over the edge
-        over = max(width * math.cos(TURN) - (n - place - 0.5) * cell for place, width in enumerate(widths))
+        over = max(width * math.cos(_TURN) - (n - place - 0.5) * cell for place, width in enumerate(widths))
         width, height = left + n * cell + max(8.0, over + 8), top + n * cell + 6
         parts = [
             f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px" role="img">',
             svg_text(Phrase("expected ↓  answered →", "应为 ↓  答成 →"), "corner", 'x="2" y="13"'),
         ]
-        degrees = -math.degrees(TURN)
+        degrees = -math.degrees(_TURN)
         for place, name in enumerate(names):
             y, x = top + (place + 0.5) * cell, left + (place + 0.5) * cell
             parts.append(f'<text x="{left - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{safe(name)}</text>')

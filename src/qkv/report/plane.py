@@ -19,7 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 18, 16, 50  # margins
 FAINT = 400
 """From this many dots on, each is drawn small and faint: the cloud is the picture."""
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Axis:
 @dataclass(frozen=True)
 class Dots:
     name: Words
-    points: tuple[Point, ...]
+    points: tuple[_Point, ...]
     role: str = "train"
     weights: tuple[float, ...] = ()  # a dot's area, the largest is drawn large
     intervals: tuple[tuple[float, float], ...] = ()  # low and high of every point's y
@@ -49,7 +49,7 @@ class Dots:
 @dataclass(frozen=True)
 class Line:
     name: Words
-    points: tuple[Point, ...]
+    points: tuple[_Point, ...]
     role: str = "train"
     dashed: bool = False
     read: bool = True
@@ -147,10 +147,10 @@ class _Frame:
         self.x = _Scale(plane.x, xs, LEFT, self.right, 6 if plane.shape == "half" else 10)
         self.y = _Scale(plane.y, ys, self.bottom, TOP, 6)
 
-    def fits(self, point: Point) -> bool:
+    def fits(self, point: _Point) -> bool:
         return self.x.fits(point[0]) and self.y.fits(point[1])
 
-    def path(self, points: Sequence[Point]) -> str:
+    def path(self, points: Sequence[_Point]) -> str:
         kept = [point for point in points if self.fits(point)]
         return "".join(
             f"{'L' if place else 'M'}{self.x.at(x):.1f} {self.y.at(y):.1f}" for place, (x, y) in enumerate(kept)

@@ -13,7 +13,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import SPACE, Phrase, percent
 
 GOOD, NOTE, WARNING = "good", "note", "warning"
-Point = tuple[float, float]
+_Point = tuple[float, float]
 
 SPIKE = 5.0
 """A gradient norm this many times the running median is a spike."""
@@ -134,7 +134,7 @@ def next_sentence(correct: int | None, count: int | None) -> Remark | None:
     )
 
 
-def find_spikes(norms: Sequence[Point], window: int = 50, least: int = 10) -> list[tuple[float, float, float]]:
+def find_spikes(norms: Sequence[_Point], window: int = 50, least: int = 10) -> list[tuple[float, float, float]]:
     """(step, norm, times the median): norms over `SPIKE` times the median of up to `window` logged ones before.
 
     The first `least` are not judged: a run begins with large gradients, and a median needs company.
@@ -149,7 +149,7 @@ def find_spikes(norms: Sequence[Point], window: int = 50, least: int = 10) -> li
     return found
 
 
-def gradient_spikes(norms: Sequence[Point]) -> Remark | None:
+def gradient_spikes(norms: Sequence[_Point]) -> Remark | None:
     """Spikes by step, the largest five by name."""
     found = find_spikes(norms)
     if not found:
@@ -190,7 +190,7 @@ def vocabulary_unseen(seen: int | None, size: int) -> Remark | None:
     )
 
 
-def slope(points: Sequence[Point]) -> tuple[float, float] | None:
+def slope(points: Sequence[_Point]) -> tuple[float, float] | None:
     """The least-squares slope and its standard error; None for fewer than eight points."""
     n = len(points)
     if n < 8:
@@ -204,7 +204,7 @@ def slope(points: Sequence[Point]) -> tuple[float, float] | None:
     return rate, math.sqrt(left / (n - 2) / spread)
 
 
-def trend(losses: Sequence[Point]) -> Remark | None:
+def trend(losses: Sequence[_Point]) -> Remark | None:
     """Still falling, flat or rising: the change over the last fifth of the logged steps with its 95 % interval.
 
     Flat is an interval that holds 0, or a change of less than `FLAT` nats however certain it is.
@@ -293,7 +293,7 @@ def training_and_evaluation(training: float | None, evaluation: float | None) ->
     )
 
 
-def best_evaluation(losses: Sequence[Point]) -> Remark | None:
+def best_evaluation(losses: Sequence[_Point]) -> Remark | None:
     """The last evaluation is worse than an earlier one by more than `WORSE` nats."""
     known = [(step, loss) for step, loss in losses if _is_number(loss)]
     if not known:

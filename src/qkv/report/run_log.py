@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from qkv.report.bilingual import Phrase
+from qkv.report.page import Answers, Sample
 
-Point = tuple[float, float]
+_Point = tuple[float, float]
 STEP = Phrase("step", "步")
 
 
@@ -32,14 +33,14 @@ class RunLog:
     def last_step(self) -> int:
         return max([line["step"] for line in self.steps] + [step for step, _ in self.evaluations], default=0)
 
-    def logged(self, key: str) -> tuple[Point, ...]:
+    def logged(self, key: str) -> tuple[_Point, ...]:
         """(step, value) of every logged step that has it."""
         return tuple((line["step"], number(line[key])) for line in self.steps if key in line)
 
-    def evaluated(self, key: str) -> tuple[Point, ...]:
+    def evaluated(self, key: str) -> tuple[_Point, ...]:
         return tuple((step, number(found[key])) for step, found in self.evaluations if key in found)
 
-    def timed(self, key: str) -> tuple[Point, ...]:
+    def timed(self, key: str) -> tuple[_Point, ...]:
         return tuple((line["step"], number(line[key])) for line in self.timing if key in line)
 
     def share_of_time(self, key: str) -> float | None:
@@ -110,7 +111,7 @@ def number(value: object) -> float:
         return math.nan
 
 
-def _finite(points: Iterable[Point]) -> list[float]:
+def _finite(points: Iterable[_Point]) -> list[float]:
     return [value for _, value in points if math.isfinite(value)]
 
 
@@ -146,3 +147,56 @@ def _lines(file: Path, faults: list[Phrase]) -> Iterator[dict[str, Any]]:
                 f"{file.name}：有 {damaged:,} 行无法读取，已略去。",
             )
         )
+
+
+# --- Sample fillings of a run's evaluations, turned so that one blank's answers stand side by side as training went
+# on.
+
+SHOWN_TIMES = 4
+"""Moments of the training that stand side by side."""
+SHOWN_CANDIDATES = 4
+
+
+def fillings(log: RunLog) -> tuple[Sample, ...]:
+    """Every sample of the last evaluation, as it was answered then and at a few moments before."""
+    with_samples = [
+        (step, found["samples"]) for step, found in log.evaluations if isinstance(found.get("samples"), list)
+    ]
+    if not with_samples:
+        return ()
+    places = moments(len(with_samples))
+    shown = [(step, _by_text(samples)) for step, samples in (with_samples[place] for place in places)]
+    found = []
+    for text, last in _by_text(with_samples[-1][1]).items():
+        answers = tuple(
+            Answers(Phrase(f"step {step:,}", f"第 {step:,} 步"), _candidates(samples[text]))
+            for step, samples in shown
+            if text in samples
+        )
+        expected = last.get("answer")
+        found.append(Sample(text, str(expected) if expected is not None else None, answers))
+    return tuple(found)
+
+
+def moments(n: int) -> list[int]:
+    """Which of n evaluations are shown. Early in a run answers change fastest, so they lie closer together there.
+
+    >>> moments(1), moments(3), moments(10)
+    ([0], [0, 1, 2], [0, 1, 4, 9])
+    """
+    return sorted({round((n - 1) * (time / (SHOWN_TIMES - 1)) ** 2) for time in range(SHOWN_TIMES)})
+
+
+def _by_text(samples: list[Any]) -> dict[str, dict[str, Any]]:
+    return {str(one["text"]): one for one in samples if isinstance(one, dict) and "text" in one}
+
+
+def _candidates(sample: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    pairs = sample.get("candidates")
+    known = (
+        [pair for pair in pairs if isinstance(pair, list | tuple) and len(pair) == 2] if isinstance(pairs, list) else []
+    )
+    shares = [(str(token), number(share)) for token, share in known]
+    return tuple((token, min(1.0, max(0.0, share))) for token, share in shares if math.isfinite(share))[
+        :SHOWN_CANDIDATES
+    ]

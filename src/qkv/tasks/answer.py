@@ -1,50 +1,263 @@
-"""Extractive reading: the span of a passage that answers a question, or that it does not (BERT §4.2 and §4.3).
+"""The best spans of every question, over all windows of its passage.
 
-Rows and targets are in answer_features.py, the search for spans in answer_candidates.py, figures in answer_scorer.py.
+A span runs from a token of the passage to the same or a later one, at most `longest` tokens, within one window. Its
+score is the start score of its first token plus the end score of its last. A span that lies in several windows counts
+with its best score; spans of the same characters are one. The score of no answer is what [CLS] gets, start plus end, in
+the window where it gets least: a passage answers a question if any of its windows does (BERT §4.3).
 
-The loss of a row is the mean of two cross entropies, of the answer's first and of its last token, each over all tokens
-of the row; [CLS] stands for "not here". The probability of an answer is the softmax over the `n_best` best spans of all
-windows and, where no answer is allowed, over that too. What the temperature divides: the scores of these candidates,
-start plus end, before the softmax. The model answers nothing where no answer is the likeliest candidate, or where its
-probability reaches the threshold "no_answer" if one was fitted.
+The search is exact, and no Python loop touches a row: the n best spans of a window begin at the n tokens whose own best
+span is best, so only these are looked at in full.
 
-What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`, always.
-
-Shapes: E examples, R rows, N tokens of all rows, K candidates of an example.
+Shapes: E examples, R rows, N tokens of all rows, K candidates an example; B rows of a group, T tokens of its longest.
 """
 
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.batch import Batch
 from qkv.config import merge
-from qkv.data.examples import AnswerExample
+from qkv.data.batch import Batch, ranges
+from qkv.data.batching import Integers, plan
+from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
-from qkv.tasks.answer_candidates import Candidates, Floats, candidates
+from qkv.metrics.answers import SCORERS
+from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.tasks.answer_features import END, START, AnswerFeatures, where
-from qkv.tasks.answer_scorer import AnswerScorer, accepted_texts, is_right
 from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, Scores, Sure
-from qkv.tokenizer import Tokenizer
+from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
+from qkv.text.tokenizer import Tokenizer
+from qkv.text.wordpiece import CHINESE
 from qkv.train.loop import Term
-from qkv.wordpiece import CHINESE
+
+Floats = NDArray[np.float64]
+_TOKENS = 1 << 15  # of a group of rows that is searched at once; bounds memory, changes no result
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Best first; where an example has fewer than K, the rest have score −inf. Spans are characters of the passage."""
+
+    starts: Integers  # (E, K)
+    ends: Integers  # (E, K)
+    scores: Floats  # (E, K)
+    nothing: Floats  # (E,) the score of no answer
+
+
+def candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: int) -> Candidates:
+    rows, passages = features.rows, features.passages
+    row_ends = np.cumsum(rows.lengths)
+    row_begins = row_ends - rows.lengths
+    sizes = rows.b.lengths
+    places = ranges(row_begins + rows.b_begins(np.arange(len(rows))), sizes)  # the passage's tokens of every row
+    row, first, last, score = best_spans(scores[places, 0], scores[places, 1], sizes, longest, n_best)
+
+    example = rows.examples[row]
+    begin = passages.begins[features.passage_of[example]] + rows.b.starts[row]
+    start, end = passages.starts[begin + first], passages.ends[begin + last]
+    chosen = np.lexsort((-score, end, start, example))  # spans of the same characters side by side, the best first
+    new = np.ones(len(chosen), bool)
+    new[1:] = np.any([np.diff(each[chosen]) != 0 for each in (example, start, end)], axis=0)
+    chosen = chosen[new]
+    chosen = chosen[np.lexsort((end[chosen], start[chosen], -score[chosen], example[chosen]))]
+    rank = np.arange(len(chosen)) - np.searchsorted(example[chosen], example[chosen])
+    chosen, rank = chosen[rank < n_best], rank[rank < n_best]
+
+    shape = (rows.n_examples, n_best)
+    found = Candidates(
+        np.zeros(shape, np.int64),
+        np.zeros(shape, np.int64),
+        np.full(shape, -np.inf),
+        np.minimum.reduceat(scores[row_begins + features.nothing].sum(-1, dtype=np.float64), rows.first_row)
+        if rows.n_examples
+        else np.empty(0),
+    )
+    at = example[chosen], rank
+    found.starts[at], found.ends[at], found.scores[at] = start[chosen], end[chosen], score[chosen]
+    return found
+
+
+def best_spans(
+    starts: NDArray[np.float32], ends: NDArray[np.float32], sizes: Integers, longest: int, n_best: int
+) -> tuple[Integers, Integers, Integers, Floats]:
+    """The `n_best` best spans of every row: its number, first and last token, and score.
+
+    `starts` and `ends` hold the rows' scores end to end; `sizes` (R,) says how many tokens each row has.
+
+    >>> row, first, last, score = best_spans(np.float32([1, 5, 0, 3]), np.float32([5, 0, 2, 9]), np.array([3, 1]), 2, 2)
+    >>> [tuple(map(int, each)) for each in zip(row, first, last, score)]
+    [(0, 1, 2, 7), (0, 0, 0, 6), (1, 0, 0, 12)]
+    """
+    begins = np.cumsum(sizes) - sizes
+    found: list[tuple[Integers, Integers, Integers, Floats]] = []
+    for group in plan(sizes, _TOKENS):
+        group = group[sizes[group] > 0]
+        if not len(group):
+            continue
+        size = sizes[group]
+        T = int(size.max())
+        width = min(longest, T)
+        at = np.repeat(np.arange(len(group)), size), ranges(np.zeros_like(size), size)
+        places = ranges(begins[group], size)
+        start = np.full((len(group), T), -np.inf)
+        end = np.full((len(group), T + width - 1), -np.inf)
+        start[at], end[at] = starts[places], ends[places]
+        reach = sliding_window_view(end, width, axis=1)  # (B, T, width) the ends that each start may have
+        few = min(n_best, T)
+        first = _largest(start + reach.max(-1), few)  # (B, few)
+        rows = np.arange(len(group))[:, None]
+        spans = (start[rows, first][..., None] + reach[rows, first]).reshape(len(group), -1)  # (B, few · width)
+        best = _largest(spans, min(n_best, spans.shape[1]))  # (B, ≤ n_best)
+        score = np.take_along_axis(spans, best, 1)
+        first = np.take_along_axis(first, best // width, 1)
+        real = np.isfinite(score)
+        found.append(
+            (np.broadcast_to(group[:, None], best.shape)[real], first[real], (first + best % width)[real], score[real])
+        )
+    if not found:
+        nothing = np.empty(0, np.int64)
+        return nothing, nothing, nothing, np.empty(0)
+    row, first, last, score = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.lexsort((last, first, -score, row))
+    return row[order], first[order], last[order], score[order]
+
+
+def _largest(values: Floats, n: int) -> Integers:
+    """(B, T) → (B, n) where the n largest of every row stand, in no order."""
+    if n == values.shape[1]:
+        return np.broadcast_to(np.arange(n), values.shape).copy()
+    return np.argpartition(values, -n, axis=1)[:, -n:]
+
+
+# --- Figures of a reader: exact match and F1, as SQuAD or CMRC counts them (see metrics/answers.py), from 0 to 1.
+#
+# Where some questions have an answer and some have none, each kind is also counted by itself. F1 has a bootstrap
+# interval
+# over questions, exact match the interval of a share, which F1 has, too, where it is 0 or 1.
+
+
+class Spoken(Protocol):
+    """What is scored; "" is no answer."""
+
+    @property
+    def text(self) -> str: ...
+
+
+class Weighed(Protocol):
+    """A result that says how likely no answer is, and what else it would say."""
+
+    @property
+    def no_answer_probability(self) -> float: ...
+    @property
+    def n_best(self) -> Sequence[Spoken]: ...
+
+
+def is_right(scorer: str, text: str, accepted: Sequence[str]) -> bool:
+    """Exact match.
+
+    >>> is_right("squad", "the Cat", ["cat"]), is_right("cmrc", "", []), is_right("cmrc", "北京", [])
+    (True, True, False)
+    """
+    return text in accepted or SCORERS[scorer][0](text, accepted) == 1.0
+
+
+def accepted_texts(example: AnswerExample) -> list[str]:
+    """Each once; people often agree on an answer."""
+    return list(dict.fromkeys([*(answer.text for answer in example.answers or ()), *example.others]))
+
+
+class AnswerScorer:
+    def __init__(self, scorer: str) -> None:
+        self.exact, self.f1 = SCORERS[scorer]
+        # (is there an answer, exact, F1): how often. Values of F1 are fractions of small numbers, so few are distinct.
+        self.counts: Counter[tuple[bool, float, float]] = Counter()
+
+    def add(self, examples: Sequence[AnswerExample], results: Sequence[Spoken]) -> None:
+        for example, result in zip(examples, results, strict=True):
+            assert example.answers is not None, "scoring needs answers"
+            accepted = accepted_texts(example)
+            exact = self.exact(result.text, accepted)
+            self.counts[bool(accepted), exact, 1.0 if exact == 1.0 else self.f1(result.text, accepted)] += 1
+
+    def result(self, intervals: bool = True) -> Scored:
+        kinds = {has_answer for has_answer, _, _ in self.counts}
+        values: dict[str, float] = {}
+        ends: dict[str, tuple[float, float]] = {}
+        parts = {"": kinds} | ({"has_answer_": {True}, "no_answer_": {False}} if len(kinds) == 2 else {})
+        for prefix, wanted in parts.items():
+            held = {key: count for key, count in sorted(self.counts.items()) if key[0] in wanted}
+            n = sum(held.values())
+            right = sum(round(exact) * count for (_, exact, _), count in held.items())
+            values[prefix + "em"] = right / n if n else 0.0
+            statistics = np.array([[f1, 1.0] for _, _, f1 in held]).reshape(-1, 2)
+            counts = np.array(list(held.values()), np.int64)
+            values[prefix + "f1"] = float(counts @ statistics[:, 0] / n) if n else 0.0
+            if not intervals:
+                continue
+            ends[prefix + "em"] = wilson_interval(right, n)
+            if values[prefix + "f1"] in (0.0, 1.0):  # every draw agrees, which does not make it certain
+                ends[prefix + "f1"] = wilson_interval(round(values[prefix + "f1"]) * n, n)
+            else:
+                ends[prefix + "f1"] = bootstrap(statistics, lambda sums: sums[:, 0] / sums[:, 1], counts=counts)
+        return Scored(main="f1", values=values, intervals=ends, n=self.counts.total())
+
+
+def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results: Sequence[Weighed]) -> float:
+    """From which probability of no answer nothing should be said, so that F1 over these examples is largest.
+
+    It lies halfway between two probabilities that were seen; above 1: always say something. Of several that are equally
+    good the largest is taken, which leaves the fewest questions unanswered.
+    """
+    f1 = SCORERS[scorer][1]
+    likely = np.array([result.no_answer_probability for result in results], np.float64)
+    gained = np.empty(len(results))  # by saying nothing instead of the best span
+    for index, (example, result) in enumerate(zip(examples, results, strict=True)):
+        accepted = accepted_texts(example)
+        best = result.n_best[0].text if result.n_best else ""
+        gained[index] = f1("", accepted) - f1(best, accepted)
+    order = np.argsort(-likely, kind="stable")
+    likely = np.concatenate([[2.0], likely[order], [0.0]])
+    gained = np.concatenate([[0.0], np.cumsum(gained[order])])
+    between = np.flatnonzero(likely[:-1] > likely[1:])  # a threshold fits only between two that differ
+    best = between[np.argmax(gained[between])]
+    return float((likely[best] + likely[best + 1]) / 2)
+
+
+# --- Extractive reading: the span of a passage that answers a question, or that it does not (BERT §4.2 and §4.3).
+#
+# Rows and targets are in answer_features.py, the search for spans in answer.py, figures in answer.py.
+#
+# The loss of a row is the mean of two cross entropies, of the answer's first and of its last token, each over all
+# tokens
+# of the row; [CLS] stands for "not here". The probability of an answer is the softmax over the `n_best` best spans
+# of all
+# windows and, where no answer is allowed, over that too. What the temperature divides: the scores of these
+# candidates,
+# start plus end, before the softmax. The model answers nothing where no answer is the likeliest candidate, or where
+# its
+# probability reaches the threshold "no_answer" if one was fitted.
+#
+# What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`,
+# always.
+#
+# Shapes: E examples, R rows, N tokens of all rows, K candidates of an example.
 
 NO_ANSWER = "no_answer"
 """The key in `Calibration.thresholds`."""
-NOTHING = "∅"
+_NOTHING = "∅"
 """How "there is no answer" is written for people."""
-LEAST = 1e-6
+_LEAST = 1e-6
 """What an answer outside the candidates is taken to have been given: its own probability is not known."""
-LENGTHS = (30, 200)  # between these lies the learned limit on the tokens of an answer
+_LENGTHS = (30, 200)  # between these lies the learned limit on the tokens of an answer
 _chinese = re.compile(f"[{CHINESE}]")
 
 
@@ -141,7 +354,7 @@ class Answer:
         longest, no_answer, scorer = settings.max_answer_tokens, settings.no_answer, settings.scorer
         if longest is None:
             sizes = [len(ids) for ids in tokenizer.encode_ids(texts)]
-            longest = int(np.clip(np.quantile(sizes, 0.995, method="higher"), *LENGTHS))
+            longest = int(np.clip(np.quantile(sizes, 0.995, method="higher"), *_LENGTHS))
         if no_answer == "auto":
             no_answer = "yes" if len(texts) < len(examples) else "no"
         if scorer == "auto":
@@ -245,11 +458,11 @@ class Answer:
         else:
             given = result.no_answer_probability
         return Judgement(
-            " / ".join(accepted) or NOTHING,
-            result.text or NOTHING,
+            " / ".join(accepted) or _NOTHING,
+            result.text or _NOTHING,
             is_right(self.settings.scorer, result.text, accepted),
             result.probability,
-            -math.log(max(given, LEAST)),
+            -math.log(max(given, _LEAST)),
         )
 
     def losses(
@@ -272,7 +485,7 @@ class Answer:
         every = _log_sum(logits / temperature)
         with np.errstate(invalid="ignore"):  # −inf from −inf, where there is neither; replaced at once
             losses = every - _log_sum(np.where(right, logits / temperature, -np.inf))
-        return np.where(np.isfinite(losses), losses, -math.log(LEAST))
+        return np.where(np.isfinite(losses), losses, -math.log(_LEAST))
 
     def _held_against(
         self, features: AnswerFeatures, scores: Scores, found: Candidates

@@ -1,6 +1,6 @@
 """Questions and passages as rows, and where in each row the answer stands: what extractive reading is trained on.
 
-    [CLS] question [SEP] part of the passage [SEP]        or between the marks of a GPT (data/task_marks.py)
+    [CLS] question [SEP] part of the passage [SEP]        or between the marks of a GPT (models/gpt/tokenizer.py)
 
 The question stands whole in every window of its passage. The target of a window is the answer's first and last token,
 or twice [CLS] where the window does not hold the whole answer, or where there is none (BERT §4.3); of a GPT, whose
@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from qkv.batch import Batch
-from qkv.data.batching import Integers, chunks
-from qkv.data.examples import NOWHERE, AnswerExample, Fault, Place
-from qkv.data.task_marks import marks_of
-from qkv.data.windowed import Windowed, room_beside
+from qkv.data.batch import Batch
+from qkv.data.batching import Integers, Windowed, chunks, room_beside
+from qkv.data.labelled.examples import NOWHERE, AnswerExample, Fault, Place
 from qkv.errors import InputError
-from qkv.tokenizer import Tokenizer
+from qkv.models.gpt.tokenizer import marks_of
+from qkv.text.tokenizer import Tokenizer
 
 START, END = "start", "end"
 """The labels of a batch: (R,) where in its row an answer's first and last token stand."""

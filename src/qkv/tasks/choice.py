@@ -26,22 +26,20 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from qkv.batch import Batch
 from qkv.config import merge
-from qkv.data.batching import Integers, cut
-from qkv.data.examples import ChoiceExample, Fault
-from qkv.data.ranges import ranges
-from qkv.data.task_marks import marks_of
-from qkv.data.windowed import Windowed
+from qkv.data.batch import Batch, ranges
+from qkv.data.batching import Integers, Windowed, cut
+from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
+from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.answer_features import check_room, where
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
-from qkv.tokenizer import Tokenizer
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 TRAIN_WINDOWS = 4  # of a long text, in one epoch
 SLOT, WINDOWS, TARGET = "slot", "windows", "target"
 """The labels of a batch: (R,) the unit and choice of a row as u · K + k; (U, K) its windows, 0 where there is no such
@@ -147,7 +145,7 @@ class ChoiceFeatures:
         }
         return self.rows.collate(rows[order], labels)
 
-    def pooled(self, scores: Scores) -> Floats:
+    def pooled(self, scores: Scores) -> _Floats:
         """(R, 1) → (E, K), the mean over the windows of each choice; −inf where there is no such choice."""
         if not len(self.examples):
             return np.empty((0, 0))
@@ -276,7 +274,7 @@ class Choice:
         scores: Scores,
         extra: Mapping[str, NDArray[np.float32]],
         temperature: float,
-    ) -> Floats:
+    ) -> _Floats:
         assert features.targets is not None, "losses need labels"
         return -_log_softmax(features.pooled(scores) / temperature)[np.arange(len(features.targets)), features.targets]
 
@@ -300,7 +298,7 @@ def _windows(ids: list[int], size: int, overlap: int) -> list[list[int]]:
     return [ids[start:end] for start, end in zip(pieces.starts.tolist(), pieces.ends.tolist(), strict=True)]
 
 
-def _log_softmax(scores: Floats) -> Floats:
+def _log_softmax(scores: _Floats) -> _Floats:
     """Along the last axis; −inf stays what it is."""
     shifted = scores - scores.max(-1, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

@@ -1,27 +1,488 @@
-"""Classification: which of three small tasks the training labels call for, and how they come back from a folder.
+"""Figures of classification as examples stream by: counts for labels, two numbers a text for numbers."""
 
-    single       one label of several         every label is a name (or a whole number)
-    multi        any number of labels         labels are lists
-    regression   a number                     every label is a number, and one at least has a decimal point
-
-The files beside this one hold the tasks; `texts.py` says how texts are read.
-"""
-
+import math
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.examples import TextExample
-from qkv.data.task_marks import marks_of
+from qkv.data.labelled.examples import TextExample
 from qkv.errors import InputError
-from qkv.tasks.multi_label import MultiLabel
-from qkv.tasks.regression import Regression, as_number
-from qkv.tasks.single_label import SingleLabel
-from qkv.tasks.texts import ClassifySettings
-from qkv.tokenizer import Tokenizer
+from qkv.metrics.classes import (
+    Counts,
+    confusion_figures,
+    confusion_intervals,
+    counts_of_sums,
+    multi_label_figures,
+    multi_label_intervals,
+    multi_label_statistics,
+)
+from qkv.metrics.numbers import number_figures, number_intervals
+from qkv.models.encoder import LinearHead
+from qkv.models.gpt.tokenizer import marks_of
+from qkv.tasks.model import TaskModel
+from qkv.tasks.task import Calibration, Judgement, LabelScore, Scored, Scores, Sure
+from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.loop import Term
+
+
+class OneLabel(Protocol):
+    @property
+    def label(self) -> str: ...
+
+
+class SeveralLabels(Protocol):
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+
+class Number(Protocol):
+    @property
+    def value(self) -> float: ...
+
+
+class SingleLabelScorer:
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = tuple(labels)
+        self.ids = {label: number for number, label in enumerate(self.labels)}
+        self.confusion = np.zeros((len(self.labels), len(self.labels)), np.int64)
+
+    def add(self, examples: Sequence[TextExample], results: Sequence[OneLabel]) -> None:
+        for example, result in zip(examples, results, strict=True):
+            assert isinstance(example.label, str)
+            self.confusion[self.ids[example.label], self.ids[result.label]] += 1
+
+    def result(self, intervals: bool = True) -> Scored:
+        values = confusion_figures(self.confusion)
+        ends = confusion_intervals(self.confusion) if intervals else {}
+        if len(self.labels) == 2:
+            # what GLUE reports for pairs: F1 of the second label, which is "1" where labels are 0 and 1
+            values["f1"] = float(Counts.of_confusion(self.confusion).f1[1])
+        return Scored(
+            "accuracy",
+            values,
+            ends,
+            int(self.confusion.sum()),
+            _per_label(self.labels, Counts.of_confusion(self.confusion)),
+            self.confusion.copy(),
+            self.labels,
+        )
+
+
+class MultiLabelScorer:
+    """Keeps a row of flags once for all texts that have the same."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = tuple(labels)
+        self.ids = {label: number for number, label in enumerate(self.labels)}
+        self.seen: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+
+    def add(self, examples: Sequence[TextExample], results: Sequence[SeveralLabels]) -> None:
+        for example, result in zip(examples, results, strict=True):
+            assert example.label is not None
+            wanted = (example.label,) if isinstance(example.label, str) else example.label
+            self.seen[self._numbers(wanted), self._numbers(result.labels)] += 1
+
+    def _numbers(self, labels: Sequence[str]) -> tuple[int, ...]:
+        return tuple(sorted({self.ids[label] for label in labels}))
+
+    def result(self, intervals: bool = True) -> Scored:
+        flags = np.zeros((2, len(self.seen), len(self.labels)), bool)
+        for row, (wanted, said) in enumerate(self.seen):
+            flags[0, row, list(wanted)] = True
+            flags[1, row, list(said)] = True
+        statistics = multi_label_statistics(flags[0], flags[1])
+        counts = np.array(list(self.seen.values()), np.int64)
+        sums = counts @ statistics
+        ends = multi_label_intervals(statistics, counts=counts) if intervals else {}
+        found = counts_of_sums(sums)
+        return Scored("micro_f1", multi_label_figures(sums), ends, int(counts.sum()), _per_label(self.labels, found))
+
+
+class NumberScorer:
+    """Two numbers a text: ranks need all of them."""
+
+    def __init__(self) -> None:
+        self.expected: list[float] = []
+        self.answered: list[float] = []
+
+    def add(self, examples: Sequence[TextExample], results: Sequence[Number]) -> None:
+        self.expected += [float(str(example.label)) for example in examples]
+        self.answered += [result.value for result in results]
+
+    def result(self, intervals: bool = True) -> Scored:
+        # answers that are all the same have no correlation with anything
+        values = {name: 0.0 if math.isnan(value) else value for name, value in self._figures().items()}
+        ends = number_intervals(self.expected, self.answered) if intervals else {}
+        return Scored("pearson", values, ends, len(self.expected))
+
+    def _figures(self) -> dict[str, float]:
+        return number_figures(self.expected, self.answered)
+
+
+def _per_label(labels: Sequence[str], counts: Counts) -> tuple[LabelScore, ...]:
+    return tuple(
+        LabelScore(label, float(p), float(r), float(f), int(n), int(given))
+        for label, p, r, f, n, given in zip(
+            labels, counts.precision, counts.recall, counts.f1, counts.expected, counts.answered, strict=True
+        )
+    )
+
+
+# --- One label of several, from [CLS] (BERT §4.1).
+#
+# What the temperature divides: the pooled scores of a text, before the softmax.
+#
+# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One label of several."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]  # of every label, most probable first
+    n_tokens: int
+    n_windows: int
+    abstained: bool = False  # less sure than the model was found to need
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class CrossEntropy(TextObjective):
+    """Rare classes may weigh more: then a class's weight multiplies the loss of its examples."""
+
+    def term(self, scores: Tensor, targets: Tensor) -> Term:
+        losses = functional.cross_entropy(scores, targets, reduction="none")  # (U,)
+        balance = self.balance(scores)
+        loss = losses.sum() if balance is None else (losses * balance[targets]).sum()
+        return Term(loss, (scores.detach().argmax(-1) == targets).sum())
+
+
+class SingleLabel(TextTask):
+    kind = "single"
+    problem = "single_label_classification"
+    main = "accuracy"
+
+    def target(self, example: TextExample, where: str) -> int:
+        if not isinstance(example.label, str):
+            raise InputError(f"{where}: one label belongs here, not {example.label!r}.")
+        if example.label not in self.ids:
+            raise self.unknown(example.label, where)
+        return self.ids[example.label]
+
+    def targets(self, examples: Sequence[TextExample]) -> Tensor:
+        return torch.tensor([self.target(example, str(example.place)) for example in examples], dtype=torch.int64)
+
+    def balanced_weights(self, examples: Sequence[TextExample]) -> list[float]:
+        """By label: as if all were equally frequent, with a mean of 1 over these examples."""
+        counts = np.bincount(self.targets(examples).numpy(), minlength=len(self.labels))
+        found: list[float] = (len(examples) / (len(self.labels) * np.maximum(counts, 1))).tolist()
+        return found
+
+    def objective(self, class_weights: Sequence[float] | None = None) -> CrossEntropy:
+        return CrossEntropy(class_weights=tuple(class_weights) if class_weights else None)
+
+    def decode(
+        self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration
+    ) -> list[Classification]:
+        probabilities = softmax(self.pooled(features, scores) / calibration.temperature)  # (E, L)
+        order = np.argsort(-probabilities, axis=1, kind="stable")
+        rows = features.rows
+        sure = calibration.abstain_below or 0.0
+        return [
+            Classification(
+                self.labels[best[0]],
+                float(row[best[0]]),
+                {self.labels[label]: float(row[label]) for label in best},
+                n_tokens,
+                n_windows,
+                abstained=bool(row[best[0]] < sure),
+            )
+            for row, best, n_tokens, n_windows in zip(
+                probabilities, order.tolist(), rows.n_tokens.tolist(), rows.n_windows.tolist(), strict=True
+            )
+        ]
+
+    def scorer(self) -> SingleLabelScorer:
+        return SingleLabelScorer(self.labels)
+
+    def judge(self, example: TextExample, result: Classification) -> Judgement:
+        assert isinstance(example.label, str)
+        loss = -math.log(max(result.probabilities.get(example.label, 0.0), 1e-12))
+        return Judgement(example.label, result.label, example.label == result.label, result.probability, loss)
+
+    def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> NDArray[np.float64]:
+        assert features.targets is not None
+        probabilities = softmax(self.pooled(features, scores) / temperature)
+        right = probabilities[np.arange(len(probabilities)), features.targets.numpy()]
+        return -np.log(np.maximum(right, 1e-300))
+
+    def confidences(self, examples: Sequence[TextExample], results: Sequence[Classification]) -> Sure:
+        return Sure(
+            np.array([result.probability for result in results]),
+            np.array([e.label == r.label for e, r in zip(examples, results, strict=True)], dtype=bool),
+            np.arange(len(results)),
+        )
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Along the last axis, in double precision: these are the probabilities people see."""
+    shifted = np.exp(scores - scores.max(-1, keepdims=True))
+    return shifted / shifted.sum(-1, keepdims=True)
+
+
+# --- Any number of labels a text, none included: every label is asked for by itself.
+#
+# What the temperature divides: the pooled scores of a text, before each sigmoid. A label is said when its probability
+# reaches the threshold that was best for it on held-out texts.
+#
+# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Any number of labels, none included: those whose probability reaches the label's threshold."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+    n_tokens: int
+    n_windows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class BinaryCrossEntropy(TextObjective):
+    """Every label by itself; a class weight multiplies the loss of the examples that have the label."""
+
+    def term(self, scores: Tensor, targets: Tensor) -> Term:
+        losses = functional.binary_cross_entropy_with_logits(
+            scores, targets, pos_weight=self.balance(scores), reduction="none"
+        )  # (U, L)
+        right = ((scores.detach() > 0) == (targets > 0.5)).all(1)
+        return Term(losses.mean(1).sum(), right.sum())
+
+
+class MultiLabel(TextTask):
+    kind = "multi"
+    problem = "multi_label_classification"
+    main = "micro_f1"
+
+    def target(self, example: TextExample, where: str) -> list[int]:
+        if example.label is None:
+            raise InputError(f"{where}: there is no label; an example with none of them has an empty list.")
+        wanted = (example.label,) if isinstance(example.label, str) else example.label
+        for label in wanted:
+            if label not in self.ids:
+                raise self.unknown(label, where)
+        return [self.ids[label] for label in wanted]
+
+    def targets(self, examples: Sequence[TextExample]) -> Tensor:
+        wanted = torch.zeros(len(examples), len(self.labels))
+        for row, example in enumerate(examples):
+            wanted[row, self.target(example, str(example.place))] = 1.0
+        return wanted
+
+    def balanced_weights(self, examples: Sequence[TextExample]) -> list[float]:
+        """By label: how many examples lack it for each that has it, 100 at most."""
+        counts = self.targets(examples).sum(0).numpy()
+        found: list[float] = np.clip((len(examples) - counts) / np.maximum(counts, 1), 1, 100).tolist()
+        return found
+
+    def objective(self, class_weights: Sequence[float] | None = None) -> BinaryCrossEntropy:
+        return BinaryCrossEntropy(class_weights=tuple(class_weights) if class_weights else None)
+
+    def decode(self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration) -> list[Labels]:
+        probabilities = sigmoid(self.pooled(features, scores) / calibration.temperature)  # (E, L)
+        thresholds = np.array([calibration.thresholds.get(label, 0.5) for label in self.labels])
+        rows = features.rows
+        found = []
+        for row, n_tokens, n_windows in zip(
+            probabilities, rows.n_tokens.tolist(), rows.n_windows.tolist(), strict=True
+        ):
+            said = tuple(self.labels[number] for number in np.flatnonzero(row >= thresholds))
+            order = np.argsort(-row, kind="stable").tolist()
+            found.append(Labels(said, {self.labels[n]: float(row[n]) for n in order}, n_tokens, n_windows))
+        return found
+
+    def scorer(self) -> MultiLabelScorer:
+        return MultiLabelScorer(self.labels)
+
+    def judge(self, example: TextExample, result: Labels) -> Judgement:
+        assert example.label is not None
+        wanted = {example.label} if isinstance(example.label, str) else set(example.label)
+        given = result.probabilities
+        sure = math.prod(p if label in result.labels else 1 - p for label, p in given.items())
+        loss = -sum(math.log(max(p if label in wanted else 1 - p, 1e-12)) for label, p in given.items())
+        right = wanted == set(result.labels)
+        return Judgement(_listed(wanted), _listed(result.labels), right, sure, loss)
+
+    def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> NDArray[np.float64]:
+        assert features.targets is not None
+        pooled_scores = self.pooled(features, scores) / temperature
+        wanted = features.targets.numpy() > 0.5
+        return np.logaddexp(0, np.where(wanted, -pooled_scores, pooled_scores)).sum(1)
+
+    def confidences(self, examples: Sequence[TextExample], results: Sequence[Labels]) -> Sure:
+        """Of every label of every text: how sure of saying it or not, and whether that was right."""
+        sure, right, of = [], [], []
+        for number, (example, result) in enumerate(zip(examples, results, strict=True)):
+            wanted = self.target(example, str(example.place))
+            for label, probability in result.probabilities.items():
+                said = probability >= 0.5
+                sure.append(max(probability, 1 - probability))
+                right.append(said == (self.ids[label] in wanted))
+                of.append(number)
+        return Sure(np.array(sure), np.array(right, dtype=bool), np.array(of, dtype=np.int64))
+
+
+def sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + e^−x) without overflow at either end."""
+    return np.exp(-np.logaddexp(0.0, -scores))
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return ", ".join(sorted(labels)) or "–"
+
+
+# --- A number from [CLS]: how similar two sentences are, how many stars a review gives.
+#
+# A number has no probability, and nothing to calibrate.
+#
+# Shapes: E examples, R rows, U units (examples) of a batch.
+
+
+@dataclass(frozen=True)
+class Value:
+    value: float
+    n_tokens: int
+    n_windows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class SquaredError(TextObjective):
+    """Against targets of mean 0 and deviation 1; "correct" is within half a deviation, which a log may show."""
+
+    def term(self, scores: Tensor, targets: Tensor) -> Term:
+        difference = scores[:, 0] - targets
+        return Term((difference**2).sum(), (difference.detach().abs() < 0.5).sum())
+
+
+class Regression(TextTask):
+    """A number. The head learns it with mean 0 and deviation 1; `folded` puts both into the head when it is saved.
+
+    `spread` is the deviation of the training numbers, folded or not: an answer within half of it counts as right.
+    """
+
+    kind = "regression"
+    problem = "regression"
+    main = "pearson"
+
+    def __init__(
+        self,
+        settings: ClassifySettings,
+        paired: bool | None,
+        mean: float = 0.0,
+        deviation: float = 1.0,
+        spread: float | None = None,
+    ) -> None:
+        super().__init__(("value",), settings, paired)
+        self.mean, self.deviation = mean, deviation
+        self.spread = deviation if spread is None else spread
+
+    def record(self) -> dict[str, Any]:
+        return super().record() | {"mean": self.mean, "deviation": self.deviation, "spread": self.spread}
+
+    def folded(self, model: TaskModel) -> "Regression":
+        """The head's scores become the number itself, for whoever loads the folder elsewhere.
+
+        A head without a bias has no place for the mean, and stays as it is.
+        """
+        with torch.no_grad():
+            head = model.network.heads[self.head]
+            assert isinstance(head, LinearHead)
+            linear = head.linear
+            if linear.bias is None:
+                return self
+            linear.weight.mul_(self.deviation)
+            linear.bias.mul_(self.deviation).add_(self.mean)
+        return Regression(self.settings, self.paired, spread=self.spread)
+
+    def unfolded(self, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A folded head's tensors by name, as one that learns numbers of this mean and deviation."""
+        if not any(name.endswith("bias") for name in head):
+            return dict(head)  # it never was folded
+        return {
+            name: (value - self.mean if name.endswith("bias") else value) / self.deviation
+            for name, value in head.items()
+        }
+
+    def target(self, example: TextExample, where: str) -> float:
+        number = as_number(example.label)
+        if number is None:
+            raise InputError(f"{where}: '{example.label}' is not a number, and the task is regression.")
+        return number
+
+    def targets(self, examples: Sequence[TextExample]) -> Tensor:
+        numbers = torch.tensor([self.target(e, str(e.place)) for e in examples], dtype=torch.float64)
+        return ((numbers - self.mean) / self.deviation).float()
+
+    def objective(self, class_weights: Sequence[float] | None = None) -> SquaredError:
+        return SquaredError()
+
+    def decode(self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration) -> list[Value]:
+        values = self.pooled(features, scores)[:, 0] * self.deviation + self.mean
+        rows = features.rows
+        return list(map(Value, values.tolist(), rows.n_tokens.tolist(), rows.n_windows.tolist()))
+
+    def scorer(self) -> NumberScorer:
+        return NumberScorer()
+
+    def judge(self, example: TextExample, result: Value) -> Judgement:
+        wanted = self.target(example, str(example.place))
+        error = abs(wanted - result.value)
+        return Judgement(f"{wanted:g}", f"{result.value:.3g}", error < 0.5 * self.spread, math.nan, error)
+
+    def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> None:
+        return None
+
+    def confidences(self, examples: Sequence[TextExample], results: Sequence[Value]) -> None:
+        return None
+
+
+def as_number(label: object) -> float | None:
+    """
+    >>> as_number("4.5"), as_number("nan"), as_number("good")
+    (4.5, None, None)
+    """
+    try:
+        number = float(label) if isinstance(label, str) else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+# --- Classification: which of three small tasks the training labels call for, and how they come back from a folder.
+#
+#     single       one label of several         every label is a name (or a whole number)
+#     multi        any number of labels         labels are lists
+#     regression   a number                     every label is a number, and one at least has a decimal point
+#
+# The files beside this one hold the tasks; `texts.py` says how texts are read.
 
 Classify = SingleLabel | MultiLabel | Regression
 

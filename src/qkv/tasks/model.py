@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.batch import Batch
-from qkv.models.heads import READS_POOLED, WithHeads
+from qkv.data.batch import Batch
+from qkv.models.encoder import READS_POOLED, WithHeads
 
 OF_THE_HEAD = ("pooler", "mix")
 """Parts that stand in an encoder and are made for one task."""

@@ -7,7 +7,7 @@ from typing import Any
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks import answer, choice, classify, tag
 from qkv.tasks.task import Task
-from qkv.tokenizer import Tokenizer
+from qkv.text.tokenizer import Tokenizer
 
 AnyTask = Task[Any, Any]
 

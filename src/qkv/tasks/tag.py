@@ -1,28 +1,16 @@
-"""Tagging: labelled spans of a text, such as names, from one tag a word (BERT §5.3; with a CRF, Lample et al. 2016).
+"""The tags of a head: "O" outside, "B-x" where a span with label x begins, "I-x" where it goes on.
 
-    Tom  lives  in  New   York       a tag for every unit: a word or a piece, or what the file gave one line each
-    B-PER  O    O   B-LOC I-LOC      read from the head at the unit's first token (tag_units.py)
+This is IOB2, in which every span begins with B: the one scheme that models are trained with here. Files may be written
+in others (data/labelled/reader.py reads them). I-x may follow only B-x or I-x, and no text starts with I.
 
-Loss: the mean cross entropy of units, each counted in one window (tag_features.py); with a CRF −log probability of the
-tags that a row counts, as one chain, also as a mean over units. Spans that begin or end inside a unit are widened to
-whole units for training, and `misaligned` lists them; evaluation holds answers against the user's own characters.
-
-Decoding: the scores of all windows are put together, and a text is decoded once, whatever its length: the best path of
-tags that never has I-x but after B-x or I-x. Both taggers are chains (nn/crf.py); the plain one's transitions are 0.
-
-The probability of an entity is the exact marginal of its span: the share of all allowed paths, weighed by their
-probability, in which just this span has just this label. What the temperature divides: every score of the chain, that
-is the head's and the CRF's.
-
-What this file does NOT do: answer with spans that overlap. Files that hold them are refused, unless the settings say
-that the outer one is to be learned; evaluation counts the inner ones as missed.
-
-Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
+Shapes: L tags.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -30,23 +18,257 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.batch import Batch
 from qkv.config import merge
+from qkv.data.batch import Batch
 from qkv.data.batching import Integers
-from qkv.data.examples import Fault, TagExample
+from qkv.data.labelled.examples import NOWHERE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
+from qkv.metrics.entities import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, beliefs, log_partition, path_scores, viterbi
 from qkv.tasks.model import TaskModel
-from qkv.tasks.tag_check import check_example, misaligned, outermost, place_of
-from qkv.tasks.tag_features import TagFeatures
-from qkv.tasks.tag_labels import TagLabels
-from qkv.tasks.tag_result import Entity, TagResult, TagScorer, in_words
-from qkv.tasks.tag_units import fitted, tokens_of, units_of
-from qkv.tasks.task import Calibration, Judgement, Scores, Sure
-from qkv.tokenizer import Tokenizer
+from qkv.tasks.tag_units import TagFeatures, fitted, tokens_of, units_of
+from qkv.tasks.task import Calibration, Judgement, LabelScore, Scored, Scores, Sure
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
-UNITS = ("auto", "word", "piece")
+OUTSIDE = "O"
+
+
+class TagLabels:
+    """
+    >>> TagLabels.of(["PER", "LOC"]).names
+    ('O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER')
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """In any order, as a saved head has them."""
+        self.names = tuple(names)
+        numbers = {name: number for number, name in enumerate(self.names)}
+        labels = [name[2:] for name in self.names if name.startswith("B-")]
+        if set(self.names) != {OUTSIDE} | {f"{letter}-{label}" for letter in "BI" for label in labels} or "" in labels:
+            shown = ", ".join(map(repr, self.names[:12]))
+            raise InputError(
+                f"The model's labels are {shown}: a tagger has 'O', and 'B-x' and 'I-x' for every x. "
+                "Train a model with `qkv finetune tag`, or give one that has them."
+            )
+        self.labels = tuple(labels)
+        self.outside = numbers[OUTSIDE]
+        self.tags = {label: (numbers[f"B-{label}"], numbers[f"I-{label}"]) for label in labels}
+        self.begins = np.array([name.startswith("B-") for name in self.names])  # (L,)
+        self.inside = np.array([name.startswith("I-") for name in self.names])
+        self.label_of = ["" if name == OUTSIDE else name[2:] for name in self.names]
+        self.inside_of = np.array([numbers.get(f"I-{label}", -1) for label in self.label_of])  # (L,) B-x, I-x → I-x
+        same = np.array(self.label_of)[:, None] == np.array(self.label_of)  # (L, L)
+        self.allowed = ~self.inside | same  # (L, L) from row to column
+
+    @classmethod
+    def of(cls, labels: Sequence[str]) -> "TagLabels":
+        return cls([OUTSIDE, *(f"{letter}-{label}" for label in sorted(labels) for letter in "BI")])
+
+    def rules(self, like: Tensor) -> Potentials:
+        """0 for what is allowed, −inf for what is not, on the device and in the precision of `like`."""
+        start = torch.zeros(len(self.names), dtype=like.dtype, device=like.device)
+        start = start.masked_fill(torch.from_numpy(self.inside).to(like.device), float("-inf"))
+        transitions = start.new_zeros(len(self.names), len(self.names))
+        transitions = transitions.masked_fill(torch.from_numpy(~self.allowed).to(like.device), float("-inf"))
+        return Potentials(start, transitions, torch.zeros_like(start))
+
+
+# --- What a tagger answers: entities as spans of the user's characters; and how good its answers are.
+#
+# An entity is right when its start, its end and its label are exactly what the file says, character for character:
+# the
+# figures are conlleval's where spans lie on words, and hold for texts that nobody cut into words too.
+
+
+class Entity(NamedTuple):
+    start: int  # text[start:end]
+    end: int
+    label: str
+    text: str
+    probability: float  # that just this span has this label
+    abstained: bool = False  # less sure than the model was found to need
+
+
+@dataclass(frozen=True)
+class TagResult:
+    entities: tuple[Entity, ...]  # in the order of the text
+    n_tokens: int
+    n_windows: int
+    probability: float = math.nan  # that all of it is right: of the whole path of tags
+    loss: float = math.nan  # −log probability of the spans that the example came with; nan: it came without
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(Span(entity.start, entity.end, entity.label) for entity in self.entities)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "entities": [entity._asdict() for entity in self.entities],
+            "n_tokens": self.n_tokens,
+            "n_windows": self.n_windows,
+        }
+
+
+class TagScorer:
+    """Keeps counts, no texts."""
+
+    def __init__(self) -> None:
+        self._counts = EntityCounts()
+
+    def add(self, examples: Sequence[TagExample], results: Sequence[TagResult]) -> None:
+        for example, result in zip(examples, results, strict=True):
+            assert example.spans is not None, "an example without labels cannot be scored"
+            self._counts.add(example.spans, result.spans)
+
+    def result(self, intervals: bool = True) -> Scored:
+        counts = self._counts
+        return Scored(
+            main="f1",
+            values=counts.values(),
+            intervals=counts.intervals() if intervals else {},
+            n=counts.documents,
+            per_label=tuple(
+                LabelScore(label, score.precision, score.recall, score.f1, score.expected, score.answered)
+                for label, score in counts.per_label().items()
+            ),
+        )
+
+
+def in_words(text: str, spans: Sequence[Span]) -> str:
+    """
+    >>> in_words("Tom 在北京", [Span(5, 7, "LOC"), Span(0, 3, "PER")])
+    'PER Tom; LOC 北京'
+    >>> in_words("nobody", [])
+    '–'
+    """
+    return "; ".join(f"{label} {text[start:end]}" for start, end, label in sorted(spans)) or "–"
+
+
+# --- What can be wrong with a tagged text: refused if it makes no sense, listed if a tagger cannot follow it.
+
+
+def place_of(example: TagExample, number: int) -> str:
+    return str(example.place) if example.place != NOWHERE else f"Text {number}"
+
+
+def check_example(example: TagExample, where: str, needs_labels: bool, may_nest: bool = False) -> None:
+    """Spans and units inside the text, none empty, none over another."""
+    if example.spans is None and needs_labels:
+        raise InputError(f"{where} has no labels: not even the word that nothing is there. Give a labelled file.")
+    spans = sorted(example.spans or ())
+    for span in spans:
+        _check_inside(span.start, span.end, f"the span {span.label}", example, where)
+        if not span.label:
+            raise InputError(f"{where}: the span {named(example.text, span)} has an empty label. Name it.")
+    if not may_nest and (pair := overlap(spans)):
+        raise InputError(
+            f"{where}: the spans {named(example.text, pair[0])} and {named(example.text, pair[1])} overlap, and a "
+            "character has one label here. Take out one of them, or give --set tag.nested=outer: then the longer one "
+            "is learned, and the other is listed."
+        )
+    units = example.units or ()
+    for start, end in units:
+        _check_inside(start, end, "the unit", example, where)
+    for (_, stop), (start, _) in pairwise(units):
+        if start < stop:
+            raise InputError(f"{where}: a unit ends at character {stop}, after the next begins ({start}).")
+
+
+def overlap(spans: Sequence[Span]) -> tuple[Span, Span] | None:
+    """The first two that do, of spans in order."""
+    return next(((one, other) for one, other in pairwise(spans) if other.start < one.end), None)
+
+
+def outermost(example: TagExample) -> TagExample:
+    """Of spans that overlap, the longest; of equals, the first.
+
+    >>> outermost(TagExample("南京大学", (Span(0, 2, "LOC"), Span(0, 4, "ORG")))).spans
+    (Span(start=0, end=4, label='ORG'),)
+    """
+    if example.spans is None or not overlap(sorted(example.spans)):
+        return example
+    kept: list[Span] = []
+    for span in sorted(example.spans, key=lambda span: (span.start - span.end, span)):
+        if all(span.end <= other.start or other.end <= span.start for other in kept):
+            kept.append(span)
+    return replace(example, spans=tuple(sorted(kept)))
+
+
+def _check_inside(start: int, end: int, what: str, example: TagExample, where: str) -> None:
+    if not 0 <= start < end <= len(example.text):
+        raise InputError(
+            f"{where}: {what} goes from character {start} to {end}, in a text of {len(example.text)}. Characters are "
+            "counted from 0, and the end is one past the last."
+        )
+
+
+def named(text: str, span: Span) -> str:
+    """
+    >>> named("Tom lives here", Span(0, 3, "PER"))
+    "PER 'Tom' (characters 0 to 3)"
+    """
+    words = text[span.start : span.end]
+    return f"{span.label} {words if len(words) <= 40 else words[:40] + '…'!r} (characters {span.start} to {span.end})"
+
+
+def misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: str) -> list[Fault]:
+    """Every span that no whole units make up, or that lies in another, and what training takes instead.
+
+    Each is "mended", also a span that is left out: its example stays, and "dropped" counts examples.
+    """
+    faults = []
+    for example in examples:
+        if len(kept := outermost(example).spans or ()) < len(example.spans or ()):
+            for span in sorted({*(example.spans or ())} - {*kept}):
+                message = f"{named(example.text, span)} overlaps a longer span: training leaves it out."
+                faults.append(Fault(example.place, "overlapping", message, "mended"))
+    examples = [outermost(example) for example in examples]
+    texts = [example.text for example in examples]
+    units = units_of(tokens_of(tokenizer, texts), texts, [example.units for example in examples], unit)
+    spans = fitted(units, examples)
+    for at in (~spans.exact).nonzero()[0].tolist():
+        number = int(spans.example[at])
+        text, begin = texts[number], int(units.text_begins[number])
+        span = Span(int(spans.starts[at]), int(spans.ends[at]), spans.label[at])
+        first, last = int(spans.first[at]), int(spans.last[at])
+        if last < first:
+            message = f"{named(text, span)} holds no token of its own: training leaves it out."
+        else:
+            taken = Span(int(units.starts[first]) - begin, int(units.ends[last]) - begin, span.label)
+            message = f"{named(text, span)} does not lie on whole units: training takes {named(text, taken)}."
+        faults.append(Fault(examples[number].place, "misaligned", message, "mended"))
+    return sorted(faults)
+
+
+# --- Tagging: labelled spans of a text, such as names, from one tag a word (BERT §5.3; with a CRF, Lample et al.
+# 2016).
+#
+#     Tom  lives  in  New   York       a tag for every unit: a word or a piece, or what the file gave one line each
+#     B-PER  O    O   B-LOC I-LOC      read from the head at the unit's first token (tag_units.py)
+#
+# Loss: the mean cross entropy of units, each counted in one window (tag_units.py); with a CRF −log probability of the
+# tags that a row counts, as one chain, also as a mean over units. Spans that begin or end inside a unit are widened
+# to
+# whole units for training, and `misaligned` lists them; evaluation holds answers against the user's own characters.
+#
+# Decoding: the scores of all windows are put together, and a text is decoded once, whatever its length: the best
+# path of
+# tags that never has I-x but after B-x or I-x. Both taggers are chains (nn/crf.py); the plain one's transitions are
+# 0.
+#
+# The probability of an entity is the exact marginal of its span: the share of all allowed paths, weighed by their
+# probability, in which just this span has just this label. What the temperature divides: every score of the chain,
+# that
+# is the head's and the CRF's.
+#
+# What this file does NOT do: answer with spans that overlap. Files that hold them are refused, unless the settings
+# say
+# that the outer one is to be learned; evaluation counts the inner ones as missed.
+#
+# Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
+
+_UNITS = ("auto", "word", "piece")
 NESTED = ("refuse", "outer")
 TOO_MANY = 0.01
 """The share of spans from which on words are given up for pieces, if pieces can hold what words cannot."""
@@ -60,8 +282,10 @@ class TagSettings:
     nested: str = "refuse"  # outer: of spans that overlap the longer is learned, and `misaligned` lists the other
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise InputError(f"Unknown unit '{self.unit}'.{did_you_mean(self.unit, UNITS)} Known: {', '.join(UNITS)}.")
+        if self.unit not in _UNITS:
+            raise InputError(
+                f"Unknown unit '{self.unit}'.{did_you_mean(self.unit, _UNITS)} Known: {', '.join(_UNITS)}."
+            )
         if self.nested not in NESTED:
             hint = did_you_mean(self.nested, NESTED)
             raise InputError(f"nested is {' or '.join(map(repr, NESTED))}, not '{self.nested}'.{hint}")

@@ -19,17 +19,20 @@ Shapes: E texts, C tokens, U units, S spans.
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from qkv.data.batching import Integers
-from qkv.data.examples import TagExample
-from qkv.tokenizer import Tokenizer
-from qkv.wordpiece import CONTINUES
+from qkv.data.batch import IGNORE, Batch, ranges
+from qkv.data.batching import Integers, Windowed
+from qkv.data.labelled.examples import Fault, TagExample
+from qkv.models.gpt.tokenizer import marks_of
+from qkv.text.tokenizer import Tokenizer
+from qkv.text.wordpiece import CONTINUES
 
 Given = Sequence[tuple[int, int]] | None
 JOINERS = "\u200c\u200d"
@@ -94,7 +97,7 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     if tokenizer.kind == "wordpiece":
         is_piece = np.zeros(tokenizer.size + 1, bool)
         is_piece[[number for token, number in tokenizer.vocabulary.items() if token.startswith(CONTINUES)]] = True
-        # a word past the vocabulary (data/open_vocabulary.py) is whole
+        # a word past the vocabulary (models/elmo/tokenizer.py) is whole
         opens = ~is_piece[np.minimum(np.fromiter(chain.from_iterable(ids), np.int64, total), tokenizer.size)]
     return Tokens(ids, _begins(counts)[:-1], offsets[:, 0], offsets[:, 1], opens, text_begins)
 
@@ -183,3 +186,102 @@ def _with_marks(starts: Integers, ends: Integers, texts: Sequence[str]) -> Integ
 
 def _is_mark(character: str) -> bool:
     return character in JOINERS or unicodedata.category(character)[0] == "M"
+
+
+# --- Tagged texts as rows for an encoder, and each unit's place in what the encoder's head says.
+#
+# A unit is labelled at its first token; of a GPT, where the first has not seen the others, at its last. A text longer
+# than the model is read in overlapping windows, in training as in prediction. A unit counts once: in the window that
+# counts this token. In training a row is a unit of its own, with the tags of the units it counts; for a CRF these
+# are one
+# chain, whose start and end are scored only where the text itself starts and ends.
+#
+# Shapes: E examples, R rows, N tokens of all rows, C tokens of all texts, U units, M units of a batch.
+
+
+class TagFeatures:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        examples: Sequence[TagExample],
+        tags: Mapping[str, tuple[int, int]],
+        *,
+        outside: int,
+        unit: str,
+        max_length: int,
+        overlap: int,
+    ) -> None:
+        """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's."""
+        self.texts = [example.text for example in examples]
+        tokens = tokens_of(tokenizer, self.texts)
+        self.units = units_of(tokens, self.texts, [example.units for example in examples], unit)
+        marks = marks_of(tokenizer)
+        self._labelled_at = self.units.last if marks.leftward else self.units.first  # (U,) tokens
+        self.rows = Windowed(
+            tokens.ids,
+            None,
+            cls_id=marks.start,
+            sep_id=marks.between,
+            end_id=marks.end,
+            max_length=max_length,
+            overlap=min(overlap, (max_length - 2) // 4),
+        )
+        self.unit_tokens: Integers = self.rows.lengths
+        self.labelled = np.fromiter((example.spans is not None for example in examples), bool, len(examples))  # (E,)
+        self.tags = _tags(self.units, fitted(self.units, examples), tags, outside)
+        self.tags[~np.repeat(self.labelled, self.units.counts)] = IGNORE
+
+        # Counted tokens of the rows, one row after the other, are the tokens of the texts, each once and in order.
+        rows = self.rows
+        sizes = rows.a.counted_ends - rows.a.counted_starts  # (R,)
+        self._position = 1 + rows.a.counted_starts - rows.a.starts  # (R,) of the first counted token in its row
+        begins = np.cumsum(sizes) - sizes  # (R,) in the tokens of all texts
+        row_begins = np.cumsum(rows.lengths) - rows.lengths
+        self.places: Integers = ranges(row_begins + self._position, sizes)[self._labelled_at]  # (U,) in the scores
+        self._first_unit = np.searchsorted(self._labelled_at, begins)  # (R,) the units that a row counts
+        self._n_units = np.searchsorted(self._labelled_at, begins + sizes) - self._first_unit
+        self._position -= begins
+
+    @property
+    def n_tokens(self) -> Integers:
+        return self.rows.n_tokens
+
+    @property
+    def n_windows(self) -> Integers:
+        return self.rows.n_windows
+
+    def faults(self) -> list[Fault]:
+        """Spans off the edges of units are the task's to name, with the user's own characters: `Tag.misaligned`."""
+        return []
+
+    def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
+        """`tag` (M,) stands at the tokens `tag_at`, in chains of `tag_chains` (R,) units; `tag_ends` (R, 2) says
+        whether a chain starts where its text starts, and ends where it ends."""
+        rows = units[np.argsort(self.rows.lengths[units], kind="stable")]  # a CPU attends rows of equal length together
+        sizes, first = self._n_units[rows], self._first_unit[rows]
+        which = ranges(first, sizes)  # (M,) units
+        tags = self.tags[which]
+        assert (tags != IGNORE).all(), "training needs labels"
+        lengths = self.rows.lengths[rows]
+        row_begins = np.cumsum(lengths) - lengths
+        at = np.repeat(row_begins + self._position[rows], sizes) + self._labelled_at[which]
+        begins = self.units.begins[self.rows.examples[rows]]
+        stops = begins + self.units.counts[self.rows.examples[rows]]
+        labels = {
+            "tag": torch.from_numpy(tags),
+            "tag_at": torch.from_numpy(at),
+            "tag_chains": torch.from_numpy(sizes),
+            "tag_ends": torch.from_numpy(np.stack([first == begins, first + sizes == stops], axis=1)),
+        }
+        return self.rows.collate(rows, labels)
+
+
+def _tags(units: Units, spans: Fitted, tags: Mapping[str, tuple[int, int]], outside: int) -> Integers:
+    """(U,)"""
+    found = np.full(len(units.starts), outside)
+    numbers = np.array([tags[label] for label in spans.label], np.int64).reshape(-1, 2)  # (S, 2)
+    sizes = np.maximum(spans.last - spans.first + 1, 0)
+    found[ranges(spans.first, sizes)] = np.repeat(numbers[:, 1], sizes)
+    held = sizes > 0
+    found[spans.first[held]] = numbers[held, 0]
+    return found

@@ -17,11 +17,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.batch import Batch
-from qkv.data.batching import Integers
-from qkv.data.examples import Fault
-from qkv.data.windowed import Windowed
-from qkv.tokenizer import Tokenizer
+from qkv.data.batch import Batch
+from qkv.data.batching import Integers, Windowed
+from qkv.data.labelled.examples import Fault
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Objective
 
 Scores = NDArray[np.float32]
@@ -68,7 +67,7 @@ class Features(Protocol):
         ...
 
 
-class Result(Protocol):
+class _Result(Protocol):
     """An answer about one example. `to_dict` is what is written into files and printed as JSON."""
 
     @property
@@ -150,15 +149,15 @@ class Sure:
 
 
 X = TypeVar("X", contravariant=True)
-Y = TypeVar("Y", bound=Result)
+Y = TypeVar("Y", bound=_Result)
 
 
 class Task(Protocol[X, Y]):
     """Made by `learn` from training examples, or by `restored` from what a saved folder holds."""
 
     name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
-    head: ClassVar[str]  # of models/bert.py HEADS
-    architecture: ClassVar[str]  # of interop/keys.py ARCHITECTURES
+    head: ClassVar[str]  # of models/bert/network.py HEADS
+    architecture: ClassVar[str]  # of models/bert/keys.py ARCHITECTURES
 
     @property
     def labels(self) -> tuple[str, ...]: ...  # the head's outputs by name; () where they have none

@@ -1,6 +1,6 @@
 """How texts and pairs are read for classification, whatever is asked about them.
 
-[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (data/task_marks.py). A text
+[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (models/gpt/tokenizer.py). A text
 longer than the model is read in overlapping windows, and its scores are the plain mean of its windows' scores, in
 training as in prediction. In training at most `train_windows` windows of a text are read, drawn anew in every epoch; in
 prediction all are.
@@ -22,19 +22,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.batch import Batch
-from qkv.data.batching import Integers
-from qkv.data.examples import Fault, TextExample
-from qkv.data.task_marks import marks_of
-from qkv.data.windowed import BothOrders, Windowed, merged
+from qkv.data.batch import Batch
+from qkv.data.batching import BothOrders, Integers, Windowed, merged
+from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
+from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Scores
-from qkv.tokenizer import Tokenizer
+from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
-KINDS = ("auto", "single", "multi", "regression")
-PAIRS = ("auto", "ordered", "both")
+_KINDS = ("auto", "single", "multi", "regression")
+_PAIRS = ("auto", "ordered", "both")
 Extra = Mapping[str, NDArray[np.float32]]
 
 
@@ -46,7 +45,7 @@ class ClassifySettings:
     pairs: str = "auto"  # both: each pair in both orders; ordered: as it is; auto: both for a number of a GPT
 
     def __post_init__(self) -> None:
-        for name, known in (("kind", KINDS), ("pairs", PAIRS)):
+        for name, known in (("kind", _KINDS), ("pairs", _PAIRS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         if self.train_windows < 1 or self.overlap < 0:

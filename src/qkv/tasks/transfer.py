@@ -17,20 +17,25 @@ A mix of ELMo's layers is part of the head: it is learned whatever stays. What `
 out of it, so that there it is the same as `freeze`.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MethodType
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from qkv.data.batch import IGNORE, Batch
 from qkv.errors import InputError, did_you_mean
-from qkv.tasks.model import OF_THE_HEAD, TaskModel, is_encoder
+from qkv.models.gpt.encoder import GPTEncoder
+from qkv.nn.gpu.layers import word_loss
+from qkv.tasks.model import OF_THE_HEAD, VECTORS, TaskModel, is_encoder
+from qkv.train.loop import Objective, Term
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
 ABOVE = ("norm", "table")
 """Parts of an encoder that stand above its blocks, and go with the last of them."""
-WAYS = ("full", "top:K", "freeze", "features")
+_WAYS = ("full", "top:K", "freeze", "features")
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
         if not number.isdecimal() or not 1 <= int(number) <= layers:
             raise InputError(f"transfer '{name}': top:K moves the last K layers, 1 to {layers} for this model.")
         return Transfer(name, int(number), False)
-    raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, WAYS)} Known: {', '.join(WAYS)}.")
+    raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, _WAYS)} Known: {', '.join(_WAYS)}.")
 
 
 def transfer_from_nothing(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
@@ -127,3 +132,55 @@ def layer_scale(decay: float, layers: int) -> Callable[[str], float]:
 
 def moving(model: nn.Module) -> Iterator[nn.Parameter]:
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
+
+
+# --- A task learned together with the language model of its texts (Radford et al. 2018, §3.2, equation 5).
+#
+#     L = L(task) + λ L(next word)
+#
+# The same texts are predicted word by word, from the same vectors that the task's head reads: the encoder runs once.
+# What
+# is predicted is the text's own tokens, not the marks around them. The paper has λ = 0.5, and found that it helps
+# where
+# there is much to learn from and not where there is little.
+#
+# Shapes: N tokens of all rows, D width, W words.
+
+WEIGHT = 0.5
+"""λ of the paper."""
+TERM = "language_model"
+
+
+@dataclass(frozen=True)
+class WithLanguageModel:
+    task: Objective[Batch]
+    weight: float
+    words: int  # tokens of texts; those after them are marks
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        return {**self.task.weights, TERM: self.weight}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {**self.task.counts(batch), TERM: int((next_words(batch, self.words) != IGNORE).sum())}
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
+        assert isinstance(model, TaskModel)
+        encoder = model.network.encoder
+        assert isinstance(encoder, GPTEncoder), "only a GPT has words to predict"
+        hidden = model.hidden(batch)  # (N, D)
+        read = replace(batch, labels={**batch.labels, VECTORS: model.of(hidden, batch)})
+        words = word_loss(*encoder.before_words(hidden), next_words(batch, self.words))
+        return {**self.task.terms(model, read), TERM: Term(*words)}
+
+
+def next_words(batch: Batch, words: int) -> Tensor:
+    """(N,) the word after each token; nothing where a mark follows, or the row ends.
+
+    >>> next_words(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()
+    [5, 6, -100, -100, 7, -100, 5, -100, -100]
+    """
+    following, targets = batch.ids[1:], torch.full_like(batch.ids, IGNORE)
+    is_word = (following < words) & (batch.positions[1:] > 0)
+    targets[:-1] = torch.where(is_word, following, IGNORE)
+    return targets

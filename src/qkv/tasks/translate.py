@@ -15,23 +15,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.batch import Batch
+from qkv.data.batch import Batch
 from qkv.data.batching import plan
-from qkv.data.pair_languages import Coder, Languages
+from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
-from qkv.generate.hypothesis import Hypothesis
-from qkv.generate.options import GenerateConfig
-from qkv.generate.search import generate
 from qkv.metrics import translation as scores
-from qkv.models.decoding import DecoderState, EncoderDecoder
-from qkv.models.seq2seq import Seq2Seq
-from qkv.models.transformer import Transformer
-from qkv.wordpiece import CONTINUES
+from qkv.models.seq2seq.network import Seq2Seq
+from qkv.models.transformer.network import Transformer
+from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
+from qkv.text.wordpiece import CONTINUES
 
-State = TypeVar("State", bound=DecoderState)
+_State = TypeVar("_State", bound=DecoderState)
 Network = Transformer | Seq2Seq
 TOKENS_PER_BATCH = 4_096  # of sources, times their hypotheses
-LENGTHS = (5, 10, 15, 20, 30, 40, 50)
+_LENGTHS = (5, 10, 15, 20, 30, 40, 50)
 """Words of a source (of Chinese, 汉字), by which translations are looked at apart."""
 
 
@@ -68,7 +67,7 @@ def translated(
 
 
 def _searched(
-    network: EncoderDecoder[State], batch: Batch, languages: Languages, config: GenerateConfig
+    network: EncoderDecoder[_State], batch: Batch, languages: Languages, config: GenerateConfig
 ) -> list[list[Hypothesis]]:
     longest = max(config.limit(length) for length in batch.lengths)
     state = network.start(batch.ids, batch.packing, hypotheses=config.hypotheses, longest=longest)
@@ -214,11 +213,11 @@ def _words(text: str) -> int:
 def _by_length(
     lengths: NDArray[np.int64], bleu_of: Callable[[NDArray[np.int64]], float | None]
 ) -> Iterator[LengthScore]:
-    places = np.searchsorted(LENGTHS, lengths)
-    edges = (0, *LENGTHS)
+    places = np.searchsorted(_LENGTHS, lengths)
+    edges = (0, *_LENGTHS)
     for place in np.unique(places).tolist():
         rows = np.flatnonzero(places == place)
-        last = LENGTHS[place] if place < len(LENGTHS) else int(lengths[rows].max())
+        last = _LENGTHS[place] if place < len(_LENGTHS) else int(lengths[rows].max())
         yield LengthScore(edges[place] + 1, last, len(rows), bleu_of(rows))
 
 

@@ -15,28 +15,28 @@ from typing import Generic, TypeVar
 
 import torch
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-TURN = 1e-5
+_TURN = 1e-5
 """Seconds after which a thread that builds gives way to the loop: one that feeds a GPU asks for its turn hundreds of
 times a step, and Python's own 5 ms are longer than a short step."""
 
 
 @dataclass(frozen=True)
-class Built(Generic[T]):
-    value: T
+class Built(Generic[_T]):
+    value: _T
     waited: float  # seconds the loop stood still for it
     building: float  # seconds it took, most of them beside the step before
 
 
-def built_ahead(build: Callable[[int], T], start: int, stop: int, ahead: int = 1) -> Generator[Built[T]]:
+def built_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
     """build(start), …, build(stop − 1) in this order, each begun while one of the `ahead` before it is in use.
 
     As many threads build, so that no more than `ahead` are under way or waiting. Threads are enough: numpy lets go of
     the interpreter while it works on large arrays, and between them turns are short.
     """
 
-    def timed(number: int) -> tuple[T, float]:
+    def timed(number: int) -> tuple[_T, float]:
         begin = time.perf_counter()
         return build(number), time.perf_counter() - begin
 
@@ -67,7 +67,7 @@ class ShortTurns:
         with self.lock:
             if not self.inside:
                 self.before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self.before, TURN))
+                sys.setswitchinterval(min(self.before, _TURN))
             self.inside += 1
 
     def __exit__(self, *_: object) -> None:

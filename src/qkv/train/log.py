@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, TextIO, TypeVar
 import torch
 from torch import Tensor
 
-from qkv.atomic import write_text
 from qkv.errors import InputError
+from qkv.files import write_text
 from qkv.train.ahead import Built
 
 ASIDE = 1000  # steps whose figures are put aside at most
@@ -196,7 +196,7 @@ class Sized(Protocol):
     def n_tokens(self) -> int: ...
 
 
-S = TypeVar("S", bound=Sized)
+_S = TypeVar("_S", bound=Sized)
 
 
 @dataclass
@@ -210,7 +210,7 @@ class Clock:
     waited: float = 0.0
     building: float = 0.0
 
-    def add(self, built: Built[Sequence[S]], flops: Callable[[S], float] | None) -> None:
+    def add(self, built: Built[Sequence[_S]], flops: Callable[[_S], float] | None) -> None:
         self.tokens += sum(batch.n_tokens for batch in built.value)
         self.flops += sum(map(flops, built.value)) if flops else 0.0
         self.waited += built.waited

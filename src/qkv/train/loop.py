@@ -1,16 +1,4 @@
-"""The loop: one for every model, from a look-up table to BERT.
-
-It is handed a `Job` (a module, an objective, batches as a function of the step) and a `TrainConfig`, and knows neither
-text nor networks. What it promises:
-
-- Every random draw is a function of (seed, step), and so is the batch. A run that was killed and resumed ends with
-  the same weights, optimizer state and log, byte for byte, on the same machine, torch and number of threads. (On a GPU
-  torch's attention over rows of more than 128 tokens adds gradients in no fixed order: there, up to rounding.)
-- `log.jsonl` holds only what is reproducible (step, loss, learning rate, …); clock times go to `timing.jsonl`. On a
-  resume, lines later than the checkpoint are cut off, and written again.
-- Ctrl-C and SIGTERM end the step, save and return. A second one ends the process.
-- A loss that is no number stops the run before anything more is saved, and says at which step.
-"""
+"""The best evaluation of a run and the weights it was made with: what is kept, and when to give up."""
 
 import math
 import platform
@@ -31,13 +19,52 @@ from torch import Tensor, nn
 from qkv.errors import InputError
 from qkv.train import checkpoint
 from qkv.train.ahead import batches_ahead, built_ahead, interruptible
-from qkv.train.best import Best
+from qkv.train.device import Sizes, memory_for, savings, too_large
 from qkv.train.log import Clock, Log, Window
-from qkv.train.memory import Sizes, memory_for, savings, too_large
 from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
-from qkv.train.progress import Progress
-from qkv.train.speed import measured_peak
-from qkv.train.train_config import PRECISIONS, TrainConfig
+from qkv.train.progress import Progress, measured_peak
+from qkv.train.settings import PRECISIONS, TrainConfig
+
+
+@dataclass
+class Best:
+    """The best evaluation so far, with the weights it was made with."""
+
+    step: int = 0
+    value: float = -math.inf
+    waited: int = 0  # evaluations since, in which the loss did not fall either
+    lowest: float = math.inf  # loss
+    weights: dict[str, Tensor] = field(default_factory=dict)
+
+    def offer(self, step: int, value: float, loss: float, weights: Mapping[str, Tensor]) -> None:
+        falls, self.lowest = loss < self.lowest, min(loss, self.lowest)
+        if value > self.value:
+            self.step, self.value, self.waited = step, value, 0
+            # a copy on the host: it is read once, at the end, and must not move with the model
+            self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
+        else:
+            # on few examples a figure stands still while the model still learns
+            self.waited = 0 if falls else self.waited + 1
+
+    def state(self) -> dict[str, Any]:
+        value, lowest = self.value if self.weights else None, self.lowest if math.isfinite(self.lowest) else None
+        return {"step": self.step, "value": value, "waited": self.waited, "lowest": lowest}
+
+
+# --- The loop: one for every model, from a look-up table to BERT.
+#
+# It is handed a `Job` (a module, an objective, batches as a function of the step) and a `TrainConfig`, and knows
+# neither
+# text nor networks. What it promises:
+#
+# - Every random draw is a function of (seed, step), and so is the batch. A run that was killed and resumed ends with
+#   the same weights, optimizer state and log, byte for byte, on the same machine, torch and number of threads. (On a
+# GPU
+#   torch's attention over rows of more than 128 tokens adds gradients in no fixed order: there, up to rounding.)
+# - `log.jsonl` holds only what is reproducible (step, loss, learning rate, …); clock times go to `timing.jsonl`. On a
+#   resume, lines later than the checkpoint are cut off, and written again.
+# - Ctrl-C and SIGTERM end the step, save and return. A second one ends the process.
+# - A loss that is no number stops the run before anything more is saved, and says at which step.
 
 __all__ = ["PRECISIONS", "Job", "Objective", "Outcome", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
 
@@ -53,7 +80,7 @@ class Trainable(Protocol):
     def pinned(self) -> Self: ...
 
 
-B = TypeVar("B", bound=Trainable)
+_B = TypeVar("_B", bound=Trainable)
 B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
@@ -74,19 +101,19 @@ class Objective(Protocol[B_contra]):
 
 
 @dataclass(frozen=True)
-class Job(Generic[B]):
+class Job(Generic[_B]):
     model: nn.Module
-    objective: Objective[B]
-    batches: Callable[[int], Sequence[B]]  # the batches of a step: a pure function
+    objective: Objective[_B]
+    batches: Callable[[int], Sequence[_B]]  # the batches of a step: a pure function
     out: Path
     evaluate: Callable[[nn.Module], dict[str, Any]] | None = None  # what it returns goes into the log
-    flops: Callable[[B], float] | None = None  # of forward and backward
+    flops: Callable[[_B], float] | None = None  # of forward and backward
     compiled: Sequence[nn.Module] = ()  # parts that torch.compile may take
     recomputed: Sequence[nn.Module] = ()  # parts whose activations may be computed twice
     best_by: str | None = None  # which value of an evaluation is the better the larger; the best weights are kept
     scale: Callable[[str], float] | None = None  # of the learning rate, by a parameter's name
     matrices: Mapping[str, int] = field(default_factory=dict)  # what Muon takes, and how many lie in each weight
-    sizes: Sizes[B] | None = None  # what batches could be instead, where the memory is too small for them
+    sizes: Sizes[_B] | None = None  # what batches could be instead, where the memory is too small for them
     around: Callable[[], AbstractContextManager[object]] = nullcontext  # makes what every step is computed inside of
 
 
@@ -98,10 +125,10 @@ class Outcome:
     signal: int | None = None
 
 
-class Trainer(Generic[B]):
+class Trainer(Generic[_B]):
     """A job in motion: weights, optimizer and the sums of the current window."""
 
-    def __init__(self, job: Job[B], config: TrainConfig, progress: Progress) -> None:
+    def __init__(self, job: Job[_B], config: TrainConfig, progress: Progress) -> None:
         self.job, self.config, self.progress = job, config, progress
         self.device = next(job.model.parameters()).device
         self._begin()
@@ -159,7 +186,7 @@ class Trainer(Generic[B]):
         self._begin()
         return max(1, int(minutes * 60 / statistics.median(tried)))  # the middle one: a machine may hiccup
 
-    def batches(self, step: int) -> Sequence[B]:
+    def batches(self, step: int) -> Sequence[_B]:
         """The job's, where a GPU can fetch them without being waited for."""
         built = self.job.batches(step)
         return [batch.pinned() for batch in built] if self.device.type == "cuda" else built
@@ -173,7 +200,7 @@ class Trainer(Generic[B]):
         with memory_for(self.device, "beside the steps"):
             return self._run()
 
-    def _advance_or_advise(self, batches: Sequence[B], lr: float) -> None:
+    def _advance_or_advise(self, batches: Sequence[_B], lr: float) -> None:
         """A step; where the memory is too small for it, a message that says what would fit."""
         try:
             return self.advance(batches, lr)
@@ -181,7 +208,7 @@ class Trainer(Generic[B]):
             pass  # as long as the error is there, so is all that the failed step had in memory
         failed = self.step
 
-        def attempt(batches: Sequence[B]) -> None:
+        def attempt(batches: Sequence[_B]) -> None:
             self._begin()
             self.optimizer.zero_grad(set_to_none=True)
             for _ in range(2):  # only the second step has the optimizer's state beside it from the beginning
@@ -281,7 +308,7 @@ class Trainer(Generic[B]):
                     "it will not be equal to an uninterrupted one in the last digits."
                 )
 
-    def advance(self, batches: Sequence[B], lr: float) -> None:
+    def advance(self, batches: Sequence[_B], lr: float) -> None:
         """One step of the optimizer over all `batches`, as if they were one."""
         torch.manual_seed(step_seed(self.config.seed, self.step))  # dropout's draws
         job, config = self.job, self.config

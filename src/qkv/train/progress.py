@@ -1,10 +1,36 @@
-"""Progress of a training run: a bar on a terminal, plain lines in a log file."""
+"""How fast is this machine, and how much of it is used: figures for the bar, never for the run's result."""
 
 import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
+
+import torch
+
+
+def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
+    """FLOP/s of a large matrix product here and now: the ceiling that a step is compared with."""
+    side = 4096 if device.type == "cuda" else 768
+    a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+
+    def finish() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    for _ in range(3):
+        a @ b
+    finish()
+    products, begin = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        for _ in range(4):
+            a @ b
+        finish()
+        products += 4
+    return 2 * side**3 * products / elapsed
+
+
+# --- Progress of a training run: a bar on a terminal, plain lines in a log file.
 
 
 class Progress(Protocol):
@@ -52,7 +78,7 @@ class Lines:
     ) -> None: ...
 
 
-class Bar(Lines):
+class _Bar(Lines):
     """The same figures beside a bar that moves."""
 
     def __init__(self) -> None:
@@ -93,7 +119,7 @@ class Bar(Lines):
 
 def for_stderr() -> Lines:
     """A bar where it can move, lines where it cannot."""
-    return Bar() if sys.stderr.isatty() else Lines()
+    return _Bar() if sys.stderr.isatty() else Lines()
 
 
 def described(figures: Mapping[str, Any]) -> str:

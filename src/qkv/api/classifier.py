@@ -1,0 +1,421 @@
+"""Labels as scikit-learn's users hand them over, as the spellings that a task reads, and back.
+
+    single    one label each: texts, whole numbers, true and false
+    lists     any number of labels each, as lists
+    columns   the same as a table of 0 and 1, a column a label: the form that scikit-learn itself understands
+    numbers   what is to be learned is a number (kind="regression")
+
+A label comes back as what it was: 3 as 3 and not as "3".
+"""
+
+import inspect
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.api.model import Model
+from qkv.api.predict import examples_of
+from qkv.data.labelled.examples import Place, TextExample
+from qkv.errors import InputError, did_you_mean
+from qkv.jobs.finetune.data import LabelledData, Part, hold_out, kind_of
+from qkv.jobs.finetune.model import configured_for, tokenizer_of
+from qkv.jobs.finetune.run import start
+from qkv.models.folders.hub import DEFAULT_MODEL, locate
+from qkv.models.plain.folder import open_model
+from qkv.train.device import device_named
+from qkv.train.progress import Silent, for_stderr
+from qkv.train.run_folder import model_folder
+
+KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}
+_SEVERAL = (list, tuple, set, frozenset)
+
+
+@dataclass(frozen=True)
+class Labels:
+    form: str
+    classes: tuple[Any, ...]  # in order; () for numbers
+    spelled: tuple[str | tuple[str, ...], ...] = ()  # of each example, as a task reads it
+
+    def array(self) -> NDArray[Any]:
+        """(L,) the classes; of their own type where they all have the same."""
+        if len({type(one) for one in self.classes}) == 1:
+            return np.array(self.classes)
+        mixed = np.empty(len(self.classes), dtype=object)
+        mixed[:] = self.classes
+        return mixed
+
+
+def labels_of(y: Any, kind: str) -> Labels:
+    """
+    >>> labels_of([1, 0, 1], "auto")
+    Labels(form='single', classes=(0, 1), spelled=('1', '0', '1'))
+    >>> labels_of([["好", "快"], []], "auto").spelled
+    (('好', '快'), ())
+    """
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, str) or not isinstance(y, Iterable):
+        raise InputError(f"y is {y!r}; it has one label for every text, in a list.")
+    if isinstance(y, np.ndarray) and y.ndim == 2:
+        if y.shape[1] > 1 and kind in ("auto", "multi"):
+            return _columns(y)
+        y = y[:, 0] if y.shape[1] == 1 else y
+    items = [_plain(item) for item in y]
+    several = any(isinstance(item, _SEVERAL) for item in items)
+    form = KINDS[kind] or ("lists" if several else "single")
+    if form == "numbers":
+        return Labels(form, (), tuple(repr(_number(item, place)) for place, item in enumerate(items)))
+    if form == "lists":
+        rows = [tuple(item) if isinstance(item, _SEVERAL) else (item,) for item in items]
+    else:
+        rows = [(item,) for item in items]
+    found: dict[str, Any] = {}
+    spelled = [tuple(_known(_plain(one), place, found, kind) for one in row) for place, row in enumerate(rows)]
+    classes = _in_order(found.values())
+    return Labels(form, classes, tuple(spelled) if form == "lists" else tuple(row[0] for row in spelled))
+
+
+def spelling(label: Any) -> str:
+    """
+    >>> spelling(True), spelling(2.0), spelling(-3), spelling("好")
+    ('true', '2', '-3', '好')
+    """
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def _columns(y: NDArray[Any]) -> Labels:
+    if not np.isin(y, (0, 1)).all():
+        raise InputError("y is a table, a column a label, and holds something else than 0 and 1.")
+    spelled = tuple(tuple(str(column) for column in np.flatnonzero(row)) for row in y)
+    return Labels("columns", tuple(range(y.shape[1])), spelled)
+
+
+def _plain(item: Any) -> Any:
+    """numpy's own numbers and arrays as Python's."""
+    return item.tolist() if isinstance(item, np.generic | np.ndarray) else item
+
+
+def _known(label: Any, place: int, found: dict[str, Any], kind: str) -> str:
+    if label is None or label == "" or (isinstance(label, float) and math.isnan(label)):
+        raise InputError(f"y[{place}] is {label!r}: every text needs a label. Leave texts without one out.")
+    if not isinstance(label, str | int | float):
+        raise InputError(
+            f"y[{place}] is {label!r}; a label is a text, a whole number, true or false, or a list of them."
+        )
+    if isinstance(label, float) and not label.is_integer() and kind == "auto":
+        raise InputError(f"y[{place}] is {label}: to learn a number rather than a class, set kind='regression'.")
+    spelled = spelling(label)
+    if found.setdefault(spelled, label) != label:
+        raise InputError(f"y holds {found[spelled]!r} and {label!r}, which look the same when they are written down.")
+    return spelled
+
+
+def _number(item: Any, place: int) -> float:
+    if isinstance(item, bool) or not isinstance(item, int | float) or not math.isfinite(item):
+        raise InputError(f"y[{place}] is {item!r}, and kind is 'regression', which learns numbers.")
+    return float(item)
+
+
+def _in_order(labels: Iterable[Any]) -> tuple[Any, ...]:
+    found = list(labels)
+    try:
+        return tuple(sorted(found))
+    except TypeError:  # names and numbers together
+        return tuple(sorted(found, key=lambda label: (isinstance(label, str), spelling(label))))
+
+
+def restored(form: str, classes: Sequence[Any]) -> Labels:
+    """From what a saved folder says."""
+    return Labels(form, tuple(classes))
+
+
+# --- `qkv.Classifier`: fine-tuning as scikit-learn's users know it, with fit, predict, predict_proba and score.
+#
+# It takes part in cross-validation, grid searches and pipelines. scikit-learn is not needed for it, and is imported
+# only
+# when scikit-learn itself asks. A fit is a whole run of jobs/finetune/run.py in a temporary folder: part of the
+# examples is
+# held out, and on these the best weights are chosen and the probabilities calibrated.
+
+RECORD = "classifier"
+"""Under this name a saved folder keeps what the labels were before they were written down."""
+
+
+class Classifier:
+    """A text classifier that learns from examples, in the manner of scikit-learn.
+
+    X is a list (or an array, or a column of a table) of texts, or of pairs (text, text). y holds a label each: texts,
+    whole numbers, true or false; lists of them, or a table of 0 and 1, where a text has any number of labels; numbers
+    with kind="regression". `model` is what it starts from: a folder, any name that `qkv.load` takes, word vectors, a
+    language model (ELMo's folder, …), or "scratch:lstm" and the like with `embeddings` or a `tokenizer`, all as in
+    `qkv finetune`. `transfer` None is what suits the model: everything learns, but ELMo gives features. `settings` are
+    changes to a run's config in the words of `qkv finetune --set`, such as ["texts_per_step=16"]. After `fit`:
+    `classes_`, `model_` (a `qkv.Model`) and `result_` (the figures of the run).
+
+    >>> judge = Classifier(transfer="features")                                               # doctest: +SKIP
+    >>> judge.fit(["快递太慢", "质量很好", …], ["bad", "good", …]).predict(["下次还来"])      # doctest: +SKIP
+    array(['good'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        transfer: str | None = None,
+        epochs: float | None = None,
+        lr: float | None = None,
+        seed: int = 0,
+        class_weights: str = "none",
+        dev_share: float = 0.1,
+        kind: str = "auto",
+        device: str = "cpu",
+        threads: int | None = None,
+        settings: Sequence[str] = (),
+        verbose: bool = False,
+        embeddings: str | Path | None = None,
+        tokenizer: str | Path | None = None,
+    ) -> None:
+        # as they came, and looked at by fit: a search sets them one by one
+        self.model = model
+        self.transfer = transfer
+        self.epochs = epochs
+        self.lr = lr
+        self.seed = seed
+        self.class_weights = class_weights
+        self.dev_share = dev_share
+        self.kind = kind
+        self.device = device
+        self.threads = threads
+        self.settings = settings
+        self.verbose = verbose
+        self.embeddings = embeddings
+        self.tokenizer = tokenizer
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fine-tune the model on these examples. What was learned before is forgotten."""
+        if self.kind not in KINDS:
+            raise InputError(f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}.")
+        texts = _texts(X)
+        if not texts:
+            raise InputError("X is empty: there is nothing to learn from.")
+        labels = labels_of(y, self.kind)
+        if len(texts) != len(labels.spelled):
+            raise InputError(f"X has {len(texts):,} texts and y has {len(labels.spelled):,} labels; give one each.")
+        if labels.form == "single" and len(labels.classes) < 2:
+            raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
+        config = configured_for("classify", str(self.model), self.transfer, None, self._flags(labels), self.settings)
+        device = device_named(config.device)
+        found = examples_of("classify", texts, tokenizer_of(config))
+        examples = [
+            TextExample(example.text, example.pair, label, Place("X", number))
+            for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
+            if isinstance(example, TextExample)  # all are: it is what classification reads
+        ]
+        data = _split(examples, config.data.dev_share, config.data.split_seed, kind_of(examples, config))
+        with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
+            with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
+                finished = start(config, Path(folder) / "run", progress, data)
+            if not finished.finished:
+                raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
+            self.result_ = finished.result
+            loaded = open_model(finished.run / "model")
+            loaded.record[RECORD] = {"form": labels.form, "classes": list(labels.classes)}
+            self._labels = replace(labels, spelled=())
+            self.model_ = Model(loaded, device, self.threads)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """A label each, as they were in y: an array; a list of lists where y had lists."""
+        results = list(self._answers(X))
+        labels = self._labels
+        if labels.form == "numbers":
+            return np.array([result.value for result in results])
+        if labels.form == "columns":
+            names = [spelling(one) for one in labels.classes]
+            return np.array([[int(name in result.labels) for name in names] for result in results])
+        back = {spelling(one): place for place, one in enumerate(labels.classes)}
+        if labels.form == "lists":
+            return [[labels.classes[place] for place in sorted(back[one] for one in r.labels)] for r in results]
+        return self.classes_[np.array([back[result.label] for result in results], dtype=np.int64)]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(texts, classes) calibrated probabilities, columns in the order of `classes_`.
+
+        Rows add up to 1 where a text has one label; where it may have several, every column stands for itself.
+        """
+        results = list(self._answers(X))
+        if self._labels.form == "numbers":
+            raise InputError("A number that was learned (kind='regression') has no probabilities; use predict.")
+        names = [spelling(one) for one in self._labels.classes]
+        # a column of zeros in y has no output: it was never seen
+        rows = [[result.probabilities.get(name, 0.0) for name in names] for result in results]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(names))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of texts that were answered right, with all their labels; R² for numbers."""
+        answered = self.predict(X)
+        wanted = list(y.to_numpy() if hasattr(y, "to_numpy") else y)
+        if len(wanted) != len(answered):
+            raise InputError(f"X has {len(answered):,} texts and y has {len(wanted):,} labels; give one each.")
+        if self._labels.form == "numbers":
+            expected = np.asarray(wanted, dtype=np.float64)
+            left, whole = ((expected - answered) ** 2).sum(), ((expected - expected.mean()) ** 2).sum()
+            return float(1 - left / whole) if whole else float(left == 0)
+        if self._labels.form == "lists":
+            return float(np.mean([set(a) == set(b) for a, b in zip(answered, wanted, strict=True)]))
+        return float(np.mean([np.all(a == b) for a, b in zip(answered, wanted, strict=True)]))
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """(L,) what was in y, in order. (An error before `fit`, like everything that is learned.)"""
+        if not self.__sklearn_is_fitted__():
+            raise AttributeError("classes_ is known after fit.")
+        return self._labels.array()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a Hugging Face folder, for `Classifier.load`, `qkv.load` and transformers."""
+        self._require_fit()
+        return self.model_.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu", threads: int | None = None) -> Self:
+        """From a folder that `save` wrote, or a classifier of `qkv finetune`; it can be fitted again, from there on."""
+        loaded = open_model(model_folder(locate(folder)))
+        model = Model(loaded, device_named(device), threads)
+        task = model.solver.task
+        if task.name != "classify":
+            raise InputError(f"{folder} was made for '{task.name}', not for classify: use qkv.load.")
+        form = KINDS[getattr(task, "kind", "single")] or "single"
+        known = loaded.record.get(RECORD) or {"form": form, "classes": () if form == "numbers" else task.labels}
+        made = cls(str(loaded.path), device=device, threads=threads)
+        made.model_, made._labels = model, restored(known["form"], known["classes"])
+        made.result_ = {"dev": loaded.record.get("scores")}
+        return made
+
+    # What scikit-learn asks of an estimator.
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name not in self._names():
+                known = self._names()
+                raise InputError(f"Unknown parameter '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+            setattr(self, name, value)
+        return self
+
+    @property
+    def _estimator_type(self) -> str:
+        return "regressor" if self.kind == "regression" else "classifier"  # before scikit-learn 1.6
+
+    def __sklearn_tags__(self) -> Any:
+        of = import_module("sklearn.utils")
+        numbers = self.kind == "regression"
+        return of.Tags(
+            estimator_type=self._estimator_type,
+            target_tags=of.TargetTags(required=True),
+            classifier_tags=None if numbers else of.ClassifierTags(multi_label=True),
+            regressor_tags=of.RegressorTags() if numbers else None,
+            input_tags=of.InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = {name: value for name, value in self.get_params().items() if value != defaults[name].default}
+        return f"Classifier({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle holds the files of the model's folder, so that it can be read wherever qkv can read a folder."""
+        state = {name: value for name, value in self.__dict__.items() if name != "model_"}
+        if self.__sklearn_is_fitted__():
+            with tempfile.TemporaryDirectory(prefix="qkv-") as folder:
+                saved = self.save(Path(folder) / "model")
+                files = [file for file in sorted(saved.rglob("*")) if file.is_file()]
+                state["files"] = {str(file.relative_to(saved).as_posix()): file.read_bytes() for file in files}
+        return state
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({name: value for name, value in state.items() if name != "files"})
+        if "files" in state:
+            with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
+                for name, content in state["files"].items():
+                    file = Path(folder) / name
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                self.model_ = Model(open_model(folder), device_named(self.device), self.threads)
+
+    def _flags(self, labels: Labels) -> dict[str, Any]:
+        kinds = {"single": "single", "lists": "multi", "columns": "multi", "numbers": "regression"}
+        given = {
+            "epochs": self.epochs,
+            "train.lr": self.lr,
+            "train.seed": self.seed,
+            "train.threads": self.threads,
+            "data.split_seed": self.seed,
+            "data.dev_share": self.dev_share,
+            "class_weights": self.class_weights,
+            "classify.kind": kinds[labels.form],
+            "device": self.device,
+            "embeddings": None if self.embeddings is None else str(self.embeddings),
+            "tokenizer": None if self.tokenizer is None else str(self.tokenizer),
+        }
+        # a grid is often an array, and its values numpy's
+        plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
+        return {key: value for key, value in plain.items() if value is not None}
+
+    def _answers(self, X: Any) -> Iterator[Any]:
+        self._require_fit()
+        for _, results in self.model_.predict_stream(_texts(X)):
+            yield from results
+
+    def _require_fit(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise InputError(
+                "This classifier has learned nothing yet. Call fit(X, y) first, or Classifier.load(folder)."
+            )
+
+
+def _texts(X: Any) -> list[Any]:
+    """Whatever X is, as a list of texts or pairs; each is looked at later."""
+    if hasattr(X, "to_numpy"):  # a column or a table of pandas
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray):
+        if X.ndim == 2 and X.shape[1] <= 2:
+            return X[:, 0].tolist() if X.shape[1] == 1 else [tuple(row) for row in X.tolist()]
+        if X.ndim != 1:
+            raise InputError(f"X is an array of shape {X.shape}; give texts (n,) or pairs (n, 2).")
+        return X.tolist()
+    if isinstance(X, str | Mapping) or not isinstance(X, Iterable):
+        raise InputError(f"X is {X!r:.60}; give a list of texts, or of pairs of texts.")
+    return list(X)
+
+
+def _split(examples: list[Any], share: float, seed: int, kind: str) -> LabelledData:
+    chosen = hold_out(examples, share, seed, kind)
+    train = tuple(example for example, out in zip(examples, chosen, strict=True) if not out)
+    dev = tuple(example for example, out in zip(examples, chosen, strict=True) if out)
+    if not train or not dev:
+        raise InputError(
+            f"X has {len(examples):,} texts that can be told apart too little: part of them is held out to choose and "
+            "calibrate by, and here nothing could be. Give more examples of each label."
+        )
+    return LabelledData(Part("X", train), Part("held out of X", dev), ())

@@ -1,0 +1,242 @@
+"""Vectors to a file while they are made: any number of them in the memory of one part, and complete or not there.
+
+.npy is one float32 matrix, a row a text (`numpy.load(file, mmap_mode="r")`); .jsonl one object a text, with the text;
+.tsv one line of numbers a text. Decimal numbers have as many digits as float32 needs to come back unchanged.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
+
+import numpy as np
+
+from qkv.api.model import Model
+from qkv.api.results import Embeddings, TokenVectors
+from qkv.data.readers import BOM, placed
+from qkv.errors import InputError, did_you_mean
+from qkv.files import replaced_file
+
+
+class _Writer(Protocol):
+    """Takes part after part, in order, and closes the file's format when all have come."""
+
+    def add(self, texts: Sequence[str], part: Embeddings) -> None: ...
+    def finish(self) -> None: ...
+
+
+class NpyWriter:
+    def __init__(self, file: BinaryIO, width: int) -> None:
+        self._file, self._width, self._rows = file, width, 0
+        self._header()  # numpy leaves room in it for the number of rows, which is known only at the end
+
+    def _header(self) -> None:
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._width)}
+        np.lib.format.write_array_header_1_0(self._file, shape)
+
+    def add(self, texts: Sequence[str], part: Embeddings) -> None:
+        self._file.write(part.vectors.astype("<f4", copy=False).tobytes())
+        self._rows += len(part)
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._header()
+
+
+class JsonlWriter:
+    def __init__(self, file: BinaryIO, width: int) -> None:
+        self._file = file
+
+    def add(self, texts: Sequence[str], part: Embeddings) -> None:
+        for line in json_lines(texts, part):
+            self._file.write(f"{line}\n".encode())
+
+    def finish(self) -> None: ...
+
+
+class TsvWriter:
+    def __init__(self, file: BinaryIO, width: int) -> None:
+        self._file = file
+
+    def add(self, texts: Sequence[str], part: Embeddings) -> None:
+        for vector in part.vectors:
+            self._file.write(("\t".join(_decimals(vector)) + "\n").encode())
+
+    def finish(self) -> None: ...
+
+
+WRITERS: dict[str, Callable[[BinaryIO, int], _Writer]] = {".npy": NpyWriter, ".jsonl": JsonlWriter, ".tsv": TsvWriter}
+
+
+@contextmanager
+def vector_file(path: Path, width: int) -> Iterator[_Writer]:
+    """Open a file by its ending; it takes its name when the block ends without an error, else nothing is left."""
+    check_name(path)
+    with replaced_file(path) as part, part.open("wb") as file:
+        writer = WRITERS[path.suffix.lower()](file, width)
+        yield writer
+        writer.finish()
+
+
+def check_name(path: Path) -> None:
+    """Refuse a file we could not write before the work starts."""
+    if Path(os.path.expanduser(path)).is_dir():
+        raise InputError(f"Cannot write {path}: it is a folder.")
+    suffix = path.suffix.lower()
+    if suffix not in WRITERS:
+        hint = did_you_mean(suffix, WRITERS)
+        raise InputError(f"Cannot tell what to write into '{path.name}'.{hint} Use an ending of {', '.join(WRITERS)}.")
+
+
+def json_lines(texts: Sequence[str], part: Embeddings) -> Iterator[str]:
+    """One JSON object a text: text, n_tokens, n_windows, vector; of word vectors also n_without_vector."""
+    numbers = {"n_tokens": part.n_tokens, "n_windows": part.n_windows}
+    if part.n_without_vector is not None:
+        numbers["n_without_vector"] = part.n_without_vector
+    for row, (text, vector) in enumerate(zip(texts, part.vectors, strict=True)):
+        yield _line({"text": text} | {name: int(of[row]) for name, of in numbers.items()}, f'"vector": {_list(vector)}')
+
+
+def token_lines(texts: Sequence[str], part: Sequence[TokenVectors]) -> Iterator[str]:
+    """One JSON object a text: text, n_windows, tokens, each of them token, start, end, vector (null: it has none)."""
+    for text, found in zip(texts, part, strict=True):
+        tokens = (
+            _line({"token": token, "start": start, "end": end}, f'"vector": {_list(vector) if has_one else "null"}')
+            for token, (start, end), vector, has_one in zip(
+                found.tokens, found.offsets, found.vectors, found.has_vector, strict=True
+            )
+        )
+        yield _line({"text": text, "n_windows": found.n_windows}, f'"tokens": [{", ".join(tokens)}]')
+
+
+def _line(fields: Mapping[str, object], last: str) -> str:
+    return f"{json.dumps(fields, ensure_ascii=False)[:-1]}, {last}}}"
+
+
+def _list(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> str:
+    return f"[{', '.join(_decimals(vector))}]"
+
+
+def _decimals(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> list[str]:
+    return [f"{value:.9g}" for value in vector.tolist()]
+
+
+# --- Any number of texts to vectors, with every text kept beside its vector: the work behind `qkv embed`.
+#
+# A text of which nothing is left after tokenization has no vector, nor has one without a word that word vectors
+# know. It
+# is named by its file and line, or left out where that is asked for; the same test decides both, and it is the
+# model's.
+
+Lacks = Callable[[str], str | None]
+"""Why a text has no vector: `Model.lacks`."""
+_Part = TypeVar("_Part", bound=Sized)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a file of vectors holds and how long it took."""
+
+    out: str
+    n_texts: int
+    n_tokens: int
+    n_windows: int
+    width: int
+    seconds: float
+    n_without_vector: int = 0  # words left out of the means
+
+
+def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
+    """The texts of files in order; one without a vector is an error that names its line, or is left out."""
+    lines = ((f"{file}, line {number}", text) for file, number, text in placed(files))
+    return _with_vector(lines, lacks, skip_empty)
+
+
+def stream_texts(stream: Iterable[bytes], name: str, lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
+    """The lines of an open stream of UTF-8; `name` is what a message calls it."""
+    return _with_vector(_decoded(stream, name), lacks, skip_empty)
+
+
+def _decoded(stream: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{name}, line {number} is not UTF-8.") from error
+        yield f"{name}, line {number}", (text.removeprefix(BOM) if number == 1 else text).rstrip("\r\n")
+
+
+def _with_vector(lines: Iterable[tuple[str, str]], lacks: Lacks, skip_empty: bool) -> Iterator[str]:
+    for place, text in lines:
+        if (lack := lacks(text)) is None:
+            yield text
+        elif not skip_empty:
+            raise InputError(f"{place} {lack}. Take it out, or add --skip-empty.")
+
+
+def embed_parts(
+    model: Model,
+    texts: Iterable[str],
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    layer: int | None = None,
+) -> Iterator[tuple[list[str], Embeddings]]:
+    """`Model.embed_stream`, each part with its texts."""
+    return _beside(texts, lambda kept: model.embed_stream(kept, pooling, normalize, layer=layer))
+
+
+def token_parts(
+    model: Model, texts: Iterable[str], normalize: bool = False, layer: int | None = None
+) -> Iterator[tuple[list[str], list[TokenVectors]]]:
+    """`Model.embed_tokens_stream`, each part with its texts."""
+    return _beside(texts, lambda kept: model.embed_tokens_stream(kept, normalize, layer=layer))
+
+
+def _beside(
+    texts: Iterable[str], parts: Callable[[Iterator[str]], Iterator[_Part]]
+) -> Iterator[tuple[list[str], _Part]]:
+    waiting: list[str] = []
+
+    def kept() -> Iterator[str]:
+        for text in texts:
+            waiting.append(text)
+            yield text
+
+    for part in parts(kept()):
+        taken = waiting[: len(part)]
+        del waiting[: len(part)]
+        yield taken, part
+
+
+def embed_to_file(
+    model: Model,
+    texts: Iterable[str],
+    out: Path,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    layer: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> _Written:
+    """Write the vectors of texts as the ending of `out` says (see embed_files.py), whole or not at all.
+
+    `progress` is told after each part how many texts it held.
+    """
+    began = time.perf_counter()
+    n_texts = n_tokens = n_windows = n_without = 0
+    with vector_file(out, model.config.width) as writer:
+        for taken, part in embed_parts(model, texts, pooling, normalize, layer):
+            writer.add(taken, part)
+            n_texts += len(part)
+            n_tokens += int(part.n_tokens.sum())
+            n_windows += int(part.n_windows.sum())
+            n_without += 0 if part.n_without_vector is None else int(part.n_without_vector.sum())
+            if progress is not None:
+                progress(len(part))
+        if not n_texts:
+            raise InputError("There is no text to embed: the input is empty.")
+    seconds = round(time.perf_counter() - began, 3)
+    return _Written(str(out), n_texts, n_tokens, n_windows, model.config.width, seconds, n_without)

@@ -1,0 +1,290 @@
+"""Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
+
+pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
+[SEP] included, as sentence-transformers does; of a model that no task was put on (pretrained.py) they are the text's
+own, and of word vectors those that have a vector.
+
+A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what lies
+below the layers, the same in every sentence but for BERT's positions, and 1 is the first.
+
+Every token counts in one window alone, the one where it lies further from an edge (data/batching.py).
+
+Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from qkv.api.pretrained import PretrainedFolder, PretrainedGPT
+from qkv.api.results import Embeddings, TokenVectors, normalized
+from qkv.data.batch import Batch
+from qkv.data.batching import Rows, chunks, plan
+from qkv.errors import InputError, did_you_mean
+from qkv.models.bert.network import BertConfig
+from qkv.models.encoder import Encoder
+from qkv.models.gpt.task_folder import GPTFolder
+from qkv.models.gpt.tokenizer import marks_of
+from qkv.models.plain.folder import Opened
+from qkv.models.plain.network import Reader, ReaderConfig
+
+_TOKENS_PER_BATCH = {"cpu": 4096}
+_TOKENS_PER_BATCH_ELSEWHERE = 32_768
+"""A CPU is quickest while a layer's activations stay in its cache; a GPU wants enough rows to be busy."""
+TEXTS_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
+"""What is tokenised, sorted and held at a time: enough that sorting by length pays, little enough to stream. The second
+bound is for long texts, of which the first alone would hold gigabytes."""
+KEPT_CHARACTERS_PER_CHUNK = 50_000
+"""Where the vectors of all tokens are held."""
+
+_Counted = tuple[Tensor, Tensor]
+"""Places (M,) in a packed batch, and offsets (R,) into them where each row's begin."""
+
+
+def _mean(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
+    """(N, D) → (R, D), the mean of each row's counted tokens in one pass over the packed batch."""
+    places, offsets = (part.to(hidden.device) for part in counted)
+    return functional.embedding_bag(places, hidden, offsets, mode="mean")
+
+
+def _cls(hidden: Tensor, batch: Batch, counted: _Counted) -> Tensor:
+    """(N, D) → (R, D), what stands at [CLS]."""
+    return hidden[batch.first]
+
+
+_POOLINGS: dict[str, Callable[[Tensor, Batch, _Counted], Tensor]] = {"mean": _mean, "cls": _cls}
+
+
+@dataclass(frozen=True)
+class Embedder:
+    folder: Opened
+    name: str  # of the model, for messages
+    device: torch.device
+    run: Callable[[Batch, int | None], Tensor]  # (N, D) of a batch on the device, of a layer
+    layer: int | None = None
+
+    def parts(
+        self, texts: Iterable[str], pooling: str | None, normalize: bool | None, tokens_per_batch: int | None
+    ) -> Iterator[Embeddings]:
+        """One vector a text; see `Model.embed`."""
+        pool, budget = self._pooling(pooling), self._budget(tokens_per_batch)
+        unit = self.folder.normalize if normalize is None else normalize
+        return self._parts(texts, pool, unit, budget)
+
+    def token_parts(
+        self, texts: Iterable[str], normalize: bool, tokens_per_batch: int | None
+    ) -> Iterator[list[TokenVectors]]:
+        """One vector a token; see `Model.embed_tokens`."""
+        return self._token_parts(texts, normalize, self._budget(tokens_per_batch))
+
+    def lacks(self, text: str) -> str | None:
+        """Why a text has no vector, to follow its name in a message; None where it has one."""
+        # a line of nothing but spaces is empty to the person who wrote it, even where spaces are tokens
+        if not text.strip() or self.folder.tokenizer.is_empty(text):
+            return "is empty"
+        if not isinstance(self.folder, PretrainedFolder) or self.folder.known is None:
+            return None
+        return self._unknown(self.folder.tokenizer.encode_ids([text])[0])
+
+    def _pooling(self, pooling: str | None) -> str:
+        if pooling is None and (foreign := self.folder.foreign_pooling):
+            raise InputError(
+                f"{self.name} pools with {foreign}, which qkv does not do: give pooling mean or cls (--pooling) to "
+                "override it. The vectors will be other ones than this folder was made for."
+            )
+        pool = pooling or self.folder.pooling or "mean"
+        if pool not in _POOLINGS:
+            raise InputError(f"Unknown pooling '{pool}'.{did_you_mean(pool, _POOLINGS)} Known: {', '.join(_POOLINGS)}.")
+        if pool == "cls" and isinstance(self.folder, PretrainedFolder | GPTFolder):
+            raise InputError(
+                f"{self.name} is a {self.folder.architecture}, which has learned no vector of a text at [CLS]: leave "
+                "pooling (--pooling) out, or give mean."
+            )
+        return pool
+
+    def _check_layer(self) -> None:
+        config, layer = self.folder.config, self.layer
+        if layer is None:
+            return
+        is_elmo = isinstance(self.folder, PretrainedFolder) and isinstance(config, ReaderConfig) and config.mixed_layers
+        if not isinstance(config, BertConfig) and not is_elmo:
+            raise InputError(
+                f"{self.name} is a {self.folder.architecture}, which gives a token one vector: leave layer (--layer) "
+                "out."
+            )
+        number = config.mixed_layers - 1 if isinstance(config, ReaderConfig) else config.layers
+        if not 0 <= layer <= number:
+            raise InputError(
+                f"There is no layer {layer}: {self.name} has {number} layers, 1 … {number}, and 0 is what lies below "
+                "them."
+            )
+
+    def _budget(self, tokens_per_batch: int | None) -> int:
+        self._check_layer()
+        if self.folder.config.max_length < 3:
+            raise InputError(
+                f"{self.name} has {self.folder.config.max_length} positions; [CLS], a token and [SEP] need 3."
+            )
+        if tokens_per_batch is None:
+            return _TOKENS_PER_BATCH.get(self.device.type, _TOKENS_PER_BATCH_ELSEWHERE)
+        if tokens_per_batch < 1:
+            raise InputError(f"tokens_per_batch must be 1 or more, not {tokens_per_batch}.")
+        return tokens_per_batch
+
+    def _parts(
+        self, texts: Iterable[str], pooling: str, normalize: bool, tokens_per_batch: int
+    ) -> Iterator[Embeddings]:
+        seen = 0
+        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK):
+            check_texts(chunk, seen)
+            ids = self.folder.tokenizer.encode_ids(chunk)
+            for number, row in enumerate(ids, start=seen + 1):
+                if not row:
+                    raise InputError(empty(f"Text {number}"))
+                if lack := self._unknown(row):
+                    raise InputError(f"Text {number} {lack}. Leave it out, or have a model read it that spells words.")
+            yield self._embedded(ids, pooling, normalize, tokens_per_batch)
+            seen += len(chunk)
+
+    def _unknown(self, ids: list[int]) -> str | None:
+        if not isinstance(self.folder, PretrainedFolder) or self.folder.has_vector(torch.tensor(ids)).any():
+            return None
+        words = f"none of its {len(ids):,} words is" if len(ids) > 1 else "its only word is not"
+        return f"has no vector: {words} among those of {self.name}"
+
+    @torch.inference_mode()
+    def _embedded(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
+        rows = self._rows(ids)
+        found = np.empty((len(rows), self.folder.config.width), dtype=np.float32)  # (R, D)
+        counts = rows.counts()  # (R,)
+        for chosen in plan(rows.lengths, tokens_per_batch):
+            batch, counted = rows.collate(chosen), rows.counted(chosen)
+            if isinstance(self.folder, PretrainedFolder | PretrainedGPT):
+                counts_in = is_of_text(batch, counted[0])
+                if isinstance(self.folder, PretrainedFolder):
+                    counts_in &= self.folder.has_vector(batch.ids[counted[0]])
+                counted = only(counted, counts_in)
+                counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
+            batch = batch.to(self.device)
+            hidden = self.run(
+                batch, self.layer
+            ).float()  # (N, D): a mean over half precision would lose what is left of it
+            found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
+        vectors, total = _merged(found, rows, counts)
+        vectors = normalized(vectors) if normalize else vectors
+        if not isinstance(self.folder, PretrainedFolder | PretrainedGPT):
+            return Embeddings(vectors, rows.n_tokens, rows.n_windows)
+        n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
+        all_have = isinstance(self.folder, PretrainedGPT) or self.folder.known is None
+        without = None if all_have else n_tokens - total
+        return Embeddings(vectors, n_tokens, rows.n_windows, without)
+
+    def _token_parts(
+        self, texts: Iterable[str], normalize: bool, tokens_per_batch: int
+    ) -> Iterator[list[TokenVectors]]:
+        seen = 0
+        for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, KEPT_CHARACTERS_PER_CHUNK):
+            check_texts(chunk, seen)
+            encoded = self.folder.tokenizer.encode_batch(chunk, special=False)
+            ids = [one.ids for one in encoded]
+            if 0 in map(len, ids):
+                raise InputError(empty(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
+            vectors, n_windows = self._of_tokens(ids, tokens_per_batch)
+            yield [
+                TokenVectors(
+                    tuple(one.tokens),
+                    tuple(one.offsets),
+                    normalized(of_text) if normalize else of_text,
+                    self._has_vector(one.ids),
+                    windows,
+                )
+                for one, of_text, windows in zip(encoded, vectors, n_windows.tolist(), strict=True)
+            ]
+            seen += len(chunk)
+
+    def _has_vector(self, ids: list[int]) -> NDArray[np.bool_]:
+        if not isinstance(self.folder, PretrainedFolder):
+            return np.ones(len(ids), dtype=bool)
+        return self.folder.has_vector(torch.tensor(ids)).numpy()
+
+    @torch.inference_mode()
+    def _of_tokens(
+        self, ids: list[list[int]], tokens_per_batch: int
+    ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
+        """(T, D) of every text, and (E,) its windows."""
+        rows = self._rows(ids)
+        counts = rows.counts()  # (R,)
+        starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
+        found = np.empty((int(counts.sum()), self.folder.config.width), dtype=np.float32)
+        for chosen in plan(rows.lengths, tokens_per_batch):
+            hidden = self.run(rows.collate(chosen).to(self.device), self.layer).float()  # (N, D)
+            places, offsets = rows.counted(chosen)
+            where = np.arange(len(places)) + np.repeat(starts[chosen] - offsets.numpy(), counts[chosen])  # (M,)
+            found[where] = hidden[places.to(self.device)].cpu().numpy()
+        # each text's tokens stand between its [CLS] and its [SEP]
+        texts = np.split(found, np.cumsum(rows.n_tokens)[:-1])
+        return [of_text[1:-1] for of_text in texts], rows.n_windows
+
+    def _rows(self, ids: list[list[int]]) -> Rows:
+        length, marks = self.folder.config.max_length, marks_of(self.folder.tokenizer)
+        return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
+
+
+def hidden_of(encoder: Encoder, batch: Batch, layer: int | None) -> Tensor:
+    """(N, D), of the layer asked for"""
+    if layer is None:
+        return encoder(**batch.inputs()).hidden
+    if isinstance(encoder, Reader):
+        of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
+        return of_layers[:, layer]
+    states = encoder(**batch.inputs(), states=True, pool=False).states
+    assert states is not None, "they were asked for"
+    return states[layer]
+
+
+def is_of_text(batch: Batch, places: Tensor) -> Tensor:
+    """(M,), whether what stands at these places is neither the [CLS] nor the [SEP] of its row"""
+    return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
+
+
+def only(counted: _Counted, keep: Tensor) -> _Counted:
+    """Of the counted tokens those to keep (M,).
+
+    >>> [part.tolist() for part in only((torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])), torch.tensor([0, 1, 0, 1]))]
+    [[1, 6], [0, 1]]
+    """
+    places, offsets = counted
+    before = functional.pad(keep.long().cumsum(0), (1, 0))  # (M + 1,) how many are kept before each
+    return places[keep.bool()], before[offsets]
+
+
+def _merged(
+    found: NDArray[np.float32], rows: Rows, counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """(R, D) vectors of windows → (E, D) of texts, a window weighing as much as the tokens counted in it (R,), and how
+    many these are (E,)."""
+    if len(rows) == rows.n_examples:
+        return found, counts
+    first = np.flatnonzero(rows.cuts.windows == 0)  # rows keep the order of the texts
+    total = np.add.reduceat(counts, first)
+    weights = counts / total[rows.cuts.examples]  # (R,) exactly 1 for a text of one window
+    return np.add.reduceat(found * weights[:, None].astype(np.float32), first, axis=0), total
+
+
+def _characters(text: str) -> int:
+    return len(text) if isinstance(text, str) else 0  # what is no text is told when its chunk is looked at
+
+
+def check_texts(texts: list[str], before: int) -> None:
+    for number, text in enumerate(texts, start=before + 1):
+        if not isinstance(text, str):
+            raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
+
+
+def empty(name: str) -> str:
+    return f"{name} is empty (nothing is left of it after tokenization): give it a word, or leave it out."

@@ -1,0 +1,354 @@
+"""A saved model held against a labelled file, alone or beside another one."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.api.model import load
+from qkv.api.predict import record
+from qkv.api.translator import Translator, load_translator
+from qkv.data.labelled.examples import Example
+from qkv.data.labelled.reader import labelled
+from qkv.data.pairs.files import Pair, PairFiles
+from qkv.errors import InputError
+from qkv.files import replaced_file, sha256_of
+from qkv.jobs.finetune.evaluate import judged
+from qkv.jobs.finetune.run import scored_dict
+from qkv.jobs.translate.data import LOOKED_AT, languages_of
+from qkv.jobs.translate.evaluation import Judged, not_translated
+from qkv.jobs.translate.evaluation import judged as judged_of_translation_evaluation
+from qkv.metrics import translation as scores
+from qkv.metrics.answers import SCORERS
+from qkv.metrics.intervals import paired_difference
+from qkv.metrics.numbers import correlation, moments
+from qkv.search.options import GenerateConfig
+from qkv.tasks.answer import Answer, accepted_texts
+from qkv.tasks.classify import SingleLabel
+from qkv.tasks.table import AnyTask
+from qkv.tasks.task import Judgement
+from qkv.tasks.translate import check_scores, scored
+from qkv.text.languages import base_of, check_language, check_letters
+
+_Floats = NDArray[np.float64]
+_FAULTS = 50  # told in full
+_KINDS = {"single": "one label a text", "multi": "any number of labels", "regression": "a number"}
+
+
+def evaluate_file(
+    run: str | Path,
+    file: str | Path,
+    *,
+    against: str | Path | None = None,
+    out: Path | None = None,
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+    separator: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Figures of `run` on `file`; with `against`, whether the other model is really worse."""
+    model = load(run, device=device, threads=threads)
+    task = model.solver.task
+    other = None
+    if against is not None:  # before the first is evaluated: that may take long
+        other = load(against, device=device, threads=threads)
+        check_comparable(run, task, against, other.solver.task)
+    trained = model.record.get("config", {}).get("data", {})
+    if separator is None:
+        separator = trained.get("separator")  # as in training
+    source = labelled(file, task.name, columns=columns, format=format, separator=separator)
+    known = trained.get("train_sha256")
+    is_training = known is not None and sha256_of(source.path) == known
+    examples = Singles(source) if isinstance(task, SingleLabel) else source
+    mine: list[tuple[float, ...]] = []
+
+    def keep(example: Example, result: Any, judgement: Judgement) -> None:
+        if other is not None:
+            mine.append(statistics(task, example, result, judgement))
+
+    if out is None:
+        found = judged(task, model.answer_stream(examples, needs_labels=True), progress, keep)
+    else:
+        with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+
+            def write(example: Example, result: Any, judgement: Judgement) -> None:
+                keep(example, result, judgement)
+                verdict = {"expected": judgement.expected, "right": judgement.right}
+                lines.write(json.dumps(record(example, result) | verdict, ensure_ascii=False) + "\n")
+
+            found = judged(task, model.answer_stream(examples, needs_labels=True), progress, write)
+    faults = source.faults
+    document: dict[str, Any] = {
+        "run": str(run),
+        "file": str(file),
+        "task": task.name,
+        "scores": scored_dict(found.scored),
+        "tokens": found.tokens,
+        "longest": found.longest,
+        "windowed": found.windowed,
+        "most_windows": found.most_windows,
+        "dropped": sum(fault.action == "dropped" for fault in faults),
+        "mended": sum(fault.action == "mended" for fault in faults),
+        "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
+        "against": None,
+        "is_training_file": is_training,
+    }
+    if other is not None:
+        theirs: list[tuple[float, ...]] = []
+        judged(
+            other.solver.task,
+            other.answer_stream(examples, needs_labels=True),
+            progress,
+            lambda example, result, judgement: theirs.append(statistics(task, example, result, judgement)),
+        )
+        document["against"] = {
+            "run": str(against),
+            "figure": found.scored.main,
+            **compared(task, np.array(mine), np.array(theirs)),
+        }
+    return document
+
+
+@dataclass(frozen=True)
+class Singles:
+    """Examples whose label is one, also where the file writes it as a list of one."""
+
+    source: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for example in self.source:
+            label = example.label
+            yield replace(example, label=label[0]) if isinstance(label, tuple) and len(label) == 1 else example
+
+
+def check_comparable(run: str | Path, task: AnyTask, against: str | Path, other: AnyTask) -> None:
+    """Whether two models answer the same kind of question: only then have they a figure in common."""
+    names = [(str(run), _in_words(task)), (str(against), _in_words(other))]
+    reads = [getattr(one, "paired", None) for one in (task, other)]
+    if names[0][1] == names[1][1] and None not in reads and reads[0] != reads[1]:
+        names = [
+            (name, f"{words} of {'pairs' if paired else 'single texts'}")
+            for (name, words), paired in zip(names, reads, strict=True)
+        ]
+    if names[0][1] != names[1][1]:
+        raise InputError(
+            f"{names[1][0]} is a model for {names[1][1]}, and {names[0][0]} one for {names[0][1]}: only two models for "
+            "the same task can be compared. Give --against another model that was fine-tuned for it."
+        )
+
+
+def _in_words(task: AnyTask) -> str:
+    # a tagger's kind is how it decodes, which is what one may want to compare
+    kind = _KINDS.get(getattr(task, "kind", ""))
+    return f"'{task.name}' ({kind})" if kind else f"'{task.name}'"
+
+
+def statistics(task: AnyTask, example: Any, result: Any, judgement: Judgement) -> tuple[float, ...]:
+    """Of one example, what the main figure is computed from.
+
+    (points, 1) for a mean, (right, answered, expected) for an F1, (expected, answered) for a correlation. `task` is
+    the first model's for both: answers are counted by one and the same rule.
+    """
+    kind = getattr(task, "kind", "")
+    if task.name == "tag":
+        wanted, said = {tuple(span) for span in example.spans}, {(e.start, e.end, e.label) for e in result.entities}
+        return float(len(wanted & said)), float(len(said)), float(len(wanted))
+    if kind == "multi":
+        labels = {example.label} if isinstance(example.label, str) else set(example.label)
+        return float(len(labels & set(result.labels))), float(len(result.labels)), float(len(labels))
+    if kind == "regression":
+        return float(example.label), float(result.value)
+    if isinstance(task, Answer):
+        return float(SCORERS[task.settings.scorer][1](result.text, accepted_texts(example))), 1.0
+    return float(judgement.right), 1.0
+
+
+def compared(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float | None]:
+    """The other model's figure, and the difference from the first one's: the paired bootstrap over examples.
+
+    None where a figure cannot be said, as a correlation with answers that are all alike.
+    """
+    metric: Callable[[_Floats], _Floats] = _mean if mine.shape[1] == 2 else _f1
+    if getattr(task, "kind", "") == "regression":
+        mine, theirs, metric = moments(*mine.T), moments(*theirs.T), correlation
+    found = {"value": float(metric(theirs.sum(0)[None])[0]), **paired_difference(mine, theirs, metric)._asdict()}
+    if math.isnan(found["difference"]):
+        found["p"] = math.nan
+    return {name: number if math.isfinite(number) else None for name, number in found.items()}
+
+
+def _mean(sums: _Floats) -> _Floats:
+    return np.asarray(sums[:, 0] / sums[:, 1])
+
+
+def _f1(sums: _Floats) -> _Floats:
+    below = sums[:, 1] + sums[:, 2]
+    return np.divide(2 * sums[:, 0], below, out=np.zeros(len(below)), where=below > 0)
+
+
+# --- A model that translates held against pairs that people translated, alone or beside another model.
+#
+# All pairs count: the translation of a source that is too long for the model is empty, as at the end of a training,
+# so
+# that a run's own figures come out again. Pairs with an empty side are left out and told.
+#
+# What this file does NOT do: choose how to decode; a model's own way is taken, changed by what the caller asks for.
+
+_UNKNOWN = 20  # words that the vocabulary lacks, likewise
+Decoding = Callable[[Translator], GenerateConfig]
+
+
+def evaluate_pairs(
+    run: str | Path,
+    files: Sequence[str | Path],
+    *,
+    columns: Sequence[str] = (),
+    language: str | None = None,
+    decoding: Decoding | None = None,
+    against: str | Path | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Figures of `run` on pairs in two files or one. `language` is the target's, where the model does not know it."""
+    if language is not None:
+        check_language(language, "language (--language)")
+    opened = PairFiles.of(files, columns)
+    first = load_translator(run, device, threads)
+    other = None if against is None else load_translator(against, device, threads)
+    if other is not None:
+        _check_comparable(run, first, against, other)
+    pairs = list(opened)
+    if not pairs:
+        raise InputError(f"{opened.name}: there is no pair with text on both sides.")
+    target = _target(run, language, first, opened, pairs[:LOOKED_AT])
+    check_scores(target)  # what is missing is told before the work
+    config, mine = _answered(first, pairs, decoding, progress)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    score = scored(sources, mine.texts, references, target, interval=True, unfinished=mine.finished.count(False))
+    refused = not_translated("pairs", pairs, first.languages, first.max_length)
+    unknown = _unknown(first, pairs)
+    words = Counter(word for found in unknown for word in found)
+    if out is not None:
+        _write(out, pairs, mine, unknown)
+    faults = [*opened.faults, *refused]
+    document: dict[str, Any] = {
+        "run": str(run),
+        "files": [str(one) for one in opened.files],
+        "task": "translate",
+        "source_language": first.source_language,
+        "target_language": target,
+        "decoding": {name: value for name, value in vars(config).items() if value is not None},
+        "scores": score.to_dict(),
+        "not_translated": len(refused),
+        "dropped": len(opened.faults),
+        "faults": [f"{fault.place}: {fault.message} ({fault.action})" for fault in faults[:_FAULTS]],
+        "unknown": {
+            "texts": sum(map(bool, unknown)),
+            "pieces": words.total(),
+            "most_frequent": dict(words.most_common(_UNKNOWN)),
+        },
+        "is_training_file": _is_training(first, opened),
+        "against": None,
+    }
+    if other is not None:
+        _, theirs = _answered(other, pairs, decoding, progress)
+        document["against"] = {"run": str(against), **_compared(mine, theirs, references, target)}
+    return document
+
+
+def _answered(
+    translator: Translator, pairs: Sequence[Pair], decoding: Decoding | None, progress: Callable[[int], None] | None
+) -> tuple[GenerateConfig, Judged]:
+    config = translator.decoding if decoding is None else decoding(translator)
+    if config.sample:
+        raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
+    found = judged_of_translation_evaluation(
+        translator.network, translator.languages, pairs, config, translator.max_length, progress=progress
+    )
+    return config, found
+
+
+def _target(
+    run: str | Path, language: str | None, translator: Translator, opened: PairFiles, pairs: Sequence[Pair]
+) -> str:
+    """What BLEU cuts references by: what the caller says, or the model, or how they look. Of a model that was trained
+    as und nobody said it."""
+    what = "language (--language)" if language else f"The target language of {run} (--language gives another)"
+    if not language and base_of(translator.target_language):
+        language = translator.target_language
+    if language:
+        check_letters(language, (pair.target for pair in pairs), what)
+    return language or languages_of([str(one) for one in opened.files], pairs)[1]
+
+
+def _check_comparable(run: str | Path, first: Translator, against: str | Path | None, other: Translator) -> None:
+    """Two models for different languages have no figure in common; what a folder does not say is believed."""
+    for side in ("source_language", "target_language"):
+        one, two = getattr(first, side), getattr(other, side)
+        if base_of(one) and base_of(two) and base_of(one) != base_of(two):
+            raise InputError(
+                f"{run} is for {first.source_language} → {first.target_language}, and {against} for "
+                f"{other.source_language} → {other.target_language}: only models for the same languages are comparable."
+            )
+
+
+def _unknown(translator: Translator, pairs: Sequence[Pair]) -> list[list[str]]:
+    """Of every source, what the vocabulary has no token for."""
+    languages = translator.languages
+    rows = languages.read([pair.source for pair in pairs])
+    return [
+        [pair.source[start:end] for start, end in languages.unknown(pair.source, row)]
+        for pair, row in zip(pairs, rows, strict=True)
+    ]
+
+
+def _is_training(translator: Translator, opened: PairFiles) -> bool:
+    known = translator.train_sha256
+    return bool(known) and sha256_of(opened.files[0]) in known
+
+
+def _write(out: Path, pairs: Sequence[Pair], found: Judged, unknown: Sequence[Sequence[str]]) -> None:
+    """A line a pair, in their order; chrF is the figure that says something of a single sentence."""
+    references = [pair.target for pair in pairs]
+    by_characters = scores.chrf_of(scores.chrf_counts(found.texts, references))
+    rows = zip(pairs, found.texts, found.finished, by_characters.tolist(), unknown, strict=True)
+    with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+        for pair, text, finished, chrf, words in rows:
+            line: Mapping[str, Any] = {
+                "file": pair.place.file,
+                "line": pair.place.line,
+                "source": pair.source,
+                "reference": pair.target,
+                "translation": text,
+                "exact": text.split() == pair.target.split(),
+                "chrf": round(chrf, 4),
+                "finished": finished,
+                "unknown": words,
+            }
+            lines.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _compared(mine: Judged, theirs: Judged, references: Sequence[str], language: str) -> dict[str, Any]:
+    """The other's BLEU, and the difference by the paired bootstrap over sentences (Koehn 2004); without sacrebleu, of
+    the share of exact translations."""
+    if scores.is_available():
+        first, second = (scores.bleu_counts(one.texts, references, language) for one in (mine, theirs))
+        value = scores.bleu(theirs.texts, references, language).value
+        return {"figure": "BLEU", "value": value, **paired_difference(first, second, scores.bleu_of)._asdict()}
+    exact = [
+        [[float(text.split() == wanted.split()), 1.0] for text, wanted in zip(one.texts, references, strict=True)]
+        for one in (mine, theirs)
+    ]
+    value = sum(right for right, _ in exact[1]) / len(references)
+    difference = paired_difference(exact[0], exact[1], lambda sums: sums[:, 0] / sums[:, 1])
+    return {"figure": "exact", "value": value, **difference._asdict()}

@@ -1,0 +1,392 @@
+"""Write on from prompts with a trained language model: a GPT's folder, ours or transformers', or a recurrent model's.
+
+A prompt of a model that was trained here is taken as the beginning of a document, and the mark that stands before
+documents is put before it, as in training; a folder by others gets the prompt as it is, as in transformers. Without a
+prompt, a text begins with that mark alone. Prompts are read in batches of like length and come back in the order they
+were given; a prompt for which there are too few positions is refused, never cut.
+
+>>> generator = Generator("run")                                                  # doctest: +SKIP
+>>> generator.generate(["ROMEO:"], GenerateConfig(sample=True, top_k=40))[0][0].text  # doctest: +SKIP
+' And therefore thou art come …'
+>>> for piece in generator.stream("春眠"): print(piece, end="")                   # doctest: +SKIP
+"""
+
+import os
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from qkv.api.model import DTYPES
+from qkv.data.batch import Batch, Packing
+from qkv.data.batching import chunks
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.models.folders.hub import locate
+from qkv.models.folders.own import CONFIG, GPTS, TRANSLATORS, model_type_of
+from qkv.models.gpt import folder as gpt2
+from qkv.models.gpt.network import check_weights
+from qkv.models.gpt.tokenizer import never_written
+from qkv.models.language_model import load_language_model
+from qkv.models.rnnlm.network import RNNLM
+from qkv.models.rnnlm.writing import RecurrentWriting
+from qkv.search.decoding import DecoderState, Hypothesis, Stepped
+from qkv.search.options import GenerateConfig
+from qkv.search.search import generate
+from qkv.search.stream import GrowingText, continuation, stream
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import device_named
+from qkv.train.run_folder import model_folder
+
+_State = TypeVar("_State", bound=DecoderState)
+_CHUNK = 256  # prompts that are sorted and read together
+_CHARACTERS = 1 << 20  # or so many characters
+_TOKENS = 16_384  # of the texts of a batch, prompts and what is written; a cache holds them all
+RECURRENT = "rnnlm"
+
+
+class _Writer(Protocol[_State]):
+    """What writes: a GPT, or a recurrent model."""
+
+    def start(self, prompt: Tensor, prompt_packing: Packing, *, hypotheses: int = 1, longest: int) -> _State: ...
+    def step(self, tokens: Tensor, state: _State) -> Stepped[_State]: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was written from a prompt."""
+
+    prompt: str
+    text: str  # without the prompt, with the space between the two
+    score: float  # what texts of one prompt are ranked by
+    log_probability: float
+    finished: bool  # whether the model ended it; else there was room for no more
+    n_prompt_tokens: int  # the mark before it included
+    n_tokens: int  # written, the end among them
+    n_unknown: int = 0  # tokens of the prompt that stand for what the vocabulary lacks
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "score": round(self.score, 6),
+            "log_probability": round(self.log_probability, 6),
+            "finished": self.finished,
+            "n_prompt_tokens": self.n_prompt_tokens,
+            "n_tokens": self.n_tokens,
+            "n_unknown": self.n_unknown,
+        }
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    text: str
+    ids: tuple[int, ...]
+    n_unknown: int
+    config: GenerateConfig  # with the room that there is
+    key: int  # tells it apart from others, whatever batch it is in
+
+
+class Generator:
+    """Keeps nothing between calls."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        device: str | torch.device = "cpu",
+        threads: int | None = None,
+        dtype: str = "float32",
+        precision: str = "fp32",
+    ) -> None:
+        """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
+        CPU, in which it writes (GPT.set_precision)."""
+        if threads is not None:
+            if threads < 1:
+                raise InputError(f"threads must be 1 or more, not {threads}.")
+            torch.set_num_threads(threads)
+        if dtype not in DTYPES:
+            raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
+        self.device = device_named(str(device))
+        self.path = model_folder(locate(os.path.expanduser(folder)))
+        with reading(self.path):
+            model_type = model_type_of(self.path)
+        self.tokenizer: Tokenizer
+        self.writer: _Writer[Any]
+        self.notes: tuple[str, ...] = ()
+        self.max_length: int | None = None  # tokens of a text, prompt and all; None: as many as one likes
+        if model_type in GPTS:
+            found = gpt2.load(self.path, dtype=DTYPES[dtype])
+            model = found.model.to(self.device).set_precision(precision)
+            if precision != "fp32":
+                check_weights(model)
+            self.writer, self.tokenizer, self.notes = model, found.tokenizer, found.notes
+            self.max_length, rows = found.config.max_length, found.config.vocabulary_size
+            self.begin_id, self.end_id = found.begin_id, found.end_id
+            self.begins_documents = found.begin_id is not None and gpt2.begins_documents(found.record)
+        elif model_type == RECURRENT:
+            if precision != "fp32":
+                raise InputError(
+                    f"Precision {precision} is for a GPT, and {self.path} is a recurrent network. Use fp32."
+                )
+            network, self.tokenizer, _ = load_language_model(self.path)
+            assert isinstance(network, RNNLM)
+            self.writer = RecurrentWriting(network.to(self.device, DTYPES[dtype]))
+            self.begin_id, self.end_id = self.tokenizer.cls_id, self.tokenizer.sep_id
+            self.begins_documents, rows = True, network.config.vocabulary_size
+        else:
+            raise InputError(_cannot(self.path, model_type))
+        self.never = never_written(self.tokenizer, rows, self.end_id)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        config: GenerateConfig | None = None,
+        seed: int | None = None,
+        *,
+        begins: bool | None = None,
+        fit: bool | None = None,
+        first: int = 0,
+        seen: Counter[int] | None = None,
+        places: Sequence[str] | None = None,
+    ) -> list[list[Text]]:
+        """The n best texts of every prompt, best first. Without a config: greedy. `seed` takes the place of its own.
+
+        `begins`: whether a prompt is the beginning of a document (None: as the model was trained). `fit`: a max_length
+        for which there is no room becomes what there is room for, instead of being refused (None: if there is no
+        config). `first`: how many prompts came before these, for messages that count them; `places`: what messages call
+        each prompt instead. What is drawn by chance depends on the seed, the prompt, and how often the same prompt came
+        before: `seen` counts that over several calls.
+        """
+        if isinstance(prompts, str):
+            raise InputError("Prompts are several: give a list, such as [prompt].")
+        read = self._read(prompts, config, seed, begins=begins, fit=fit, first=first, seen=seen, places=places)
+        found: list[list[Text]] = [[] for _ in read]
+        for places_of, batch in self._batches(read):
+            for place, hypotheses in zip(places_of, self._written(batch), strict=True):
+                found[place] = [self._text(read[place], one) for one in hypotheses]
+        return found
+
+    def generate_all(
+        self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any
+    ) -> Iterator[list[Text]]:
+        """The same for any number of prompts, each with what messages call it. No more is kept than a number a
+        prompt."""
+        first, seen = 0, Counter[int]()
+        for chunk in chunks(placed, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
+            texts, places = [text for text, _ in chunk], [place for _, place in chunk]
+            yield from self.generate(texts, config, first=first, seen=seen, places=places, **how)
+            first += len(chunk)
+
+    def stream(
+        self,
+        prompt: str,
+        config: GenerateConfig | None = None,
+        seed: int | None = None,
+        *,
+        begins: bool | None = None,
+        fit: bool | None = None,
+    ) -> Iterator[str]:
+        """What is written from one prompt, piece by piece, whole characters only: greedy or drawn, not by beams."""
+        (read,) = self._read([prompt], config, seed, begins=begins, fit=fit)
+        config = read.config
+        if config.hypotheses > 1:
+            raise InputError(
+                f"A text is shown while it grows if it is the only one: leave out beams and n_best "
+                f"({config.hypotheses} texts grow at once)."
+            )
+        growing = GrowingText(self._decode, self._shown(read.ids))
+        source = Batch.of([read.ids]).to(self.device)
+        state = self.writer.start(source.ids, source.packing, longest=config.max_length)
+        end = self._end
+        written = stream(
+            self.writer.step,
+            state,
+            source.ids[-1:],
+            end,
+            config,
+            [config.max_length],
+            never=self.never,
+            keys=[read.key],
+        )
+        for (one,) in written:
+            if one.token != end and (piece := growing.add(one.token)):
+                yield piece
+        if piece := growing.rest():
+            yield piece
+
+    def check(self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any) -> int:
+        """Refuse prompts for which there is no room before anything is written; how many there are, where none is."""
+        count = 0
+        for chunk in chunks(placed, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
+            texts, places = [text for text, _ in chunk], [place for _, place in chunk]
+            self._read(texts, config, None, first=count, places=places, **how)
+            count += len(chunk)
+        return count
+
+    @property
+    def _end(self) -> int:
+        return -1 if self.end_id is None else self.end_id  # a token that nothing is
+
+    def _read(
+        self,
+        prompts: Sequence[str],
+        config: GenerateConfig | None,
+        seed: int | None,
+        *,
+        begins: bool | None = None,
+        fit: bool | None = None,
+        first: int = 0,
+        seen: Counter[int] | None = None,
+        places: Sequence[str] | None = None,
+    ) -> list[_Prompt]:
+        asked = config or GenerateConfig()
+        for name, default in (("max_ratio", None), ("coverage_penalty", 0.0)):
+            if getattr(asked, name) != default:
+                raise InputError(
+                    f"{name} is for models that translate: what is written on has no source. Leave it out."
+                )
+        if seed is not None:
+            asked = replace(asked, seed=seed)
+        if self.end_id is None:
+            asked = replace(asked, min_length=0)  # nothing ends a text early
+        if begins and self.begin_id is None:
+            raise InputError(
+                f"The vocabulary of {self.path} has no mark that stands before documents, such as <|endoftext|>: a "
+                "prompt cannot be made the beginning of one. Leave begins out."
+            )
+        marked = self.begins_documents if begins is None else begins
+        found, seen = list[_Prompt](), Counter() if seen is None else seen
+        for number, (text, ids) in enumerate(zip(prompts, self.tokenizer.encode_ids(prompts), strict=True)):
+            place = f"Prompt {first + number + 1}" if places is None else places[number]
+            if text and not ids:
+                raise InputError(
+                    f"{place} ({_begins(text)}) has no token: nothing but spaces, or what the tokenizer drops. Write "
+                    "something, or leave the prompt out to have a text begun from nothing."
+                )
+            if not ids and self.begin_id is None:
+                raise InputError(
+                    f"{place} is empty, and the vocabulary of {self.path} has no mark to begin a text with, such as "
+                    "<|endoftext|>. Give a prompt."
+                )
+            whole = [self.begin_id, *ids] if self.begin_id is not None and (marked or not ids) else ids
+            room = self._room(place, text, whole, asked, fit=config is None if fit is None else fit)
+            same = _number_of(whole)
+            found.append(_Prompt(text, tuple(whole), self._unknown(ids), room, same + seen[same]))
+            seen[same] += 1
+        return found
+
+    def n_unknown(self, prompt: str) -> int:
+        """Tokens of a prompt that stand for what the vocabulary lacks."""
+        return self._unknown(self.tokenizer.encode_ids([prompt])[0])
+
+    def _unknown(self, ids: Sequence[int]) -> int:
+        unknown = self.tokenizer.unk_id  # which some vocabularies do not have, or use for an end
+        return ids.count(unknown) if unknown in self.tokenizer.special_ids - {self.end_id} else 0
+
+    def _room(self, place: str, text: str, ids: Sequence[int], config: GenerateConfig, *, fit: bool) -> GenerateConfig:
+        """The config for a prompt."""
+        if self.max_length is None:
+            return config
+        if len(ids) > self.max_length:
+            raise InputError(
+                f"{place} ({_begins(text)}) has {len(ids):,} tokens, and the model of {self.path} reads "
+                f"{self.max_length:,} at most. Shorten it: nothing is cut in silence."
+            )
+        room = self.max_length + 1 - len(ids)  # the token that is written last is never read
+        if config.max_length <= room:
+            return config
+        if config.min_length >= room:
+            raise InputError(
+                f"{place} ({_begins(text)}) has {len(ids):,} tokens, which leaves room for {room:,}, and min_length "
+                f"{config.min_length:,} and an end do not fit there. Set it to {room - 1:,} or less, or shorten the "
+                "prompt."
+            )
+        if fit:
+            return replace(config, max_length=room)
+        raise InputError(
+            f"{place} ({_begins(text)}) has {len(ids):,} tokens, which leaves room for {room:,} of the "
+            f"{self.max_length:,} that the model of {self.path} reads, and max_length is {config.max_length:,}. Set "
+            f"max_length to {room:,} or less, or shorten the prompt."
+        )
+
+    def _batches(self, prompts: Sequence[_Prompt]) -> Iterator[tuple[list[int], list[_Prompt]]]:
+        """Places and prompts: those of like length and the same room together, a bounded number of tokens at a time."""
+        order = sorted(range(len(prompts)), key=lambda at: (prompts[at].config.max_length, len(prompts[at].ids)))
+        batch: list[int] = []
+        for place in order:
+            one = prompts[place]
+            tokens = (len(one.ids) + one.config.max_length) * one.config.hypotheses
+            if batch and (prompts[batch[0]].config != one.config or (len(batch) + 1) * tokens > _TOKENS):
+                yield batch, [prompts[at] for at in batch]
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch, [prompts[at] for at in batch]
+
+    def _written(self, batch: Sequence[_Prompt]) -> list[list[Hypothesis]]:
+        config = batch[0].config
+        source = Batch.of([one.ids for one in batch]).to(self.device)
+        state = self.writer.start(source.ids, source.packing, hypotheses=config.hypotheses, longest=config.max_length)
+        last = source.ids[source.offsets[1:].long() - 1]
+        keys = [one.key for one in batch]
+        return generate(self.writer.step, state, last, self._end, config, never=self.never, keys=keys)
+
+    def _text(self, prompt: _Prompt, found: Hypothesis) -> Text:
+        text = continuation(self._decode, self._shown(prompt.ids), found.tokens)
+        n_tokens = len(found.tokens) + found.finished
+        return Text(
+            prompt.text,
+            text,
+            found.score,
+            found.log_probability,
+            found.finished,
+            len(prompt.ids),
+            n_tokens,
+            prompt.n_unknown,
+        )
+
+    def _shown(self, ids: Sequence[int]) -> Sequence[int]:
+        """A prompt without the mark before it, which is no text."""
+        return ids[1:] if ids[0] == self.begin_id else ids
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids)
+
+
+def _number_of(ids: Sequence[int]) -> int:
+    """One that no other prompt has, the same on every machine."""
+    return int.from_bytes(blake2b(array("q", ids).tobytes(), digest_size=8).digest(), "little")
+
+
+def _begins(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def _cannot(path: Path, model_type: str | None) -> str:
+    """What a folder can do instead of writing on."""
+    if not (path / CONFIG).is_file():
+        held = ", ".join(sorted(one.name for one in path.iterdir())[:5])
+        what = f"it has no {CONFIG}, only {held}" if held else "it is empty"
+        return (
+            f"{path} is no folder of a model: {what}. Give a run of qkv pretrain gpt or "
+            "rnnlm, or a folder of gpt2 or openai-gpt."
+        )
+    instead = {
+        "bert": f"a BERT, which sees both sides of a blank and fills it: qkv fill TEXT --model {path}",
+        "reader": f"a model that was made for a task: qkv predict {path} TEXT",
+        "word2vec": f"word vectors, which name words that are alike: qkv similar WORD --model {path}",
+        "elmo": f"an ELMo, which gives vectors of words in their sentence: qkv embed TEXT --model {path}",
+        "nnlm": f"an NNLM, which gives vectors of words: qkv similar WORD --model {path}",
+        **dict.fromkeys(TRANSLATORS, f"a model that translates: qkv translate {path} TEXT"),
+    }
+    what = instead.get(model_type or "", f"a model of type {model_type or 'unknown'}")
+    return (
+        f"{path} cannot write on from a text. It holds {what}. What writes is a GPT (gpt2, openai-gpt, or qkv pretrain "
+        "gpt --data SHARDS --out RUN) or a recurrent language model (qkv pretrain rnnlm)."
+    )

@@ -1,0 +1,458 @@
+"""What a text is to a network that attends, as it is shown: its tokens with their characters, and the marks around it.
+
+What this file does NOT do: say whether the text fits the model (model.py, inside/).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.api.embedder import Embedder, check_texts, empty, hidden_of
+from qkv.api.predict import examples_of, is_one_pair
+from qkv.api.pretrained import OPENED, PretrainedFolder, PretrainedGPT, open_any_gpt, open_pretrained
+from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
+from qkv.data.batch import Batch
+from qkv.data.labelled.examples import Example
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.models.bert.network import BertConfig
+from qkv.models.encoder import Encoding, WithHeads
+from qkv.models.folders.hub import DEFAULT_MODEL, locate
+from qkv.models.folders.own import GPTS, model_type_of
+from qkv.models.gpt.encoder import GPTReaderConfig
+from qkv.models.gpt.tokenizer import TaskTokenizer
+from qkv.models.plain.folder import Opened, Shape, open_model
+from qkv.report.attention_map import AttentionMap, Token
+from qkv.tasks.predictor import Solver, solver_of
+from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.train.device import device_named
+from qkv.train.run_folder import model_folder
+
+
+def shown_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[int]) -> tuple[Token, ...]:
+    """Each token with the characters that it came from, of the text of its segment.
+
+    Special is what was added around a text: a [MASK] that somebody wrote, or a word that became [UNK], is text.
+    """
+    rows = zip(encoded.ids, encoded.tokens, encoded.segments, encoded.offsets, strict=True)
+    return tuple(
+        Token(token, texts[segment][start:end], start, end, segment, special=number in special_ids and start == end)
+        for number, token, segment, (start, end) in rows
+    )
+
+
+def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
+    """A text as a GPT that no task was put on has seen texts: nothing after it, and the mark before it if that is its
+    own. The marks of tasks mean nothing yet."""
+    assert isinstance(tokenizer, TaskTokenizer), "a GPT's tokenizer is one with marks of tasks"
+    first = 1 if encoded.ids[0] in tokenizer.added else 0
+    kept = slice(first, -1)
+    return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])
+
+
+# --- A loaded model and what it can be asked: fill a blank, embed texts, show its attention, judge a pair.
+#
+# A `Model` keeps nothing between calls, so several threads may use one. Layers and heads are counted from 0, as in
+# the
+# weights' own names and in transformers.
+#
+# Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
+
+ABILITIES = {"masked": "fill a blank", "next_sentence": "judge whether one sentence follows another"}
+HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
+NEEDS = {
+    "masked": "a BertForMaskedLM or BertForPreTraining folder",
+    "next_sentence": "a BertForPreTraining or BertForNextSentencePrediction folder",
+}
+
+
+class Model:
+    """Made by `qkv.load`."""
+
+    def __init__(self, folder: Opened, device: torch.device, threads: int | None = None) -> None:
+        self._folder = folder
+        self._network = folder.model.to(device).eval()
+        self._device = device
+        self._threads = threads
+
+    @property
+    def network(self) -> WithHeads:
+        return self._network
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._folder.tokenizer
+
+    @property
+    def config(self) -> Shape:
+        return self._folder.config
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self._folder.labels
+
+    @property
+    def architecture(self) -> str:
+        return self._folder.architecture
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What qkv wrote down when it trained the model; empty for folders of others."""
+        return self._folder.record
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
+        return self._folder.notes
+
+    @cached_property
+    def name(self) -> str:
+        """What to call it in a message or under a picture: its folder's or its run's name, or owner/name of the hub."""
+        path = self._folder.path.resolve()
+        if path.name == "model" and (path.parent / "config.toml").is_file():
+            return path.parent.name
+        if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
+            return cached["name"].replace("--", "/")
+        return path.name
+
+    def save(self, folder: str | Path, architecture: str | None = None) -> Path:
+        """Write a Hugging Face folder that transformers and `qkv.load` read, whole or not at all.
+
+        Without `architecture` every part of the model is written; with one, exactly the parts of that class.
+        """
+        return self._folder.save(folder, architecture)
+
+    @torch.inference_mode()
+    def fill(self, text: str, k: int = 5) -> list[Blank]:
+        """The k likeliest tokens for every [MASK] in the text, each blank seen together with all the others.
+
+        Only the masked positions go through the head. The text must fit the model in one piece: a blank filled from
+        part of its context would be another answer.
+        """
+        self._require("masked")
+        if k < 1:
+            raise InputError(f"k must be 1 or more, not {k}.")
+        encoded = self._in_one_window(text, None, "Filling a blank")
+        where = [place for place, token in enumerate(encoded.ids) if token == self.tokenizer.mask_id]
+        if not where:
+            raise InputError(_no_mask(text, self.tokenizer.token(self.tokenizer.mask_id)))
+        hidden = self._encode(encoded).hidden  # (N, D)
+        logits = self._network.predict("masked", hidden[torch.tensor(where, device=self._device)])  # (blanks, V)
+        probabilities = logits.float().softmax(-1)
+        tokens = torch.tensor(list(self.tokenizer.vocabulary.values()), device=self._device)
+        # a table padded to a round size has rows that stand for no token
+        best = probabilities[:, tokens].topk(min(k, len(tokens)))
+        return [
+            Blank(
+                start=encoded.offsets[place][0],
+                end=encoded.offsets[place][1],
+                candidates=tuple(
+                    Candidate(self.tokenizer.token(token), self._running_text(token), probability)
+                    for token, probability in zip(found, values, strict=True)
+                ),
+                n_tokens=len(encoded.ids),
+            )
+            for place, found, values in zip(where, tokens[best.indices].tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def embed(
+        self,
+        texts: str | Iterable[str],
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> Embeddings:
+        """One vector a text, in the given order.
+
+        pooling "mean" averages every token of a text, [CLS] and [SEP] included, as sentence-transformers does; "cls"
+        takes the vector at [CLS]. None is what the folder says, else the mean; a folder that says something else is an
+        error, because another pooling gives other vectors. normalize None is what the folder says.
+
+        A text longer than the model is read in overlapping windows, and nothing of it is dropped: the mean counts every
+        token once, in the window where it lies further from an edge; with "cls" a window weighs as much as the tokens
+        counted in it. Vectors are float32 whatever the model computes in; messages count texts from 1.
+
+        layer None is the last one; 1, 2, … are the layers of a BERT or an ELMo, and 0 is what lies below them.
+
+        A model that no task was put on gives the mean of the text's own tokens, without [CLS] and [SEP]: ELMo of its
+        layers in equal shares; word2vec of the words that have a vector, and `n_without_vector` says how many have
+        none. A text with no such word is an error, as an empty one is: its vector would be like nothing.
+        """
+        given = [texts] if isinstance(texts, str) else texts
+        parts = list(self.embed_stream(given, pooling, normalize, tokens_per_batch, layer))
+        if not parts:
+            nothing = np.zeros(0, dtype=np.int64)
+            return Embeddings(np.zeros((0, self.config.width), dtype=np.float32), nothing, nothing)
+        without = [part.n_without_vector for part in parts if part.n_without_vector is not None]
+        return Embeddings(
+            np.concatenate([part.vectors for part in parts]),
+            np.concatenate([part.n_tokens for part in parts]),
+            np.concatenate([part.n_windows for part in parts]),
+            np.concatenate(without) if without else None,
+        )
+
+    def embed_stream(
+        self,
+        texts: Iterable[str],
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> Iterator[Embeddings]:
+        """`embed` for any number of texts in bounded memory: a part for every few thousand of them, in order."""
+        return self._embedder(layer).parts(texts, pooling, normalize, tokens_per_batch)
+
+    def embed_tokens(
+        self,
+        texts: str | Iterable[str],
+        normalize: bool = False,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> list[TokenVectors]:
+        """One vector a token, of the same layer as in `embed`; [CLS] and [SEP] are left out.
+
+        A long text is read in overlapping windows, and a token's vector is of the one where it lies further from an
+        edge.
+
+        >>> bitten, written = model.embed_tokens(["He got bit by Python", "I write Python"])  # doctest: +SKIP
+        >>> bitten.tokens[-1], bitten.vectors[-1] @ written.vectors[-1]                       # doctest: +SKIP
+        """
+        given = [texts] if isinstance(texts, str) else texts
+        return [one for part in self.embed_tokens_stream(given, normalize, tokens_per_batch, layer) for one in part]
+
+    def embed_tokens_stream(
+        self,
+        texts: Iterable[str],
+        normalize: bool = False,
+        tokens_per_batch: int | None = None,
+        layer: int | None = None,
+    ) -> Iterator[list[TokenVectors]]:
+        """`embed_tokens` for any number of texts in bounded memory."""
+        return self._embedder(layer).token_parts(texts, normalize, tokens_per_batch)
+
+    def lacks(self, text: str) -> str | None:
+        """Why `embed` would refuse a text, as in "is empty"; None where it would not."""
+        return self._embedder().lacks(text)
+
+    def _embedder(self, layer: int | None = None) -> Embedder:
+        return Embedder(self._folder, self.name, self._device, self._hidden, layer)
+
+    @torch.inference_mode()
+    def attention(
+        self,
+        text: str,
+        pair: str | None = None,
+        layers: int | Iterable[int] | None = None,
+        heads: int | Iterable[int] | None = None,
+    ) -> AttentionMap:
+        """Who looks at whom: the weights of the layers and heads asked for (all, if None), one byte each.
+
+        Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
+        """
+        if not isinstance(self.config, BertConfig | GPTReaderConfig):
+            raise InputError(
+                f"{self.name} is a {self.architecture}, which has no attention: only a BERT or a GPT shows some."
+                + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
+            )
+        chosen_layers = _chosen("layer", layers, self.config.layers)
+        chosen_heads = _chosen("head", heads, self.config.heads)
+        encoded = self._in_one_window(text, pair, "Attention")
+        weights = self._encode(encoded, attention=frozenset(chosen_layers)).attention
+        stacked = torch.stack(
+            [weights[layer][0, list(chosen_heads)] for layer in chosen_layers]
+        )  # (layers, heads, T, T)
+        texts = (text,) if pair is None else (text, pair)
+        tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
+        looks = "self" if pair is None else "pair"
+        return AttentionMap(
+            name=looks if isinstance(self.config, BertConfig) else "causal",
+            attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
+            layers=chosen_layers,
+            heads=chosen_heads,
+            left=tokens,
+            right=tokens,
+            texts=texts,
+            model=self.name,
+        )
+
+    @torch.inference_mode()
+    def next_sentence(self, first: str, second: str) -> NextSentence:
+        """How likely `second` follows `first` in running text (BERT §3.1, task 2)."""
+        self._require("next_sentence")
+        encoded = self._in_one_window(first, second, "Judging a pair")
+        pooled = self._encode(encoded).pooled
+        assert pooled is not None, "a next-sentence head comes with a pooler"
+        is_next, not_next = self._network.predict("next_sentence", pooled)[0].float().softmax(-1).tolist()
+        return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
+
+    def predict(self, inputs: Any) -> list[Any]:
+        """What the model was fine-tuned to say, one result an input, in order.
+
+        A classifier reads texts, or pairs; a tagger texts; a reader (question, passage); a chooser tables with text,
+        question and choices. One input alone may be given without a list: a tuple of two texts is one pair to a model
+        that reads pairs, and a list is always several inputs. Long texts are read in overlapping windows; every result
+        says n_tokens and n_windows.
+        """
+        task = self.solver.task
+        single = isinstance(inputs, str | Mapping | Example)
+        single = single or is_one_pair(inputs, task.name, getattr(task, "paired", None))
+        return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
+
+    def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+        """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
+        return self.answer_stream(examples_of(self.solver.task.name, inputs, self.tokenizer))
+
+    def answer_stream(
+        self, examples: Iterable[Example], needs_labels: bool = False
+    ) -> Iterator[tuple[list[Any], list[Any]]]:
+        """`predict_stream` for examples as they are, with their labels, as an evaluation needs them."""
+        parts = self.solver.stream(examples, needs_labels)
+        while True:
+            self._use_threads()  # another model may have been asked since the last part
+            if (part := next(parts, None)) is None:
+                return
+            yield part
+
+    @cached_property
+    def solver(self) -> Solver:
+        """The task it was fine-tuned for; an error that says what to do, where it was not."""
+        if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
+            raise InputError(
+                f"{self.name} is a {self.architecture} that no task was put on: it cannot predict. It can "
+                f"{_listed(self._folder.abilities)}. To make it predict: qkv finetune classify --model "
+                f"{self._folder.path} --train FILE --out RUN."
+            )
+        return solver_of(self._folder, self._device)
+
+    def _hidden(self, batch: Batch, layer: int | None) -> Tensor:
+        self._use_threads()
+        return hidden_of(self._network.encoder, batch, layer)
+
+    def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
+        self._use_threads()
+        asked = {"attention": attention} if attention else {}  # which not every encoder has
+        return self._network.encoder(**batch.inputs(), **asked)
+
+    def _use_threads(self) -> None:
+        if self._threads is not None and torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+
+    def _encode(self, encoded: Encoded, attention: frozenset[int] = frozenset()) -> Encoding:
+        return self._run(Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device), attention)
+
+    def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
+        """Encode what must be seen in one piece, or say by how much it is too long."""
+        check_texts([text] if pair is None else [text, pair], 0)
+        if pair is not None and self.config.segments < 2:
+            raise InputError(
+                f"{self.name} reads single texts: it has one segment (type_vocab_size 1), and a pair needs 2."
+            )
+        if pair is not None and isinstance(self._folder, PretrainedGPT):
+            raise InputError(f"{self.name} is a GPT that no task was put on: it reads single texts, and no pairs.")
+        encoded = self.tokenizer.encode(text, pair)
+        if isinstance(self._folder, PretrainedGPT):
+            encoded = without_unlearned(encoded, self.tokenizer)
+        for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
+            if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
+                raise InputError(empty(name))
+        if len(encoded.ids) > self.config.max_length:
+            raise InputError(
+                f"The text has {len(encoded.ids)} tokens and this model reads {self.config.max_length} at once. "
+                f"{what} needs it in one piece: shorten it around the part you are asking about."
+            )
+        return encoded
+
+    def _require(self, head: str) -> None:
+        if head not in self._network.heads:
+            attends = isinstance(self.config, BertConfig | GPTReaderConfig)
+            can = ["embed texts", *(["show attention"] if attends else [])]
+            can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
+            if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
+                can = list(self._folder.abilities)
+            what = self.architecture + (" folder" if isinstance(self.config, BertConfig) else "")
+            raise InputError(
+                f"{self.name} is a {what} and has no weights to {ABILITIES[head]}. "
+                f"It can {_listed(can)}. To {ABILITIES[head]}, load {NEEDS[head]}."
+            )
+
+    def _running_text(self, token: int) -> str:
+        spelling = self.tokenizer.token(token)
+        return spelling.removeprefix("##") if self.tokenizer.kind == "wordpiece" else spelling
+
+
+def _listed(names: Sequence[str]) -> str:
+    """
+    >>> _listed(["a"]), _listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple[int, ...]:
+    if wanted is None:
+        return tuple(range(number))
+    chosen = (wanted,) if isinstance(wanted, int) else tuple(wanted)
+    if not chosen:
+        raise InputError(f"No {what} was asked for; this model has {what}s 0 … {number - 1}.")
+    for one in chosen:
+        if not 0 <= one < number:
+            raise InputError(f"There is no {what} {one}: this model has {what}s 0 … {number - 1}, counted from 0.")
+    return chosen
+
+
+def _no_mask(text: str, mask: str) -> str:
+    """Say how a blank is written; people arrive with other spellings."""
+    example = (
+        f"Write {mask} where the word is missing, for example: 巴黎是{mask}国的首都 / Paris is the {mask} of France."
+    )
+    for spelling in (mask.lower(), "<mask>", "【MASK】", "[Mask]", "____", "___"):
+        if spelling in text:
+            return f"The text has '{spelling}', which is not a blank for this model. {example}"
+    return f"The text has no blank to fill. {example}"
+
+
+# --- `qkv.load`: a folder, a name of the zoo or a hub id in, a model that answers out.
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load(
+    name: str | Path = DEFAULT_MODEL, device: str = "cpu", threads: int | None = None, dtype: str = "float32"
+) -> Model:
+    """Load a Hugging Face folder, a run of qkv, a model that comes with qkv, or `hf:owner/name` from the hub.
+
+    Without a name it is qkv-mini, a small Chinese and English BERT that lies in the package. Nothing reaches for the
+    network unless a hub id is given. `threads` is how many CPU threads torch may use; torch keeps one such number for
+    the whole process, so the model called last sets it.
+
+    `dtype` is what the model computes in: float32, bfloat16 or float16. With half the bits a GPU takes packed rows
+    through one variable-length kernel (see nn/fused.py), and vectors change in their third digit; they are handed back
+    as float32 in any case.
+
+    A word2vec, NNLM, recurrent language model, ELMo or GPT, on which no task was put, embeds texts and tokens (`embed`,
+    `embed_tokens`), and says so when it is asked for something else.
+
+    >>> model = load()                                                            # doctest: +SKIP
+    >>> model.fill("巴黎是[MASK]国的首都。")[0].best.text                          # doctest: +SKIP
+    '法'
+    >>> model.embed(["a first text", "a second text"]).similarity()               # doctest: +SKIP
+    """
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be 1 or more, not {threads}.")
+    if dtype not in DTYPES:
+        raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
+    place = device_named(device)
+    path = model_folder(locate(name))
+    with reading(path):
+        model_type = model_type_of(path)
+    if model_type in OPENED:
+        return Model(open_pretrained(path, model_type, DTYPES[dtype]), place, threads)
+    if model_type in GPTS:
+        return Model(open_any_gpt(path, DTYPES[dtype]), place, threads)
+    return Model(open_model(path, dtype=DTYPES[dtype]), place, threads)

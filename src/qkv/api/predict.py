@@ -1,0 +1,333 @@
+"""What a person hands to `predict` in Python, as the examples of a task."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from qkv.data.labelled.examples import (
+    NOWHERE,
+    AnswerExample,
+    ChoiceExample,
+    Example,
+    Fault,
+    Place,
+    TagExample,
+    TextExample,
+)
+from qkv.data.labelled.reader import labelled
+from qkv.errors import InputError
+from qkv.files import replaced_file
+from qkv.text.languages import is_language
+from qkv.text.tokenizer import Tokenizer
+
+_FORMS = {
+    "classify": 'a text, or a pair such as ("first", "second")',
+    "tag": "a text",
+    "answer": 'a pair (question, passage), or {"question": …, "text": …}',
+    "choice": '{"text": …, "question": …, "choices": […]}',
+}
+
+
+_KINDS = {"classify": TextExample, "tag": TagExample, "answer": AnswerExample, "choice": ChoiceExample}
+
+
+def examples_of(task: str, items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[Example]:
+    """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
+    for number, item in enumerate(items, 1):
+        if isinstance(item, Example):
+            if not isinstance(item, _KINDS[task]):
+                raise _wrong(task, item, number)
+            example = without_labels(item)
+        else:
+            example = _example(task, item, number)
+        if name := empty_part(example, tokenizer):
+            raise InputError(f"Input {number}: {said_empty(name)}.")
+        yield example
+
+
+def without_labels(example: Example) -> Example:
+    """What a model is shown when it is asked: a label is not looked at, be it one it knows or not."""
+    if isinstance(example, TextExample):
+        return replace(example, label=None)
+    if isinstance(example, TagExample):
+        return replace(example, spans=None)
+    if isinstance(example, AnswerExample):
+        return replace(example, answers=None, others=())
+    return replace(example, answer=None)
+
+
+def is_one_pair(inputs: Any, task: str, paired: bool | None) -> bool:
+    """Whether a tuple of two texts is a single input: to a model that reads two texts it is.
+
+    A list is always several inputs, and to a classifier of single texts (`paired` False) a tuple is, too.
+    """
+    reads_two = task == "answer" or (task == "classify" and paired is not False)
+    return reads_two and isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(one, str) for one in inputs)
+
+
+def empty_part(example: Example, tokenizer: Tokenizer) -> str | None:
+    """Which part has not a single token: there is nothing to read, and any answer would be made up."""
+    texts = {"text": example.text}
+    if isinstance(example, TextExample) and example.pair is not None:
+        texts["pair"] = example.pair
+    elif isinstance(example, AnswerExample):
+        texts["question"] = example.question
+    elif isinstance(example, ChoiceExample):
+        texts = {f"choice {n}": choice for n, choice in enumerate(example.choices, 1)}
+    for name, text in texts.items():
+        if tokenizer.is_empty(text):
+            return name
+    return None
+
+
+def said_empty(name: str) -> str:
+    return f"the {name} is empty (nothing is left of it after tokenization)"
+
+
+def _example(task: str, item: Any, number: int) -> Example:
+    if isinstance(item, Mapping):
+        return _from_table(task, item, number)
+    if task == "classify" and isinstance(item, str):
+        return TextExample(item, place=NOWHERE)
+    if task == "tag" and isinstance(item, str):
+        return TagExample(item)
+    if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(part, str) for part in item):
+        if task == "classify":
+            return TextExample(item[0], item[1])
+        if task == "answer":
+            return AnswerExample(question=item[0], text=item[1])
+    raise _wrong(task, item, number)
+
+
+def _from_table(task: str, item: Mapping[str, Any], number: int) -> Example:
+    text = item.get("text", item.get("context", ""))
+    question, choices = item.get("question", ""), item.get("choices", ())
+    pair = item.get("pair")
+    good = isinstance(text, str) and isinstance(question, str) and (pair is None or isinstance(pair, str))
+    if good and task == "classify":
+        return TextExample(text, pair)
+    if good and task == "tag":
+        return TagExample(text)
+    if good and task == "answer" and question:
+        return AnswerExample(question=question, text=text)
+    if good and task == "choice" and len(choices) > 1 and all(isinstance(one, str) for one in choices):
+        return ChoiceExample(text, question, tuple(choices))
+    raise _wrong(task, item, number)
+
+
+def _wrong(task: str, item: Any, number: int) -> InputError:
+    shown = f"a {type(item).__name__}" if isinstance(item, Example) else repr(item)
+    shown = shown if len(shown) <= 60 else shown[:57] + "…"
+    return InputError(f"Input {number} is {shown}; this model reads {_FORMS[task]}.")
+
+
+# --- Predictions for texts and files: where they come from, and files of results that are written whole or not at
+# all.
+
+STDIN = "-"
+_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
+COLUMNS: Mapping[type[Example], tuple[str, ...]] = {
+    TextExample: ("line", "text", "pair"),
+    TagExample: ("line", "text"),
+    AnswerExample: ("line", "id", "question"),
+    ChoiceExample: ("line", "id", "question", "choices"),
+}
+"""What a table says of an input, before what was said about it; the names are those of `record`."""
+UNTABLED = ("n_best",)  # too much for a cell
+
+
+class Inputs:
+    """Examples without labels, from anywhere; what was left out stands in `faults` when all have gone by.
+
+    With a tokenizer, a text of which no token comes is left out, too: one such line must not stop a file of millions.
+    """
+
+    def __init__(self, source: Iterable[Example], tokenizer: Tokenizer | None = None) -> None:
+        self._source, self._tokenizer = source, tokenizer
+        self._own: list[Fault] = []
+
+    @property
+    def faults(self) -> list[Fault]:
+        """In the order of the input, as far as it was read."""
+        return sorted([*getattr(self._source, "faults", ()), *self._own], key=lambda fault: fault.place)
+
+    def __iter__(self) -> Iterator[Example]:
+        self._own = []
+        for example in self._source:
+            name = None if self._tokenizer is None else empty_part(example, self._tokenizer)
+            if name is None:
+                yield without_labels(example)
+            else:
+                self._own.append(Fault(example.place, "empty text", said_empty(name), "dropped"))
+
+
+def inputs_of(
+    task: str,
+    given: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    question: str | None = None,
+    pair: str | None = None,
+    choices: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+) -> Inputs:
+    """What the command line was given: one file, standard input (a text a line), or texts.
+
+    A text without tokens is left out and listed; it is refused where no other was typed beside it.
+    """
+    if len(given) == 1 and given[0] != STDIN and is_file(given[0]):
+        if question or pair or choices:
+            raise InputError("--question, --with and --choice go with texts, not with a file.")
+        return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False), tokenizer)
+    for name in given:
+        check_is_text(name)
+    if columns or format:
+        raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
+    if list(given) == [STDIN]:
+        return Inputs(_examples(task, _stdin_lines(), question, pair, tuple(choices)), tokenizer)
+    if STDIN in given:
+        raise InputError("Give - for standard input alone, without other texts.")
+    texts = ((Place("", number), text) for number, text in enumerate(given, 1))
+    typed = list(_examples(task, texts, question, pair, tuple(choices)))
+    is_some = any(empty_part(example, tokenizer) is None for example in typed)
+    return Inputs(typed, tokenizer if is_some else None)
+
+
+def check_is_text(name: str, languages: bool = False) -> None:
+    """Refuse what was surely meant as a file: a name among others, a folder, or one that is not there.
+
+    `languages`: files of translators may end in the two letters of a language, news.de.
+    """
+    if name in (STDIN, ""):  # to a Path, the empty text is the current folder
+        return
+    if is_file(name):
+        raise InputError(f"{name} is a file, and stands among other texts. Give one file at a time.")
+    if len(name) < 1_000 and "\0" not in name and Path(name).is_dir():
+        raise InputError(f"{name} is a folder. Give a file of it, or texts.")
+    ending = Path(name.removesuffix(".gz").removesuffix(".xz")).suffix.lower()
+    known = ending in _ENDINGS or (languages and len(ending) == 3 and is_language(ending.removeprefix(".")))
+    if known and " " not in name:
+        raise InputError(f"There is no file {name}. (To have its name taken as a text, put a blank behind it.)")
+
+
+def is_file(name: str) -> bool:
+    try:
+        return Path(name).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):  # a text may be too long for a name, or hold a NUL
+        return False
+
+
+def _stdin_lines() -> Iterator[tuple[Place, str]]:
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            line = raw.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise InputError(f"Standard input, line {number} is not UTF-8 at byte {error.start + 1}.") from None
+        if line.strip():
+            yield Place("standard input", number), line
+
+
+def _examples(
+    task: str, texts: Iterable[tuple[Place, str]], question: str | None, pair: str | None, choices: tuple[str, ...]
+) -> Iterator[Example]:
+    if task in ("answer", "choice") and not question:
+        raise InputError(f"A model for '{task}' needs a question: --question TEXT.")
+    if task == "choice" and len(choices) < 2:
+        raise InputError("A model for 'choice' needs at least two choices: --choice TEXT --choice TEXT.")
+    unused = {"--question": question and task not in ("answer", "choice"), "--with": pair and task != "classify"}
+    unused["--choice"] = bool(choices) and task != "choice"
+    if wrong := [name for name, is_wrong in unused.items() if is_wrong]:
+        raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task}'.")
+    for place, text in texts:
+        if task == "classify":
+            yield TextExample(text, pair, place=place)
+        elif task == "tag":
+            yield TagExample(text, place=place)
+        elif task == "answer":
+            yield AnswerExample(question or "", text, place=place)
+        else:
+            yield ChoiceExample(text, question or "", choices, place=place)
+
+
+def record(example: Any, result: Any) -> dict[str, Any]:
+    """An input and what was said about it, as one object."""
+    found: dict[str, Any] = {"line": example.place.line} if example.place.line else {}
+    if isinstance(example, AnswerExample | ChoiceExample):
+        if example.id:
+            found["id"] = example.id
+        found["question"] = example.question
+        if isinstance(example, ChoiceExample):
+            found["choices"] = list(example.choices)
+    else:
+        found["text"] = example.text
+        if isinstance(example, TextExample) and example.pair is not None:
+            found["pair"] = example.pair
+    answered = result.to_dict()
+    # a result's "text" is the answer, where the input's own is a passage
+    return found | answered
+
+
+class Written(AbstractContextManager["Written"]):
+    """A .jsonl, .csv or .tsv file that grows as results come, and is there when all have.
+
+    A table has the same columns for every input of a task: what an input does not have is an empty cell.
+    """
+
+    def __init__(self, path: Path, suffix: str, pairs: bool = True) -> None:
+        """Without `pairs` a classifier's table has no column for the second text."""
+        self.path, self.suffix, self.count = path, suffix, 0
+        self._without = set(UNTABLED) if pairs else {*UNTABLED, "pair"}
+        self._file = replaced_file(path)
+        self._stream: TextIO
+        self._table: Any = None
+
+    def __enter__(self) -> Self:
+        part = self._file.__enter__()
+        try:
+            # Excel takes a csv for UTF-8 only with a byte order mark
+            encoding = "utf-8-sig" if self.suffix == ".csv" else "utf-8"
+            self._stream = part.open("w", encoding=encoding, newline="")
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written: {error.strerror}.") from error
+        return self
+
+    def add(self, examples: Sequence[Any], results: Sequence[Any]) -> None:
+        for example, result in zip(examples, results, strict=True):
+            line = record(example, result)
+            if self.suffix == ".jsonl":
+                self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+            else:
+                self._row(line, [*COLUMNS[type(example)], *result.to_dict()])
+            self.count += 1
+
+    def _row(self, line: Mapping[str, Any], columns: Sequence[str]) -> None:
+        if self._table is None:  # a model's results have the same names, all of them
+            names = [name for name in columns if name not in self._without]
+            delimiter = "\t" if self.suffix == ".tsv" else ","
+            self._table = csv.DictWriter(self._stream, names, restval="", delimiter=delimiter, lineterminator="\n")
+            self._table.writeheader()
+        self._table.writerow({name: _cell(value) for name, value in line.items() if name not in self._without})
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._stream.close()
+        return self._file.__exit__(kind, error, trace)
+
+
+def _cell(value: Any) -> Any:
+    """What a cell holds: a number or a text as it is, several labels with bars between, anything else as JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list) and all(isinstance(part, str) for part in value):
+        return "|".join(value)
+    if isinstance(value, dict | tuple | list):
+        return json.dumps(value, ensure_ascii=False)
+    return round(value, 6) if isinstance(value, float) else value

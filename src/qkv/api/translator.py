@@ -1,0 +1,334 @@
+"""Translate with a trained model: a run of `qkv train translate`, its model folder, or the folder of an OPUS-MT model.
+
+Texts are translated in batches, sorted by length, and come back in the order they were given. A text that is longer
+than what the model was made for is refused, or translated sentence by sentence if that is asked for: never cut.
+
+>>> translator = load_translator("run")                                          # doctest: +SKIP
+>>> translator.translate(["Ein Mann liest."])[0].text                             # doctest: +SKIP
+'A man is reading.'
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.data.batching import chunks
+from qkv.data.pairs.batching import Languages
+from qkv.errors import InputError
+from qkv.models.folders.hub import locate
+from qkv.models.folders.own import model_type_of
+from qkv.models.transformer.folder import is_translation, load_translation
+from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
+from qkv.models.transformer.marian import load_marian
+from qkv.models.transformer.network import Transformer, check_precision
+from qkv.search.decoding import Hypothesis
+from qkv.search.options import GenerateConfig
+from qkv.tasks.translate import Network, source_spans, target_spans, translated
+from qkv.text.alignment import Alignment, WordAttention, align, word_attention
+from qkv.text.segmenter import Segmenter
+from qkv.text.sentencepiece import MarianTokenizer
+from qkv.text.sentences import split as sentences
+from qkv.train.device import device_named
+from qkv.train.run_folder import model_folder
+
+_CHUNK = 1_024  # texts of a stream that are sorted and translated together
+_CHARACTERS = 1 << 20  # or so many characters
+_NAMED = 2  # texts that are too long and are named beside the first
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a text."""
+
+    text: str
+    score: float  # what candidates are ranked by
+    log_probability: float
+    finished: bool  # False: it was stopped because it was too long
+    n_tokens: int
+    attention: WordAttention | None = field(default=None, repr=False)  # None: not asked for, or none to be had
+
+    @property
+    def alignments(self) -> list[Alignment]:
+        return [] if self.attention is None else align(self.attention)
+
+
+@dataclass(frozen=True)
+class Translation:
+    source: str
+    candidates: tuple[Candidate, ...]  # best first
+    n_tokens: int  # of the source
+    n_parts: int = 1  # above 1: sentences that were translated one by one
+    unknown: tuple[tuple[int, int], ...] = ()  # characters of the source that the vocabulary has no token for
+
+    @property
+    def best(self) -> Candidate:
+        return self.candidates[0]
+
+    @property
+    def text(self) -> str:
+        return self.best.text
+
+    @property
+    def unknown_words(self) -> list[str]:
+        return [self.source[start:end] for start, end in self.unknown]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        best = self.best
+        found: dict[str, Any] = {
+            "source": self.source,
+            "translation": best.text,
+            "score": round(best.score, 6),
+            "log_probability": round(best.log_probability, 6),
+            "finished": best.finished,
+            "n_source_tokens": self.n_tokens,
+            "n_tokens": best.n_tokens,
+            "n_parts": self.n_parts,
+            "n_unknown": len(self.unknown),
+            "unknown": [{"start": start, "end": end, "text": self.source[start:end]} for start, end in self.unknown],
+        }
+        if len(self.candidates) > 1:
+            found["n_best"] = [{"translation": one.text, "score": round(one.score, 6)} for one in self.candidates]
+        if best.attention is not None:
+            found["alignments"] = [one.to_dict(self.source, best.text) for one in best.alignments]
+        return found
+
+
+@dataclass(frozen=True)
+class Translator:
+    network: Network
+    languages: Languages
+    max_length: int  # tokens of a source, its end among them
+    decoding: GenerateConfig  # what its makers decode with
+    source_language: str = ""
+    target_language: str = ""
+    path: Path = Path()
+    notes: tuple[str, ...] = ()
+    train_sha256: tuple[str, ...] = ()  # of the files it was trained on, where its folder says
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        decoding: GenerateConfig | None = None,
+        *,
+        alignments: bool = False,
+        segmenter: Segmenter | None = None,
+        split: bool = False,
+        progress: Callable[[int], None] | None = None,
+        first: int = 0,
+        places: Sequence[str] | None = None,
+    ) -> list[Translation]:
+        """Each text with its best translations. `split`: sentence by sentence, for texts of several.
+
+        `segmenter`: of alignments, what Chinese words are; without one each 汉字 is a word.
+        `first`: how many texts came before these, by which they are counted and what is drawn by chance differs.
+        `places`: what messages call each text; else by its number.
+        """
+        if isinstance(texts, str):
+            raise InputError("Texts are several: give a list, such as [text].")
+        config = decoding or self.decoding
+        if split and (alignments or config.n_best > 1):
+            what = "alignments" if alignments else f"n_best = {config.n_best}"
+            raise InputError(f"Sentence by sentence there is one translation and no alignment: leave out {what}.")
+        parts = [_sentences(text) if split else [(0, len(text))] for text in texts]
+        pieces = [(number, text[start:end]) for number, text in enumerate(texts) for start, end in parts[number]]
+        keys = [_key(first + number, part) for number, spans in enumerate(parts) for part in range(len(spans))]
+        ids = self._read([piece for _, piece in pieces])
+        long = [place for place, row in enumerate(ids) if len(row) > self.max_length]
+        if long:
+            number, piece = pieces[long[0]]
+            called = f"Text {first + number + 1}" if places is None else places[number]
+            raise self._too_long(called, piece, len(ids[long[0]]), split)
+        full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
+        found = translated(
+            self.network,
+            self.languages,
+            [ids[place] for place in full],
+            config,
+            keys=[keys[place] for place in full],
+            progress=progress,
+        )
+        candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, True, 0)] for _ in pieces]
+        for place, hypotheses in zip(full, found, strict=True):
+            candidates[place] = [self._candidate(pieces[place][1], one, alignments, segmenter) for one in hypotheses]
+        results, at = [], 0
+        for text, spans in zip(texts, parts, strict=True):
+            mine = slice(at, at + len(spans))
+            at += len(spans)
+            tokens = sum(map(len, ids[mine]))
+            unknown = tuple(
+                (begin + start, begin + end)
+                for (begin, last), row in zip(spans, ids[mine], strict=True)
+                for start, end in self.languages.unknown(text[begin:last], row)
+            )
+            if len(spans) == 1:
+                found_here = tuple(candidates[mine.start])
+            else:
+                found_here = (_put_together(text, spans, [one[0] for one in candidates[mine]]),)
+            results.append(Translation(text, found_here, tokens, len(spans), unknown))
+        return results
+
+    def check(self, texts: Iterable[tuple[str, str]], *, split: bool = False) -> int:
+        """Refuse texts that are too long before any is translated; how many texts there are, where none is.
+
+        Each comes with what messages call it, as for `stream_placed`. All are looked at, a few in memory at a time: the
+        first that is too long is told in full, and how many others are.
+        """
+        count = 0
+        first: tuple[str, str, int] | None = None
+        others: list[str] = []  # the places of two, and how many come after
+        more = 0
+        for chunk in chunks(texts, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
+            count += len(chunk)
+            pieces = [
+                (number, text[start:end])
+                for number, (text, _) in enumerate(chunk)
+                for start, end in (_sentences(text) if split else [(0, len(text))])
+            ]
+            last = None  # the text that was counted last: however many of its sentences are too long, it is one
+            for (number, piece), row in zip(pieces, self._read([piece for _, piece in pieces]), strict=True):
+                if len(row) <= self.max_length or number == last:
+                    continue
+                last, place = number, chunk[number][1]
+                if first is None:
+                    first = place, piece, len(row)
+                elif len(others) < _NAMED:
+                    others.append(place)
+                else:
+                    more += 1
+        if first is not None:
+            raise self._too_long(*first, split, others, more)
+        return count
+
+    def stream(self, texts: Iterable[str], decoding: GenerateConfig | None = None, **how: Any) -> Iterator[Translation]:
+        """The same for any number of texts, in bounded memory."""
+        placed = ((text, f"Text {number}") for number, text in enumerate(texts, 1))
+        return self.stream_placed(placed, decoding, **how)
+
+    def stream_placed(
+        self, texts: Iterable[tuple[str, str]], decoding: GenerateConfig | None = None, **how: Any
+    ) -> Iterator[Translation]:
+        """The same for texts with what messages are to call them, such as a file and a line."""
+        first = 0
+        for chunk in chunks(texts, _CHUNK, lambda one: len(one[0]), _CHARACTERS):
+            alone, places = [text for text, _ in chunk], [place for _, place in chunk]
+            yield from self.translate(alone, decoding, first=first, places=places, **how)
+            first += len(chunk)
+
+    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.languages.read(texts)
+
+    def _too_long(
+        self, place: str, piece: str, tokens: int, split: bool, others: Sequence[str] = (), more: int = 0
+    ) -> InputError:
+        begins = piece if len(piece) <= 40 else piece[:39] + "…"
+        way = (
+            "Shorten it: nothing is cut in silence."
+            if split
+            else "Have it translated sentence by sentence (--split, in Python split=True): nothing is cut in silence."
+        )
+        what = f"has a sentence ({begins!r}) of {tokens:,}" if split else f"({begins!r}) has {tokens:,}"
+        too = f" Too long as well: {'; '.join(others)}{f'; and {more:,} more' if more else ''}." if others else ""
+        return InputError(
+            f"{place} {what} tokens, and the model of {self.path} was made for {self.max_length:,} at most.{too} {way}"
+        )
+
+    def _candidate(self, source: str, found: Hypothesis, alignments: bool, segmenter: Segmenter | None) -> Candidate:
+        text, spans = target_spans(self.languages.target, found.tokens)
+        attention = None
+        if alignments and found.attention is not None:
+            weights = found.attention.float().cpu().numpy()
+            read = source_spans(self.languages.source, source)
+            attention = word_attention(weights, source, read, text, spans, segmenter)
+        n_tokens = len(found.tokens) + found.finished
+        return Candidate(text, found.score, found.log_probability, found.finished, n_tokens, attention)
+
+
+def load_translator(
+    name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
+) -> Translator:
+    """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
+    a CPU, in which it writes (Transformer.set_precision)."""
+    if threads is not None:
+        if threads < 1:
+            raise InputError(f"threads must be 1 or more, not {threads}.")
+        torch.set_num_threads(threads)
+    place = device_named(device)
+    check_precision(precision)
+    if precision != "fp32" and place.type != "cpu":
+        raise InputError(f"{precision} is for a CPU, not for {device}. Use device cpu, or precision fp32.")
+    folder = model_folder(locate(os.path.expanduser(name)))
+    translator = _marian(folder) if model_type_of(folder) == MARIAN else _ours(folder)
+    network = translator.network.to(place)
+    if isinstance(network, Transformer):
+        network.set_precision(precision)
+    elif precision != "fp32":
+        raise InputError(
+            f"Precision {precision} is for the Transformer, and {folder} is a recurrent network. Use fp32."
+        )
+    return replace(translator, network=network)
+
+
+def translates(name: str | Path) -> bool:
+    """Whether this is a model that translates, by what its folder says; nothing is loaded."""
+    return is_translation(model_folder(locate(os.path.expanduser(name))))
+
+
+def _ours(path: Path) -> Translator:
+    found = load_translation(path)
+    made_with = found.record.get("config", {}).get("decoding", {})
+    decoding = GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(path))
+    record = found.record
+    return Translator(
+        found.network,
+        found.languages,
+        found.max_length,
+        decoding,
+        str(record.get("source_language", "")),
+        str(record.get("target_language", "")),
+        path,
+        train_sha256=tuple(map(str, record.get("train_sha256", ()))),
+    )
+
+
+def _marian(path: Path) -> Translator:
+    found = load_marian(path)
+    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
+    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
+    longest = found.model.config.max_length
+    decoding = GenerateConfig(
+        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
+    )
+    return Translator(found.model, languages, longest, decoding, path=path, notes=found.notes)
+
+
+def _key(number: int, part: int) -> int:
+    """What tells a sentence of a text apart from all others of a stream, whatever the other texts hold."""
+    return number + (part << 40)
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    return sentences(text) or [(0, len(text))]
+
+
+def _put_together(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[Candidate]) -> Candidate:
+    """One translation of several, with the line ends that stood between them, or else a space where words need one."""
+    written = ""
+    for number, part in enumerate(parts):
+        if number:
+            between = text[spans[number - 1][1] : spans[number][0]]
+            lines = between.count("\n")
+            needs_space = bool(written) and bool(part.text) and max(written[-1], part.text[0]) < "⺀"
+            written += "\n" * lines if lines else " " * needs_space
+        written += part.text
+    return Candidate(
+        written,
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        all(part.finished for part in parts),
+        sum(part.n_tokens for part in parts),
+    )

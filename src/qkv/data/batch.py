@@ -1,0 +1,269 @@
+"""The one contract between text and tensors.
+
+A batch is packed: the real tokens of all its rows lie end to end in one vector, and `lengths` says where a row ends.
+Nothing is padding, so nothing is computed for padding. Data builds batches, models read `inputs()`, objectives and
+tasks put what is to be predicted into `labels` and find their way back to the user's text through `examples` (which
+text a row came from) and `windows` (which part of it, when the text was longer than the model).
+
+Row r is ids[offsets[r] : offsets[r + 1]]. A padded view of the same rows exists for export and for looking at
+attention; `pad` and `unpad` carry any values between the two.
+
+>>> batch = Batch.of([[101, 7, 102], [101, 8, 9, 102]], examples=[0, 1])
+>>> batch.ids.tolist(), batch.offsets.tolist(), batch.positions.tolist()
+([101, 7, 102, 101, 8, 9, 102], [0, 3, 7], [0, 1, 2, 0, 1, 2, 3])
+>>> batch.padded().ids.tolist()
+[[101, 7, 102, 0], [101, 8, 9, 102]]
+
+Shapes: N tokens of all rows together, R rows, B = R rows of a padded view, T tokens of its longest row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from qkv.errors import InputError
+
+IGNORE = -100
+"""The label of a token or row that is not scored (the default `ignore_index` of torch's cross entropy)."""
+
+
+class Packing(NamedTuple):
+    """Where rows begin and end, in the two forms that attention kernels want.
+
+    A GPU kernel reads `offsets` on the device and needs `longest` as a number; a CPU groups rows by `lengths`, which
+    stay on the host so that nobody waits for the device to hand back a shape.
+    """
+
+    offsets: Tensor  # (R + 1,) int32
+    longest: int
+    lengths: tuple[int, ...]
+
+
+class Padded(NamedTuple):
+    """The same rows as a rectangle; `mask` is True where a token is real."""
+
+    ids: Tensor  # (B, T)
+    segments: Tensor  # (B, T)
+    positions: Tensor  # (B, T)
+    mask: Tensor  # (B, T) bool
+
+    def inputs(self) -> dict[str, Tensor]:
+        """Keyword arguments for a model's forward."""
+        return {"ids": self.ids, "segments": self.segments, "positions": self.positions, "mask": self.mask}
+
+
+@dataclass(frozen=True)
+class Batch:
+    ids: Tensor  # (N,) int64
+    segments: Tensor  # (N,) int64, 0 for the first text of a pair and 1 for the second
+    positions: Tensor  # (N,) int64, counted from 0 in every row
+    offsets: Tensor  # (R + 1,) int32
+    lengths: tuple[int, ...]  # (R,) on the host
+    examples: Tensor  # (R,) int64, which example of the caller's list a row came from
+    windows: Tensor  # (R,) int64, which window of that example
+    labels: Mapping[str, Tensor] = field(default_factory=dict)  # by objective: (N,) a token, (R, …) a row
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Sequence[int]],
+        *,
+        segments: Sequence[Sequence[int]] | None = None,
+        positions: Sequence[Sequence[int]] | None = None,
+        examples: Sequence[int] | None = None,
+        windows: Sequence[int] | None = None,
+        labels: Mapping[str, Tensor] | None = None,
+    ) -> Self:
+        """Pack lists of token ids. Without `examples`, row r is example r; without `windows`, window 0."""
+
+        def flat(parts: Sequence[Sequence[int]], name: str) -> Tensor:
+            assert [len(part) for part in parts] == lengths, f"{name} must have one entry a token of every row"
+            return torch.tensor([item for part in parts for item in part], dtype=torch.int64)
+
+        lengths = [len(row) for row in rows]
+        return cls.packed(
+            flat(rows, "rows"),
+            lengths,
+            segments=None if segments is None else flat(segments, "segments"),
+            positions=None if positions is None else flat(positions, "positions"),
+            examples=None if examples is None else torch.tensor(examples, dtype=torch.int64),
+            windows=None if windows is None else torch.tensor(windows, dtype=torch.int64),
+            labels=labels,
+        )
+
+    @classmethod
+    def packed(
+        cls,
+        ids: Tensor,
+        lengths: Sequence[int],
+        *,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        examples: Tensor | None = None,
+        windows: Tensor | None = None,
+        labels: Mapping[str, Tensor] | None = None,
+    ) -> Self:
+        """Wrap tokens that already lie end to end: the way without a Python loop over tokens."""
+        sizes = torch.tensor(lengths, dtype=torch.int64)  # (R,)
+        assert sizes.numel() > 0, "a batch has at least one row"
+        assert bool((sizes > 0).all()), "a row has at least one token"
+        offsets = torch.zeros(len(sizes) + 1, dtype=torch.int32)
+        torch.cumsum(sizes, 0, out=offsets[1:])
+        assert int(offsets[-1]) == ids.numel(), f"lengths add up to {int(offsets[-1])}, but there are {ids.numel()} ids"
+        if positions is None:
+            positions = torch.arange(ids.numel()) - torch.repeat_interleave(offsets[:-1].long(), sizes)
+        return cls(
+            ids=ids,
+            segments=torch.zeros_like(ids) if segments is None else segments,
+            positions=positions,
+            offsets=offsets,
+            lengths=tuple(sizes.tolist()),
+            examples=torch.arange(len(sizes)) if examples is None else examples,
+            windows=torch.zeros(len(sizes), dtype=torch.int64) if windows is None else windows,
+            labels=dict(labels or {}),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def n_tokens(self) -> int:
+        return self.ids.numel()
+
+    @property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+    @property
+    def first(self) -> Tensor:
+        """(R,) where each row begins: its [CLS]."""
+        return self.offsets[:-1].long()
+
+    @property
+    def row_of_token(self) -> Tensor:
+        """(N,) which row each token belongs to."""
+        # output_size is known on the host, so that a GPU is not asked for it
+        return torch.repeat_interleave(self.offsets.diff(), output_size=self.n_tokens)
+
+    @property
+    def packing(self) -> Packing:
+        return Packing(self.offsets, self.longest, self.lengths)
+
+    def inputs(self) -> dict[str, Any]:
+        """Keyword arguments for a model's forward."""
+        return {"ids": self.ids, "segments": self.segments, "positions": self.positions, "packing": self.packing}
+
+    def padded(self, pad_id: int = 0) -> Padded:
+        return Padded(
+            ids=self.pad(self.ids, pad_id),
+            segments=self.pad(self.segments),
+            positions=self.pad(self.positions),
+            mask=self.pad(torch.ones_like(self.ids, dtype=torch.bool), False),
+        )
+
+    def pad(self, values: Tensor, fill: float = 0) -> Tensor:
+        """(N, …) → (R, T, …)"""
+        return pad(values, self.packing, fill)
+
+    def unpad(self, values: Tensor) -> Tensor:
+        """(R, T, …) → (N, …)"""
+        return unpad(values, self.packing)
+
+    def rows(self, values: Tensor) -> tuple[Tensor, ...]:
+        """(N, …) → R views, one a row"""
+        return torch.split(values, list(self.lengths))
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pinned(self) -> Self:
+        """In memory that a GPU fetches by itself: `to` with `non_blocking` then waits for nothing."""
+        return self._each(_pinned)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return replace(
+            self,
+            ids=change(self.ids),
+            segments=change(self.segments),
+            positions=change(self.positions),
+            offsets=change(self.offsets),
+            examples=change(self.examples),
+            windows=change(self.windows),
+            labels={name: change(label) for name, label in self.labels.items()},
+        )
+
+    def check(self, *, vocabulary: int, positions: int, segments: int) -> None:
+        """Hold every id against the model's tables on the CPU, where the message can name the row.
+
+        On a GPU the same fault is a device-side assert that names nothing.
+        """
+        for name, values, limit in (
+            ("Token id", self.ids, vocabulary),
+            ("Position", self.positions, positions),
+            ("Segment", self.segments, segments),
+        ):
+            wrong = ((values < 0) | (values >= limit)).nonzero()
+            if wrong.numel():
+                token = int(wrong[0, 0])
+                row = int(self.row_of_token[token])
+                raise InputError(
+                    f"{name} {int(values[token])} in row {row} (example {int(self.examples[row])}, "
+                    f"token {token - int(self.offsets[row])}) is outside the model's 0 … {limit - 1}. "
+                    "The text was prepared for another model: use the tokenizer of this one."
+                )
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    if tensor.device.type != "cpu":
+        return tensor
+    # copied by numpy: torch would start a team of threads for it, in every thread that builds batches
+    held = torch.empty_like(tensor, pin_memory=True)
+    held.numpy()[...] = tensor.numpy()
+    return held
+
+
+def pad(values: Tensor, packing: Packing, fill: float = 0) -> Tensor:
+    """(N, …) → (R, T, …)"""
+    rows = len(packing.lengths)
+    rectangle = values.new_full((rows * packing.longest, *values.shape[1:]), fill)  # (R·T, …)
+    rectangle = rectangle.index_copy(0, _places(packing), values)
+    return rectangle.view(rows, packing.longest, *values.shape[1:])
+
+
+def unpad(values: Tensor, packing: Packing) -> Tensor:
+    """(R, T, …) → (N, …)"""
+    return values.flatten(0, 1).index_select(0, _places(packing))
+
+
+def _places(packing: Packing) -> Tensor:
+    """(N,) where each packed token lies in the flattened rectangle."""
+    offsets = packing.offsets.long()
+    total = sum(packing.lengths)
+    row = torch.repeat_interleave(offsets.diff(), output_size=total)  # (N,)
+    return torch.arange(total, device=offsets.device) - offsets[row] + row * packing.longest
+
+
+# --- Many ranges as one array of indices, the way numpy likes to gather and to scatter.
+
+
+def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """starts[0], starts[0] + 1, …, starts[1], …: each range's indices, end to end.
+
+    >>> ranges(np.array([10, 20, 30]), np.array([2, 0, 3])).tolist()
+    [10, 11, 30, 31, 32]
+    """
+    starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+    ends = np.cumsum(lengths)
+    if not len(ends):
+        return np.zeros(0, np.int64)
+    # a sum of steps: 1 inside a range, a jump at the beginning of one (np.repeat would hold up all other threads)
+    steps = np.ones(int(ends[-1]), np.int64)
+    steps[0] = starts[0]
+    steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1
+    return np.cumsum(steps, out=steps)

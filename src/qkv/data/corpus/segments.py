@@ -1,0 +1,227 @@
+"""Which spans of a corpus stand in a row: pairs for next-sentence prediction, or one long span.
+
+Next-sentence prediction (Devlin et al. 2019, §3.1 task 2): A is a run of sentences, and B is, half of the time, what
+really follows (IsNext), half of the time a run of sentences from elsewhere (NotNext):
+
+    "document"  from another document, as the original code does
+    "corpus"    from any other place but the true next one, as the lecture notes say; serves one document too
+    "none"      no second span: one long run of text
+
+Spans are filled up to the maximum length, but for a share of short ones (appendix A.2), so that a model sees both. Long
+rows cost more than they teach, so most may be of a usual length and only a few as long as the model can read: they keep
+its later positions trained.
+What A gives up to fit is its beginning, what B gives up is its end: the two stay neighbours. A document of a single
+sentence is split inside it, so that a coin decides every label and IsNext stays at one half.
+
+All instances of an epoch are drawn at once, as a pure function of (corpus, seed, epoch). Where a row would end, were
+it to begin at a given sentence, does not depend on the rows before; so this is drawn for all sentences together, and
+only then does one walk through the corpus find out where rows really begin. Positions are token indices of the whole
+corpus.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.errors import InputError, did_you_mean
+
+IS_NEXT, NOT_NEXT = 0, 1
+_NEGATIVES = ("document", "corpus", "none")
+_TOGETHER = 1 << 20  # sentences that are drawn for at a time, which bounds the memory; another number is another draw
+
+
+@dataclass(frozen=True)
+class PairConfig:
+    negatives: str = "document"
+    max_length: int = 128
+    short_share: float = 0.1
+    usual_length: int | None = None  # of rows, but for a few that go up to max_length; None: all do
+    long_share: float = 0.05  # how many those few are
+
+    def __post_init__(self) -> None:
+        if self.negatives not in _NEGATIVES:
+            hint = did_you_mean(self.negatives, _NEGATIVES)
+            raise InputError(f"Unknown negatives '{self.negatives}'.{hint} Known: {', '.join(_NEGATIVES)}.")
+        if self.max_length < 8:
+            raise InputError(f"max_length must be at least 8 tokens, not {self.max_length}.")
+        for name in ("short_share", "long_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is a share between 0 and 1, not {getattr(self, name)}.")
+        if self.usual_length is not None and not 8 <= self.usual_length <= self.max_length:
+            raise InputError(
+                f"usual_length must be from 8 to max_length, which is {self.max_length}, not {self.usual_length}."
+            )
+        if self.usual_length is None and self.long_share != PairConfig.long_share:
+            raise InputError("long_share is of rows beyond the usual length: set usual_length too.")
+
+    def room(self, special: int) -> tuple[int, int]:
+        """Tokens of text in a usual row and in the longest, beside so many special ones."""
+        return (self.usual_length or self.max_length) - special, self.max_length - special
+
+
+class Boundaries(Protocol):
+    """What pairing has to know of a corpus."""
+
+    @property
+    def sentence_offsets(self) -> NDArray[np.int64]: ...  # (S + 1,) token indices
+    @property
+    def document_offsets(self) -> NDArray[np.int64]: ...  # (documents + 1,) sentence indices
+
+
+class Instances(NamedTuple):
+    """Rows of an epoch; B is empty without pairs."""
+
+    a_start: NDArray[np.int64]
+    a_length: NDArray[np.int64]
+    b_start: NDArray[np.int64]
+    b_length: NDArray[np.int64]
+    label: NDArray[np.int64]  # IS_NEXT or NOT_NEXT
+
+    def __len__(self) -> int:  # a named tuple would count its fields
+        return len(self.a_start)
+
+    def take(self, rows: NDArray[np.int64]) -> "Instances":
+        return Instances(*(column[rows] for column in self))
+
+
+def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> Instances:
+    """Every row of an epoch, in the order of the corpus."""
+    draw = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
+    if config.negatives == "none":
+        return _spans(corpus, config, draw)
+    if config.negatives == "document" and len(corpus.document_offsets) < 3:
+        raise InputError(
+            "The corpus is one document only, so a random second span cannot come from another one. "
+            "Take it from elsewhere in the corpus (--set pairs.negatives=corpus), or train without pairs "
+            "(--set pairs.negatives=none)."
+        )
+    return _pairs(corpus, config, draw)
+
+
+def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
+    """Documents cut into spans that leave nothing out; the first cut of a document is elsewhere every epoch."""
+    room, _ = config.room(2)  # [CLS] and [SEP]
+    bounds = corpus.sentence_offsets[corpus.document_offsets]
+    first = draw.integers(1, room + 1, len(bounds) - 1)
+    sizes = _targets(config, 2, draw)
+    starts = []
+    for begin, end, size in zip(bounds[:-1].tolist(), bounds[1:].tolist(), first.tolist(), strict=True):
+        starts.append(begin)
+        if end - begin > room:
+            begin += size
+            while begin < end:
+                starts.append(begin)
+                begin += next(sizes)
+    a_start = np.array(starts, np.int64)
+    empty = np.zeros_like(a_start)
+    return Instances(a_start, np.diff(a_start, append=bounds[-1]), empty, empty, empty)
+
+
+def _targets(config: PairConfig, special: int, draw: np.random.Generator) -> Iterator[int]:
+    """How many tokens a row is to have, without end."""
+    while True:
+        yield from _lengths(config, special, draw, 1 << 12).tolist()
+
+
+def _lengths(config: PairConfig, special: int, draw: np.random.Generator, count: int) -> NDArray[np.int64]:
+    usual, longest = config.room(special)
+    found = np.where(draw.random(count) < config.short_share, draw.integers(2, usual + 1, count), usual)
+    return found if usual == longest else np.where(draw.random(count) < config.long_share, longest, found)
+
+
+def _pairs(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
+    sentences = len(corpus.sentence_offsets) - 1
+    found = [Instances(*np.zeros((5, 0), np.int64))]
+    begin = 0  # the sentence at which the next row begins
+    for first in range(0, sentences, _TOGETHER):
+        end = min(sentences, first + _TOGETHER)
+        drawn = _Drawn(corpus, config, draw, np.arange(first, end))
+        following, begins = drawn.following.tolist(), []
+        while begin < end:
+            begins.append(begin - first)
+            begin = following[begin - first]
+        found.append(drawn.rows(np.array(begins, np.int64)))
+    return Instances(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+
+class _Drawn:
+    """For each of some sentences, the row that would begin there."""
+
+    def __init__(
+        self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator, sentence: NDArray[np.int64]
+    ) -> None:
+        self.config, self.draw = config, draw
+        self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
+        self.sentence = sentence
+        self.document = np.searchsorted(self.documents, sentence, side="right") - 1
+        self.target = _lengths(config, 3, draw, len(sentence))  # beside [CLS], [SEP] and [SEP]
+        usual, longest = config.room(3)
+        self.room = np.where(self.target > usual, longest, usual)  # whole sentences go beyond the target
+        self.begin = self.tokens[sentence]
+        stop = self._reach(sentence, self.document, self.target)
+        self.end = self.tokens[stop]
+        # the place between A and B: before a whole sentence, or, where there is one sentence only, inside it
+        self.splits_inside = stop - sentence == 1
+        choices = np.where(self.splits_inside, self.end - self.begin, stop - sentence) - 1
+        place = 1 + draw.integers(0, np.maximum(1, choices))
+        self.split_sentence = np.where(self.splits_inside, stop, sentence + place)
+        self.split = np.where(self.splits_inside, self.begin + place, self.tokens[self.split_sentence])
+        self.is_next = draw.random(len(sentence)) < 0.5
+        self.is_pair = self.end - self.begin > 1  # a document of one token has no second span
+        # what would have followed a NotNext is used by the next row
+        self.following = np.where(self.is_next | ~self.is_pair, stop, self.split_sentence)
+
+    def rows(self, chosen: NDArray[np.int64]) -> Instances:
+        """Of the chosen sentences; B of a NotNext is drawn only now."""
+        chosen = chosen[self.is_pair[chosen]]
+        a_start, split, b_end = self.begin[chosen], self.split[chosen], self.end[chosen]
+        b_start = split.copy()
+        random = ~self.is_next[chosen]
+        b_start[random], b_end[random] = self._elsewhere(chosen[random])
+        a, b, room = split - a_start, b_end - b_start, self.room[chosen]
+        half = room // 2
+        # the longer one gives way first
+        a_fits = np.where(b <= half, room - b, np.where(a <= half, a, room - half))
+        too_long = a + b > room
+        a, b = np.where(too_long, a_fits, a), np.where(too_long, room - a_fits, b)
+        return Instances(split - a, a, b_start, b, np.where(random, NOT_NEXT, IS_NEXT))
+
+    def _elsewhere(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A run of sentences from another place for each, of about the length that is left."""
+        if self.config.negatives == "document":
+            document = self.draw.integers(0, len(self.documents) - 2, len(rows))
+            document += document >= self.document[rows]
+            first, last = self.documents[document], self.documents[document + 1]
+            sentence = first + self.draw.integers(0, last - first)
+        else:
+            sentence = self._not_in_the_row(rows)
+            document = np.searchsorted(self.documents, sentence, side="right") - 1
+        start = self.tokens[sentence]
+        # where the true B would begin inside a sentence, so does this one: where B begins must not tell the label
+        within = np.maximum(1, self.tokens[sentence + 1] - start)
+        skipped = np.where(self.splits_inside[rows], np.minimum(1 + self.draw.integers(0, within), within - 1), 0)
+        wanted = self.target[rows] - (self.split - self.begin)[rows]
+        end = self.tokens[self._reach(sentence, document, np.maximum(1, wanted) + skipped)]
+        begin = self.begin[rows]
+        end = np.where((start < begin) & (end > begin), begin, end)  # up to A, not into it
+        return start + skipped, end
+
+    def _not_in_the_row(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A random sentence that is neither in A nor the true next one; where those are all, only not the next."""
+        first, total = self.sentence[rows], self.documents[-1]
+        inside, split = self.splits_inside[rows], self.split_sentence[rows]
+        avoided = np.where(inside, 1, split - first + 1)
+        all_of_it = avoided >= total
+        first = np.where(all_of_it, split, first)
+        avoided = np.where(all_of_it, ~inside, avoided)
+        sentence = self.draw.integers(0, total - avoided)
+        return sentence + np.where(sentence >= first, avoided, 0)
+
+    def _reach(
+        self, sentence: NDArray[np.int64], document: NDArray[np.int64], wanted: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Where a run of sentences ends: as many whole ones as reach the wanted length, of one document."""
+        return np.minimum(self.documents[document + 1], np.searchsorted(self.tokens, self.tokens[sentence] + wanted))

@@ -1,0 +1,261 @@
+"""Arrays in a file, in the format of safetensors, to be mapped into memory instead of read.
+
+The format (github.com/huggingface/safetensors): eight bytes with the length of a JSON header, the header (name → type,
+shape, where), the arrays end to end. It is written here and not with the library because the library wants every array
+as a copy in memory, and gives copies back.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.batch import ranges
+from qkv.errors import InputError, did_you_mean
+from qkv.files import read_object, replaced_file, sha256_of
+from qkv.text.tokenizer import Tokenizer
+
+_TYPES = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
+_NAMES = {np.dtype(kind): name for name, kind in _TYPES.items()}
+
+
+class _Written(NamedTuple):
+    bytes: int
+    sha256: str
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
+    """Arrays of one dimension, whole or not at all; the widest come first, so that each begins at a multiple of its
+    width."""
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    header: dict[str, Any] = {}
+    end = 0
+    for name, array in ordered:
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": [len(array)], "data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    pieces: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
+    pieces += [np.ascontiguousarray(array).data for _, array in ordered]
+    with replaced_file(path) as part, open(part, "wb") as stream:
+        for piece in pieces:
+            digest.update(piece)
+            stream.write(piece)
+    return _Written(8 + len(text) + end, digest.hexdigest())
+
+
+def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays by name; nothing is read from the disk before it is used."""
+    try:
+        content = np.asarray(np.memmap(path, np.uint8, "r"))
+        begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        header = json.loads(content[8:begin].tobytes())
+        arrays = {}
+        for name, entry in header.items():
+            first, last = entry["data_offsets"]
+            arrays[name] = content[begin + first : begin + last].view(_TYPES[entry["dtype"]])
+            if [len(arrays[name])] != entry["shape"]:
+                raise ValueError(f"{name} is cut short")
+        return arrays
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged: {error}. Prepare the corpus again.") from error
+
+
+# --- A prepared corpus: token ids in files mapped into memory, with the boundaries of words, sentences and documents.
+#
+#     DIR/manifest.json              what it was made from, how, what came out; written last, so it means: complete
+#     DIR/shard-00000.safetensors    documents to train on: four arrays,
+#         tokens                         ids, two bytes each where the vocabulary allows it
+#         word_starts                    a bit a token: does a word begin here?
+#         sentences                      where each sentence begins, as a place among the tokens; and the end
+#         documents                      where each document begins, as a place among the sentences; and the end
+#     DIR/valid-00000.safetensors    documents held out, in the same form
+#     DIR/tokenizer/                 what the ids mean
+#     DIR/token_counts.safetensors   how often each id occurs in what is trained on
+#     DIR/sample.txt                 the first sentences, for people
+#
+# A document may be larger than a shard and go on in the next one; the views over all shards show it in one piece.
+#
+# What this file does NOT do: make such a folder. `prepare.py` does.
+
+FORMAT = "qkv shards 1"
+MANIFEST = "manifest.json"
+STATE = "unfinished.json"
+PARTS = ("train", "valid")
+
+
+class Shards:
+    """One part of a prepared corpus, shards laid end to end. Positions are token and sentence numbers of the part."""
+
+    def __init__(self, folder: Path, part: str, manifest: dict[str, Any]) -> None:
+        self.folder, self.part, self.manifest = folder, part, manifest
+        self._shards = manifest[part]["shards"]
+        self._files = [folder / shard["file"] for shard in self._shards]
+        self._arrays: list[dict[str, NDArray[Any]] | None] = [None] * len(self._files)
+        self._token_bases = _bases(shard["tokens"] for shard in self._shards)
+        self._sentence_offsets: NDArray[np.int64] | None = None
+        self._document_offsets: NDArray[np.int64] | None = None
+
+    @classmethod
+    def open(cls, folder: str | Path, part: str = "train") -> "Shards":
+        """Reads the manifest and looks at the size of every file; hashes are compared by `verify`."""
+        folder = Path(folder)
+        if part not in PARTS:
+            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(PARTS)}.")
+        shards = cls(folder, part, read_manifest(folder))
+        for file, shard in zip(shards._files, shards._shards, strict=True):
+            size = file.stat().st_size if file.is_file() else None
+            if size != shard["bytes"]:
+                found = "is missing" if size is None else f"has {size:,} bytes instead of {shard['bytes']:,}"
+                raise InputError(f"{file} {found}. Copy the folder again, or prepare the corpus again (--overwrite).")
+        return shards
+
+    @property
+    def n_tokens(self) -> int:
+        return self.manifest[self.part]["tokens"]
+
+    @property
+    def n_sentences(self) -> int:
+        return self.manifest[self.part]["sentences"]
+
+    @property
+    def n_documents(self) -> int:
+        return self.manifest[self.part]["documents"]
+
+    @property
+    def vocabulary_size(self) -> int:
+        return self.manifest["tokenizer"]["vocabulary_size"]
+
+    @property
+    def tokenizer_hash(self) -> str:
+        return self.manifest["tokenizer"]["hash"]
+
+    def tokenizer(self) -> Tokenizer:
+        """The one that lies in the folder; checked, because ids under another one would mean other words."""
+        tokenizer = Tokenizer.load(self.folder / "tokenizer")
+        self.check_tokenizer(tokenizer, str(self.folder / "tokenizer"))
+        return tokenizer
+
+    def check_tokenizer(self, tokenizer: Tokenizer, name: str) -> None:
+        """Raise unless the shards were made with this tokenizer; `name` is what the message calls it."""
+        if hash_of(tokenizer) != self.tokenizer_hash:
+            raise InputError(
+                f"{self.folder} was prepared with another tokenizer than {name}: its ids would be read as other words. "
+                "Prepare the corpus again with that tokenizer."
+            )
+
+    @property
+    def sentence_offsets(self) -> NDArray[np.int64]:
+        """(n_sentences + 1,): where each sentence begins among the tokens, and the end."""
+        if self._sentence_offsets is None:
+            found = [self._array(shard, "sentences")[:-1] + base for shard, base in enumerate(self._token_bases[:-1])]
+            self._sentence_offsets = np.concatenate([*found, self._token_bases[-1:]])
+        return self._sentence_offsets
+
+    @property
+    def document_offsets(self) -> NDArray[np.int64]:
+        """(n_documents + 1,): where each document begins among the sentences, and the end."""
+        if self._document_offsets is None:
+            bases = _bases(shard["sentences"] for shard in self._shards)
+            found = [
+                self._array(number, "documents")[int(shard["goes_on"]) : -1] + bases[number]
+                for number, shard in enumerate(self._shards)
+            ]
+            self._document_offsets = np.concatenate([*found, bases[-1:]])
+        return self._document_offsets
+
+    def tokens(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The ids of many ranges, end to end; a range may cross from one shard into the next."""
+        ids = np.empty(int(lengths.sum()), np.int64)
+        for shard, places, out in self._by_shard(starts, lengths):
+            ids[out] = self._array(shard, "tokens")[places]
+        return ids
+
+    def word_starts(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Likewise, whether a word begins at each of these tokens."""
+        begins = np.empty(int(lengths.sum()), np.bool_)
+        for shard, places, out in self._by_shard(starts, lengths):
+            begins[out] = self._array(shard, "word_starts")[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        return begins
+
+    def verify(self) -> None:
+        """Read every file and compare its hash with the manifest's."""
+        for file, shard in zip(self._files, self._shards, strict=True):
+            if sha256_of(file) != shard["sha256"]:
+                raise InputError(f"{file} is damaged: its content has changed since it was written. Copy it again.")
+
+    def _by_shard(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """What of the ranges lies in each shard: which one, the places in it, and where they go in the result."""
+        starts, lengths = starts[lengths > 0], lengths[lengths > 0]
+        ends = starts + lengths
+        if not len(starts):
+            return []
+        if starts.min() < 0 or ends.max() > self._token_bases[-1]:
+            raise IndexError(f"a range reaches outside of the {self._token_bases[-1]:,} tokens of {self.folder}")
+        shard = np.searchsorted(self._token_bases, starts, side="right") - 1
+        parts = np.searchsorted(self._token_bases, ends) - shard  # more than one where a range crosses into the next
+        shard = ranges(shard, parts)
+        starts = np.maximum(np.repeat(starts, parts), self._token_bases[shard])
+        lengths = np.minimum(np.repeat(ends, parts), self._token_bases[shard + 1]) - starts
+        begins = np.cumsum(lengths) - lengths
+        order = np.argsort(shard, kind="stable")  # documents of an epoch come from all shards in turn
+        cuts = [0, *(np.flatnonzero(np.diff(shard[order])) + 1).tolist(), len(shard)]
+        found = []
+        for chosen in (order[begin:end] for begin, end in pairwise(cuts)):
+            number, sizes = int(shard[chosen[0]]), lengths[chosen]
+            places = ranges(starts[chosen] - self._token_bases[number], sizes)
+            found.append((number, places, ranges(begins[chosen], sizes)))
+        return found
+
+    def _array(self, shard: int, name: str) -> NDArray[Any]:
+        arrays = self._arrays[shard]
+        if arrays is None:
+            arrays = self._arrays[shard] = map_arrays(self._files[shard])
+        return arrays[name]
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    if folder.is_file():
+        raise InputError(
+            f"{folder} is a file, where a prepared corpus belongs. Run qkv prepare first: qkv prepare {folder.name} "
+            "--tokenizer FOLDER --out SHARDS; then give SHARDS."
+        )
+    if not folder.is_dir():
+        siblings = (one.name for one in folder.parent.iterdir()) if folder.parent.is_dir() else ()
+        raise InputError(f"there is no folder {folder}.{did_you_mean(folder.name, siblings)}")
+    if not (folder / MANIFEST).is_file():
+        if (folder / STATE).is_file():
+            raise InputError(f"{folder} is not finished: run the same `qkv prepare` again, and it goes on from there.")
+        raise InputError(f"{folder} is no prepared corpus: it has no {MANIFEST}. `qkv prepare` makes one.")
+    manifest = read_object(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise InputError(
+            f"{folder / MANIFEST} is of the format {manifest.get('format')!r}, and {FORMAT!r} is read here. Prepare "
+            "the corpus again."
+        )
+    return manifest
+
+
+def hash_of(tokenizer: Tokenizer) -> str:
+    """Equal for two tokenizers that give the same ids for every text, however they were written down."""
+    state = json.loads(tokenizer.backend.to_str())
+    for part in ("version", "truncation", "padding", "post_processor", "decoder"):
+        state.pop(part, None)
+    if tokenizer.segmenter is not None:
+        state["segmenter"] = tokenizer.segmenter
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _bases(sizes: Any) -> NDArray[np.int64]:
+    """Where each begins when they are laid end to end, and the end."""
+    return np.cumsum([0, *sizes], dtype=np.int64)

@@ -1,0 +1,261 @@
+"""Blocks of text to arrays of tokens, in this process or in several, in the order in which the blocks came.
+
+A worker process is a new Python that is handed blocks through a pipe: it neither forks (a tokenizer has threads) nor
+imports the caller's script, so that notebooks and scripts without `if __name__ == "__main__"` work, on Windows too. It
+ends when its pipe does, also when this process was killed.
+"""
+
+import json
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import traceback
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
+
+from qkv.data.corpus.documents import Block, read
+from qkv.data.corpus.encode import Encoder
+from qkv.errors import InputError
+from qkv.text.backend import BYTE_PAIR, AnyKind
+from qkv.text.languages import Letters
+from qkv.text.segmenter import Cut, segmenter
+from qkv.text.sentences import split
+from qkv.text.tokenizer import Tokenizer
+
+SAMPLE = 20  # sentences of a block that come back as text
+SCRIPT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qkv.data.corpus.workers import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker has to know."""
+
+    tokenizer: str  # what a tokenizer.json holds
+    kind: AnyKind
+    segmenter: str | Cut
+    field: str = "text"
+    words: str | None = None  # the tokenizer's own segmenter
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "Job":
+        return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
+
+    def travels(self) -> bool:
+        """Whether another process could be told: a function made on the spot has no name to find it by there."""
+        if callable(self.segmenter) and self.segmenter.__module__ == "__main__":
+            return False
+        try:
+            pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Result:
+    """A block as tokens, end to end."""
+
+    tokens: NDArray[np.unsignedinteger]  # (N,)
+    word_starts: NDArray[np.bool_]  # (N,)
+    sentences: NDArray[np.int64]  # (S,) tokens of each, none of them empty
+    documents: NDArray[np.int64]  # sentences of each part of a document; some may have none
+    characters: int
+    letters: NDArray[np.int64]  # by language
+    sample: list[str]  # the first sentences, as they were written
+
+
+class Worker:
+    def __init__(self, job: Job) -> None:
+        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
+        self._field = job.field
+        self._keeps_white_space = keeps_white_space(tokenizer)
+        self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
+        self._encoder = Encoder(tokenizer, segmenter(job.segmenter))
+        self._letters = Letters()
+
+    def __call__(self, block: Block) -> Result:
+        text, begins, _ = read(block, self._field)
+        spans = np.array(split(text), np.int64).reshape(-1, 2)
+        starts, ends = spans.T
+        document = np.searchsorted(np.array(begins), starts, side="right") - 1
+        if self._keeps_white_space and len(starts):
+            starts, ends = after_the_last(starts, ends, document), ends.copy()
+            # unless blank lines lie there, a document may have begun in the block before, or go on in the next
+            if block.goes_on and document[0] == 0:
+                starts[0] = 0
+            if block.source.kind == ".txt" and document[-1] == len(begins) - 1:
+                ends[-1] = len(text)
+        found = self._encoder.encode(text, starts, ends)
+        kept = found.lengths > 0  # a sentence of invisible characters has no tokens
+        return Result(
+            tokens=found.ids.astype(self._type),
+            word_starts=found.word_starts,
+            sentences=found.lengths[kept],
+            documents=np.bincount(document[kept], minlength=len(begins)),
+            characters=int((ends - starts).sum()),
+            letters=self._letters.count(text),
+            sample=[text[start:end] for start, end in spans[kept][:SAMPLE].tolist()],
+        )
+
+
+def keeps_white_space(tokenizer: Tokenizer) -> bool:
+    """Whether spaces and line ends are tokens, or parts of them: characters, and pairs of bytes."""
+    by_bytes = tokenizer.kind == BYTE_PAIR and isinstance(tokenizer.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
+    return by_bytes or tokenizer.kind == "character"
+
+
+def after_the_last(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], document: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Where sentences start if the white space before them is theirs: nothing is lost inside of a document.
+
+    >>> text = "To be. \\nOr\\n\\nnot"
+    >>> starts, ends = np.array([0, 8, 12]), np.array([6, 10, 15])
+    >>> starts = after_the_last(starts, ends, np.array([0, 0, 1]))
+    >>> [text[start:end] for start, end in zip(starts, ends)]
+    ['To be.', ' \\nOr', 'not']
+    """
+    starts = starts.copy()
+    goes_on = document[1:] == document[:-1]
+    starts[1:][goes_on] = ends[:-1][goes_on]
+    return starts
+
+
+def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
+    return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
+
+
+def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, Result]]:
+    """Every block with its result, in order. Only a few blocks are on their way at a time, however many there are."""
+    if workers == 1:
+        worker = Worker(job)
+        for block in blocks:
+            yield block, worker(block)
+        return
+    with _Pool(job, workers) as pool:
+        on_their_way: deque[tuple[Block, Future[Result]]] = deque()
+        for block in blocks:
+            on_their_way.append((block, pool.submit(block)))
+            if len(on_their_way) > 2 * workers:
+                first, future = on_their_way.popleft()
+                yield first, future.result()
+        while on_their_way:
+            first, future = on_their_way.popleft()
+            yield first, future.result()
+
+
+class _Pool:
+    """Processes, and as many threads, each of which waits for one of them."""
+
+    def __init__(self, job: Job, workers: int) -> None:
+        self._children = [_Child(job) for _ in range(workers)]
+        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
+        for child in self._children:
+            self._idle.put(child)
+        self._threads = ThreadPoolExecutor(workers)
+
+    def submit(self, block: Block) -> "Future[Result]":
+        return self._threads.submit(self._ask, block)
+
+    def _ask(self, block: Block) -> Result:
+        child = self._idle.get()
+        try:
+            return child.ask(block)
+        finally:
+            self._idle.put(child)
+
+    def __enter__(self) -> "_Pool":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for child in self._children:
+            child.end(at_once=kind is not None)
+        self._threads.shutdown(cancel_futures=True)
+
+
+class _Child:
+    def __init__(self, job: Job) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread a process
+            start_new_session=True,  # Ctrl-C is for us; we tell the others
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        self._send(job)
+
+    def ask(self, block: Block) -> Result:
+        self._send(block)
+        try:
+            answer = pickle.load(self._from)
+        except (EOFError, pickle.UnpicklingError, OSError, ValueError):
+            raise self._died() from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _send(self, message: Any) -> None:
+        try:
+            pickle.dump(message, self._to, protocol=5)
+            self._to.flush()
+        except (OSError, ValueError):
+            raise self._died() from None
+
+    def _died(self) -> InputError:
+        code = self._process.wait()
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        hint = " Was there too little memory?" if code == -9 else ""
+        return InputError(
+            f"a worker process was ended {how}.{hint} What is finished is kept: run the same again, with fewer workers "
+            "perhaps."
+        )
+
+    def end(self, at_once: bool) -> None:
+        if at_once:
+            self._process.kill()
+        with suppress(OSError):  # it may be gone, with something still to be sent
+            self._to.close()
+        self._process.wait()
+        self._from.close()
+
+
+def _serve() -> None:
+    """The life of a worker process: a job, then blocks, one answer each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep Ctrl-C away
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a segmenter prints must not get among the answers
+    questions = sys.stdin.buffer
+    worker: Worker | None = None
+    job: Job = pickle.load(questions)
+    while True:
+        try:
+            block = pickle.load(questions)
+        except EOFError:
+            return
+        answer: Result | Exception
+        try:
+            worker = worker or Worker(job)
+            answer = worker(block)
+        except InputError as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError(f"in a worker process:\n{traceback.format_exc()}")
+        pickle.dump(answer, answers, protocol=5)
+        answers.flush()

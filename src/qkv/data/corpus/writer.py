@@ -1,0 +1,251 @@
+"""Results of workers into shards: which documents are held out, when a shard is full, and where to go on after a kill.
+
+Blocks come in the order of the corpus. Shards are cut between blocks, when enough tokens are there, so that what they
+hold depends on the corpus alone. After each of them the state is written down; what came after the last state is done
+again, and comes out the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.corpus.documents import Block, Place
+from qkv.data.corpus.shards import FORMAT, map_arrays, write_arrays
+from qkv.data.corpus.workers import Result
+from qkv.text.languages import LANGUAGES, shares
+from qkv.text.tokenizer import Tokenizer
+
+_NAMES = {"train": "shard", "valid": "valid"}  # how the files of a part are called
+
+
+def held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Which documents, by number, are kept for evaluation: one at random of every 1 / share.
+
+    Of the first lot it is the third document (the last, if lots are smaller), so that a small corpus has one too, and
+    has others left to train on.
+
+    >>> np.flatnonzero(held_out(np.arange(60), 0.1)).tolist()
+    [2, 15, 20, 39, 44, 57]
+    """
+    if not share:
+        return np.zeros(len(numbers), np.bool_)
+    lot = round(1 / share)
+    lots = numbers // lot
+    chosen = np.where(lots == 0, min(2, lot - 1), _mixed(lots) % np.uint64(lot)).astype(np.int64)
+    return numbers % lot == chosen
+
+
+def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """As good as random, and the same everywhere (splitmix64: Steele, Lea and Flood 2014)."""
+    mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@dataclass
+class _Part:
+    """What goes into the shards of one part, "train" or "valid"."""
+
+    name: str
+    shards: list[dict[str, Any]] = field(default_factory=list)
+    # What is held for the next one:
+    tokens: list[NDArray[Any]] = field(default_factory=list)
+    word_starts: list[NDArray[np.bool_]] = field(default_factory=list)
+    sentences: list[NDArray[np.int64]] = field(default_factory=list)  # tokens of each
+    documents: list[int] = field(default_factory=list)  # sentences of each
+    goes_on: bool = False  # the first of these documents began in the shard before
+
+    def add(self, tokens: NDArray[Any], word_starts: NDArray[np.bool_], sentences: NDArray[np.int64]) -> None:
+        self.tokens.append(tokens)
+        self.word_starts.append(word_starts)
+        self.sentences.append(sentences)
+
+    def add_documents(self, documents: list[int], first_goes_on: bool) -> None:
+        """By their number of sentences; the first one may go on with the last one there was."""
+        if first_goes_on and self.documents:
+            self.documents[-1] += documents.pop(0)
+        elif first_goes_on:
+            self.goes_on = True
+        self.documents += documents
+
+    def write(self, folder: Path) -> None:
+        """One shard with all that is held, and nothing is held any more."""
+        if not self.tokens:
+            return
+        file = folder / f"{_NAMES[self.name]}-{len(self.shards):05d}.safetensors"
+        arrays = {
+            "tokens": np.concatenate(self.tokens),
+            "word_starts": np.packbits(np.concatenate(self.word_starts), bitorder="little"),
+            "sentences": _offsets(np.concatenate(self.sentences)),
+            "documents": _offsets(np.array(self.documents)),
+        }
+        written = write_arrays(file, arrays)
+        self.shards.append(
+            {
+                "file": file.name,
+                "bytes": written.bytes,
+                "sha256": written.sha256,
+                "tokens": len(arrays["tokens"]),
+                "words": sum(int(starts.sum()) for starts in self.word_starts),
+                "sentences": len(arrays["sentences"]) - 1,
+                "documents": len(self.documents),
+                "goes_on": self.goes_on,
+            }
+        )
+        self.tokens, self.word_starts, self.sentences, self.documents, self.goes_on = [], [], [], [], False
+
+    def totals(self) -> dict[str, int]:
+        """Over all shards; a document that lies in several counts once."""
+        sums = {key: sum(shard[key] for shard in self.shards) for key in ("documents", "sentences", "tokens", "words")}
+        sums["documents"] -= sum(shard["goes_on"] for shard in self.shards)
+        return sums
+
+
+class Writer:
+    def __init__(self, folder: Path, hold_out: float, shard_tokens: int) -> None:
+        self.folder, self.hold_out, self.shard_tokens = folder, hold_out, shard_tokens
+        self.parts = [_Part("train"), _Part("valid")]
+        self.place = Place()  # where the next block begins
+        self.documents = 0  # how many have begun
+        self.within: int | None = None  # which part has the document that the next block may go on with
+        self.counts = dict.fromkeys(("bytes", "characters", *LANGUAGES), 0)
+        self.tokens = 0
+        self._held = 0  # tokens not yet written
+
+    def add(self, block: Block, result: Result) -> bool:
+        """Take in a block; True when that filled a shard, and all there was is on the disk."""
+        goes_on = block.goes_on and self.within is not None and bool(result.documents[0])
+        part_of_document = self._parts_of(result.documents, block.goes_on)
+        part_of_sentence = np.repeat(part_of_document, result.documents)
+        part_of_token = np.repeat(part_of_sentence, result.sentences)
+        for number, part in enumerate(self.parts):
+            if len(mine := np.flatnonzero(part_of_token == number)):
+                sentences = result.sentences[part_of_sentence == number]
+                part.add(result.tokens[mine], result.word_starts[mine], sentences)
+                documents = result.documents[part_of_document == number].tolist()
+                part.add_documents(documents, goes_on and part_of_document[0] == number)
+        self.place = block.after
+        for key, count in zip(self.counts, (len(block.data), result.characters, *result.letters), strict=True):
+            self.counts[key] += int(count)
+        self.tokens += len(result.tokens)
+        self._held += len(result.tokens)
+        if self._held < self.shard_tokens:
+            return False
+        self.write()
+        return True
+
+    def _parts_of(self, documents: NDArray[np.int64], goes_on: bool) -> NDArray[np.int64]:
+        """Where each document goes, by its number of sentences: 0 train, 1 valid, -1 nowhere, as there are none."""
+        filled = documents > 0
+        begins = filled.copy()
+        parts = np.full(len(documents), -1)
+        if goes_on and self.within is not None and filled[0]:
+            begins[0] = False
+            parts[0] = self.within
+        numbers = self.documents + np.arange(np.count_nonzero(begins))
+        parts[begins] = held_out(numbers, self.hold_out)
+        self.documents += len(numbers)
+        if filled[-1]:
+            self.within = int(parts[-1])
+        elif len(documents) > 1 or not goes_on:
+            self.within = None
+        return parts
+
+    def write(self) -> None:
+        for part in self.parts:
+            part.write(self.folder)
+        self._held = 0
+
+    def state(self) -> dict[str, Any]:
+        """All that a later run needs to go on, when nothing is held."""
+        return {
+            "place": asdict(self.place),
+            "documents": self.documents,
+            "within": self.within,
+            "tokens": self.tokens,
+            "counts": self.counts,
+            "shards": {part.name: part.shards for part in self.parts},
+        }
+
+    def go_on(self, state: dict[str, Any]) -> None:
+        self.place = Place(**state["place"])
+        self.documents, self.within, self.tokens = state["documents"], state["within"], state["tokens"]
+        self.counts = state["counts"]
+        for part in self.parts:
+            part.shards = state["shards"][part.name]
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(np.append(0, lengths), dtype=np.int64)
+
+
+# --- What a preparation says of itself in the end: what it was made from, what came out, and what to know before
+# training.
+#
+# Two figures are for judging a training run. `unigram_entropy` is the loss of a model that knows how frequent tokens
+# are
+# and nothing else: a masked-language loss above it has learned less than that. `vocabulary_seen` counts the different
+# tokens of the training text; the embeddings of all others stay as they began.
+
+COUNTS = "token_counts.safetensors"
+SUMMED = ("documents", "sentences", "tokens", "words")
+
+
+def manifest_of(made_from: Mapping[str, Any], writer: Writer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Also writes how often each token occurs, which is found by reading the shards once more."""
+    train, valid = writer.parts
+    counts = _token_counts(writer.folder, train.shards, tokenizer.size)
+    write_arrays(writer.folder / COUNTS, {"counts": counts})
+    totals = {key: train.totals()[key] + valid.totals()[key] for key in SUMMED}
+    manifest = {
+        "format": FORMAT,
+        **made_from,
+        "totals": {**totals, "characters": writer.counts["characters"], "bytes": writer.counts["bytes"]},
+        "languages": shares(np.array([writer.counts[name] for name in LANGUAGES])),
+        "unigram_entropy": unigram_entropy(counts),
+        "vocabulary_seen": int(np.count_nonzero(counts)),
+        "unknown_share": round(int(counts[tokenizer.unk_id]) / max(1, int(counts.sum())), 6),
+        **{part.name: {**part.totals(), "shards": part.shards} for part in writer.parts},
+    }
+    return manifest | {"notes": _notes(manifest)}
+
+
+def _token_counts(folder: Path, shards: Sequence[dict[str, Any]], size: int) -> NDArray[np.int64]:
+    counts = np.zeros(size, np.int64)
+    for shard in shards:
+        tokens = map_arrays(folder / shard["file"])["tokens"]
+        for begin in range(0, len(tokens), 1 << 20):  # numpy makes eight bytes of each
+            counts += np.bincount(tokens[begin : begin + (1 << 20)], minlength=size)
+    return counts
+
+
+def unigram_entropy(counts: NDArray[np.int64]) -> float:
+    """In nats: the loss of a model that knows how frequent each token is, and nothing else.
+
+    >>> round(unigram_entropy(np.array([1, 1, 2, 0])) / 0.6931471805599453, 6)
+    1.5
+    """
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _notes(manifest: Mapping[str, Any]) -> list[str]:
+    """What whoever trains on this should know."""
+    notes = []
+    chinese, unknown = manifest["languages"]["zh"], manifest["unknown_share"]
+    if manifest["settings"]["segmenter"] == "none" and chinese > 0.01:
+        notes.append(
+            f"{chinese:.0%} of the letters are Chinese and no segmenter was used: each 汉字 counts as a word. For "
+            "whole-word masks, pip install 'qkv[zh]' and prepare again."
+        )
+    if unknown > 0.05:
+        notes.append(f"{unknown:.1%} of the tokens are unknown: the tokenizer does not fit this text.")
+    if manifest["settings"]["hold_out"] and not manifest["valid"]["documents"]:
+        count = manifest["totals"]["documents"]
+        notes.append(f"{count} documents are too few to hold one out: there is nothing to evaluate on.")
+    return notes

@@ -1,0 +1,562 @@
+"""How long labelled texts are, in characters and in a model's tokens, and whether spans end where tokens end."""
+
+import re
+import unicodedata
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from qkv.data.corpus.check import FAULTS, Finding
+from qkv.data.labelled.detect import guessed_task
+from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Place, TagExample, TextExample
+from qkv.data.labelled.reader import Labelled, labelled
+from qkv.data.labelled.split import folded
+from qkv.data.readers import AnyPath
+from qkv.data.same_texts import SameTexts
+from qkv.errors import InputError
+from qkv.text.tokenizer import Encoded, Tokenizer
+from qkv.text.wordpiece import CHINESE
+
+_AT_ONCE = 256  # examples to tokenize
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Of examples: a pair, or a question with its text, counts as one. In tokens with [CLS] and [SEP]."""
+
+    median: int
+    p90: int
+    p99: int
+    longest: int
+    limit: int | None = None  # of the model, in tokens
+    over: int = 0  # examples above it, which will be read in windows
+
+
+def lengths_of(values: "array[int]", limit: int | None = None) -> Lengths | None:
+    if not values:
+        return None
+    numbers = np.frombuffer(values, np.uint32)
+    median, p90, p99 = (int(value) for value in np.percentile(numbers, (50, 90, 99), method="higher"))
+    over = 0 if limit is None else int(np.count_nonzero(numbers > limit))
+    return Lengths(median, p90, p99, int(numbers.max()), limit, over)
+
+
+def parts_of(example: Example) -> tuple[str, str | None]:
+    """What a model reads of an example, as one text or two."""
+    if isinstance(example, TextExample):
+        return example.text, example.pair
+    if isinstance(example, TagExample):
+        return example.text, None
+    if isinstance(example, AnswerExample):
+        return example.question, example.text
+    assert isinstance(example, ChoiceExample)
+    return example.text, " ".join((example.question, max(example.choices, key=len))).strip()
+
+
+class TokenLengths:
+    """Counts tokens, some hundred examples at a time."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._waiting: list[tuple[int, Example]] = []
+
+    def add(self, source: int, example: Example) -> Iterator[tuple[int, Example, int, str]]:
+        """Examples whose turn has come, each with its tokens and a span that cuts through one ("" where none does)."""
+        self._waiting.append((source, example))
+        if len(self._waiting) >= _AT_ONCE:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[int, Example, int, str]]:
+        waiting, self._waiting = self._waiting, []
+        texts: dict[str, int] = {}
+        for _, example in waiting:
+            texts.update((part, len(texts)) for part in parts_of(example) if part and part not in texts)
+        encoded = self._tokenizer.encode_batch(list(texts), special=False)
+        for source, example in waiting:
+            first, second = parts_of(example)
+            count = 2 + (len(encoded[texts[first]].ids) if first else 0)
+            if second:
+                count += 1 + len(encoded[texts[second]].ids)
+            cut = _cut_span(example, encoded[texts[example.text]]) if isinstance(example, TagExample) else ""
+            yield source, example, count, cut
+
+
+def _cut_span(example: TagExample, encoded: Encoded) -> str:
+    """The first span that begins or ends inside a token."""
+    if not example.spans:
+        return ""
+    starts = {start for start, _ in encoded.offsets}
+    ends = {end for _, end in encoded.offsets}
+    for start, end, label in example.spans:
+        if start not in starts or end not in ends:
+            return f"{label} {example.text[start:end]!r} at {start}–{end}"
+    return ""
+
+
+# --- Labels that are probably meant to be the same: "Sport" beside "sport", "positve" beside "positive".
+#
+# What this does not know is meaning: "not spam" and "no spam" stay two labels.
+
+_MOST_LABELS = 500  # every pair is compared
+RARE = 0.02  # of the other label's count: a label with one letter more or less is taken for a slip only when rarer
+
+
+class Typo(NamedTuple):
+    label: str
+    meant: str
+    why: str
+
+
+def typos(counts: Mapping[str, int]) -> Iterator[Typo]:
+    """Of each pair that looks like one label, the rarer; of two equals, the one with doubled blanks.
+
+    >>> list(typos({"positive": 900, "Positive": 3, "positve": 1, "negative": 800}))[0]
+    Typo(label='Positive', meant='positive', why='case')
+    """
+    labels = sorted(counts, key=lambda label: (-counts[label], label != " ".join(label.split()), label))
+    if len(labels) > _MOST_LABELS:
+        return
+    for number, label in enumerate(labels):
+        for meant in labels[:number]:
+            if why := _why(label, meant, counts[label] <= max(2.0, RARE * counts[meant])):
+                yield Typo(label, meant, why)
+                break
+
+
+def _why(label: str, other: str, rare: bool) -> str:
+    if label.casefold() == other.casefold():
+        return "case"
+    a, b = unicodedata.normalize("NFKC", label), unicodedata.normalize("NFKC", other)
+    if a == b:
+        return "full or half width"
+    if _bare(a) == _bare(b):
+        return "case, blanks or marks"
+    return "one character" if rare and _is_slip(a.casefold(), b.casefold()) else ""
+
+
+def _bare(label: str) -> str:
+    """Without case, blanks and marks; the sign of a number and what stands between digits count."""
+    if label[:1] in "+-" or any(character.isdigit() for character in label):
+        return label.casefold().replace(" ", "")
+    return "".join(character for character in label.casefold() if character.isalnum()) or label
+
+
+def _is_slip(a: str, b: str) -> bool:
+    """One letter more, less, another, or two changed about; not a digit, which tells labels apart (class1, class2).
+
+    >>> _is_slip("positve", "positive"), _is_slip("class1", "class2"), _is_slip("好评", "差评")
+    (True, False, False)
+    """
+    if len(a) > len(b):
+        a, b = b, a
+    # Short labels are a letter apart on purpose: PER and ORG, 好评 and 差评, B and C.
+    if len(a) < (3 if not a.isascii() else 4) or len(b) - len(a) > 1:
+        return False
+    start = next((place for place in range(len(a)) if a[place] != b[place]), len(a))
+    if any(character.isdigit() for character in (a[start : start + 1] + b[start : start + 1])):
+        return False
+    if len(a) < len(b):
+        return a[start:] == b[start + 1 :]
+    swapped = a[start : start + 2][::-1] == b[start : start + 2] and a[start + 2 :] == b[start + 2 :]
+    return a[start + 1 :] == b[start + 1 :] or swapped
+
+
+# --- Two ways of writing the same thing in one set of texts: full and half width, 简体 and 繁體.
+#
+# A model sees different characters, and a text written like few others is read worse. Traditional and simplified are
+# told
+# apart by frequent characters that are written in one of the two alone; words are not looked at, and a text without
+# any
+# of these characters is neither.
+
+_pairs = (
+    "这這 个個 们們 来來 时時 说說 国國 会會 对對 过過 学學 发發 还還 进進 种種 问問 间間 见見 长長 现現 开開 关關 "
+    "动動 样樣 应應 当當 从從 给給 让讓 头頭 点點 实實 话話 电電 车車 东東 马馬 门門 书書 买買 卖賣 读讀 认認 识識 "
+    "请請 谢謝 爱愛 觉覺 听聽 写寫 语語 钱錢 亲親 难難 欢歡 乐樂 师師 体體 务務 业業 产產 价價 质質 员員 场場 条條 "
+    "华華 经經 结結 总總 线線 组組 细細 红紅 绝絕 级級 约約 纪紀 机機 权權 计計 记記 议議 论論 设設 调調 证證 评評 "
+    "试試 题題 飞飛 饭飯 馆館 环環 战戰 选選 连連 运運 达達 远遠 边邊 适適 热熱 灯燈 尔爾 岁歲 变變 图圖 团團 园園 "
+    "圆圓 坏壞 处處 备備 复復 够夠 奖獎 妈媽 孙孫 宝寶 审審 宽寬 导導 层層 币幣 带帶 帮幫 库庫 张張 强強 归歸 态態 "
+    "怀懷 怜憐 恶惡 惊驚 户戶 报報 担擔 拥擁 择擇 换換 损損 摄攝 数數 断斷 显顯 杀殺"
+)
+SIMPLIFIED = "".join(sorted({pair[0] for pair in _pairs.split()}))
+TRADITIONAL = "".join(sorted({pair[1] for pair in _pairs.split()}))
+
+_simplified, _traditional = re.compile(f"[{SIMPLIFIED}]"), re.compile(f"[{TRADITIONAL}]")
+_full_letters, _half_letters = re.compile("[０-９Ａ-Ｚａ-ｚ]"), re.compile("[0-9A-Za-z]")
+_full_marks, _half_marks = re.compile("[，；：？！]"), re.compile(f"(?<=[{CHINESE}])[,;:?!](?=[{CHINESE}\\s]|$)")
+
+FORMS: Mapping[str, tuple[str, str]] = {
+    "script": ("simplified characters", "traditional characters"),
+    "letters": ("half-width letters or digits", "full-width letters or digits"),
+    "marks": ("full-width marks ，；：？！", "half-width marks ,;:?! between 汉字"),
+}
+"""For each thing, its two ways; `ways` answers by them."""
+
+
+def ways(text: str) -> list[tuple[str, int, str]]:
+    """Which things a text writes, which way (0 or 1 of FORMS), and the first sign of it. One that is written both ways
+    counts as the way that is the less usual one, 1; 简 and 繁 as the more frequent.
+
+    >>> ways("这是ＡＢＣ。"), ways("這個問題"), ways("plain")
+    ([('script', 0, '这'), ('letters', 1, 'Ａ')], [('script', 1, '這')], [('letters', 0, 'p')])
+    """
+    found = []
+    if text.isascii():
+        return [("letters", 0, one[0])] if (one := _half_letters.search(text)) else []
+    simplified, traditional = _simplified.findall(text), _traditional.findall(text)
+    if len(simplified) != len(traditional):
+        way = int(len(traditional) > len(simplified))
+        found.append(("script", way, (traditional if way else simplified)[0]))
+    for thing, usual, other in (("letters", _half_letters, _full_letters), ("marks", _full_marks, _half_marks)):
+        if sign := other.search(text):
+            found.append((thing, 1, sign[0]))
+        elif sign := usual.search(text):
+            found.append((thing, 0, sign[0]))
+    return found
+
+
+# --- A look at labelled files before anything is trained on them: what there is, what is wrong, and where.
+#
+# Like data/corpus/check.py, it goes on after a fault, counts all of them and names the first few of each kind with
+# file and line.
+# What stays in memory is a hash for every text, not the texts. Files given as `against` (dev, test) are held against
+# the
+# others: a text that stands in both makes every score too good.
+
+KINDS = {
+    "unreadable": "files that cannot be read to the end",
+    "unusable": "rows that cannot be used: training stops at the first of them",
+    "leak": "texts that stand in the training files, too: scores on them are too good",
+    "conflict": "texts that are there again with another label",
+    "label typo": "labels that look like a slip for another",
+    "unknown label": "labels that training never has",
+    "empty text": "examples without a text, which are dropped",
+    "no agreed label": "examples whose annotators did not agree, which are dropped",
+    "not annotated": "examples that were never annotated, which are dropped",
+    "answer": "answers that do not stand where the file says",
+    "answer place": "answers whose place is not stated, and which stand in the text more than once",
+    "span": "spans that do not stand where the file says",
+    "span overlap": "spans that overlap, which no tagger here can learn",
+    "span blank": "spans that begin or end with a blank",
+    "span cut": "spans that begin or end inside a token of the model",
+    "choices": "questions whose right choice is there twice",
+    "several annotations": "tasks with several annotations",
+    "extra columns": "rows with more columns than the others",
+    "repeated": "texts that are there again with the same label",
+    "lost characters": "U+FFFD, which stands for characters that were lost",
+    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "control": "control characters, which are dropped",
+    "script": "texts in the rarer of simplified and traditional characters",
+    "letters": "texts in the rarer of full-width and half-width letters and digits",
+    "marks": "texts with the rarer of full-width and half-width marks",
+    "long": "examples longer than the model's limit, which are read in windows",
+}
+_NAMED = 20  # findings of each kind
+_FEW = 10  # examples of a label
+_UNEVEN = 20  # times as many examples of one label as of another
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    path: str
+    against: bool
+    read_as: str  # format and columns, in words
+    examples: int
+    dropped: int
+    mended: int
+
+
+@dataclass(frozen=True)
+class LabelledReport:
+    task: str
+    files: list[FileFacts]
+    examples: int  # to train on; those of `against` are counted in `files`
+    labels: dict[str, int]  # of the examples to train on, most frequent first; spans count one each
+    numbers: dict[str, float] | None  # smallest, mean, largest, where the labels are numbers to be met
+    characters: Lengths | None
+    tokens: Lengths | None  # where a tokenizer was given
+    counts: dict[str, int]  # findings of each kind, all of them
+    findings: list[Finding]  # the first of each kind
+    notes: list[str]
+    sound: bool  # no findings, and something to learn from: examples, with labels that differ
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_labelled(
+    paths: AnyPath | Iterable[AnyPath],
+    task: str | None = None,
+    *,
+    against: Sequence[AnyPath] = (),
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+    separator: str | None = None,
+    tokenizer: Tokenizer | None = None,
+    max_length: int | None = None,
+    named: int = _NAMED,
+    progress: Callable[[float, str], None] | None = None,
+) -> LabelledReport:
+    """Look through files to train on, and through those to be held `against` them.
+
+    Without a task it is told from the first file. With a tokenizer, lengths are counted in its tokens, and spans are
+    compared with them; `max_length` is the model's limit.
+    """
+    files = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
+    if not files:
+        raise InputError("no files were given: there is nothing to check.")
+    if task is None and (task := guessed_task(files[0]) or ("classify" if columns else None)) is None:
+        raise InputError(
+            f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
+        )
+    check = _Check(task, len(files), tokenizer, max_length, named)
+    sources = [*files, *against]
+    for number, path in enumerate(sources):
+        source = check.opened(path, columns, format, separator)
+        check.file(number, source)
+        if progress is not None:
+            progress((number + 1) / len(sources), f"{check.files[-1].examples:,} examples")
+    return check.report()
+
+
+class _Check:
+    def __init__(self, task: str, training: int, tokenizer: Tokenizer | None, limit: int | None, named: int) -> None:
+        self.task, self.training, self.limit, self.named = task, training, limit, named
+        self.counts: Counter[str] = Counter()
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.files: list[FileFacts] = []
+        self.notes: list[str] = []
+        self.useless = False  # nothing can be learnt from it, though no line of it is wrong
+        self.labels: Counter[str] = Counter()
+        self.labels_against: Counter[str] = Counter()
+        self.label_places: defaultdict[str, list[Place]] = defaultdict(list)  # the first of each
+        self.places_against: defaultdict[str, list[Place]] = defaultdict(list)
+        self.texts = SameTexts()
+        self.characters, self.tokens = array("I"), array("I")
+        self.token_lengths = None if tokenizer is None else TokenLengths(tokenizer)
+        self.ways: dict[str, tuple[Counter[int], dict[int, list[tuple[Place, str]]]]] = {
+            thing: (Counter(), {0: [], 1: []}) for thing in FORMS
+        }
+        self.several = False  # labels an example
+        self._last_text = ""
+
+    def found(self, kind: str, place: Place, message: str) -> None:
+        self.counts[kind] += 1
+        if len(self.findings[kind]) < self.named:
+            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+
+    def opened(
+        self, path: AnyPath, columns: Mapping[str, str] | None, format: str | None, separator: str | None
+    ) -> Labelled:
+        """With its labels, or, where it has none, without: the texts are worth a look all the same."""
+        given: dict[str, Any] = {"columns": columns, "format": format, "separator": separator, "lenient": True}
+        try:
+            return labelled(path, self.task, **given)
+        except InputError as error:
+            try:
+                source = labelled(path, self.task, needs_labels=False, **given)
+            except InputError:
+                raise error from None
+            if "label" in source.columns or source.format == "lines":
+                raise
+            self.useless_because(f"No labels were found, only texts were looked at. {error}")
+            return source
+
+    def file(self, number: int, source: Labelled) -> None:
+        count = 0
+        try:
+            for example in source:
+                count += 1
+                self.example(number, example)
+        except InputError as error:
+            self.found("unreadable", Place(str(source.path), 0), _without(str(source.path), str(error)))
+        actions = Counter(fault.action for fault in source.faults)
+        for fault in source.faults:
+            told = "" if fault.action == "noted" else f" ({fault.action})"
+            self.found(fault.kind, fault.place, _without(str(fault.place), fault.message) + told)
+        facts = FileFacts(
+            str(source.path), number >= self.training, source.describe(), count, actions["dropped"], actions["mended"]
+        )
+        self.files.append(facts)
+        if not count:
+            self.useless_because(f"{source.path} has 0 examples: there is nothing here.")
+        if self.token_lengths is not None:
+            self.count_tokens(self.token_lengths.rest())
+
+    def useless_because(self, note: str) -> None:
+        self.useless = True
+        self.notes.append(note)
+
+    def example(self, number: int, example: Example) -> None:
+        first, second = parts_of(example)
+        self.characters.append(len(first) + len(second or ""))
+        self.texts.add(hash(_key(example)), hash(_answer(example)), number, example.place.line)
+        for text in (first, second):
+            if text and text is not self._last_text:
+                self.writing(text, example.place)
+        if isinstance(example, AnswerExample):
+            self._last_text = example.text  # the next question is about it, too, more often than not
+        self.label(number, example)
+        if isinstance(example, TagExample):
+            self.spans(example)
+        if self.token_lengths is not None:
+            self.count_tokens(self.token_lengths.add(number, example))
+
+    def label(self, number: int, example: Example) -> None:
+        labels = _labels_of(example)
+        self.several = self.several or (isinstance(example, TextExample) and isinstance(example.label, tuple))
+        counts = self.labels if number < self.training else self.labels_against
+        places = self.label_places if number < self.training else self.places_against
+        for label in labels or ():
+            counts[label] += 1
+            if len(places[label]) < (1 if number < self.training else max(1, self.named)):
+                places[label].append(example.place)
+
+    def spans(self, example: TagExample) -> None:
+        before = None
+        for span in sorted(example.spans or ()):
+            said = f"{span.label} {example.text[span.start : span.end]!r:.40} at {span.start}–{span.end}"
+            if example.text[span.start].isspace() or example.text[span.end - 1].isspace():
+                self.found("span blank", example.place, said)
+            if before is not None and span.start < before.end:
+                self.found("span overlap", example.place, f"{said} and {before.label} at {before.start}–{before.end}")
+            if before is None or span.end > before.end:
+                before = span
+
+    def writing(self, text: str, place: Place) -> None:
+        if not text.isascii() or not text.isprintable():
+            for kind, pattern in FAULTS.items():
+                if sign := pattern.search(text):
+                    self.found(kind, place, f"in {text[max(0, sign.start() - 15) : sign.end() + 15]!r}")
+        for thing, way, character in ways(text):
+            counts, first = self.ways[thing]
+            counts[way] += 1
+            if len(first[way]) < self.named:
+                first[way].append((place, character))
+
+    def count_tokens(self, counted: Iterable[tuple[int, Example, int, str]]) -> None:
+        for _, example, count, cut in counted:
+            self.tokens.append(count)
+            if self.limit is not None and count > self.limit:
+                self.found("long", example.place, f"has {count:,} tokens, the limit is {self.limit:,}")
+            if cut:
+                self.found("span cut", example.place, cut)
+
+    def report(self) -> LabelledReport:
+        names = [facts.path for facts in self.files]
+        for same in self.texts.repeated():
+            leak = same.source >= self.training > same.first_source
+            kind = "leak" if leak else "conflict" if same.other_label else "repeated"
+            where = f"the same as {names[same.first_source]}, line {same.first_line}"
+            more = ", with another label" if leak and same.other_label else ""
+            self.found(kind, Place(names[same.source], same.line), where + more)
+        numbers = self.numbers()
+        if numbers is None and self.task in ("classify", "tag"):
+            self.label_findings()
+        self.way_findings()
+        return LabelledReport(
+            task=self.task,
+            files=self.files,
+            examples=sum(facts.examples for facts in self.files if not facts.against),
+            labels={} if numbers else dict(self.labels.most_common()),
+            numbers=numbers,
+            characters=lengths_of(self.characters),
+            tokens=lengths_of(self.tokens, self.limit),
+            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            findings=[finding for findings in self.findings.values() for finding in findings],
+            notes=self.notes,
+            sound=not (self.useless or self.counts.total()),
+        )
+
+    def numbers(self) -> dict[str, float] | None:
+        """Where all labels are numbers and some have a point, they are to be met, not told apart."""
+        if self.task != "classify" or self.several or not any("." in label for label in self.labels):
+            return None
+        try:
+            values = [(float(label), count) for label, count in self.labels.items()]
+        except ValueError:
+            return None
+        mean = sum(value * count for value, count in values) / self.labels.total()
+        return {"smallest": min(values)[0], "mean": mean, "largest": max(values)[0]}
+
+    def label_findings(self) -> None:
+        places = {**self.places_against, **self.label_places}
+        everywhere = self.labels + self.labels_against
+        for typo in typos(everywhere):
+            count, other = everywhere[typo.label], everywhere[typo.meant]
+            message = f"{typo.label!r} ({count:,}): is {typo.meant!r} ({other:,}) meant? ({typo.why})"
+            self.found("label typo", places[typo.label][0], message)
+        if self.labels:
+            for label in sorted(self.labels_against.keys() - self.labels.keys()):
+                for place in self.places_against[label]:
+                    self.found("unknown label", place, f"{label!r} ({self.labels_against[label]:,})")
+                self.counts["unknown label"] += self.labels_against[label] - len(self.places_against[label])
+        if len(self.labels) == 1 and self.task == "classify" and not self.several:
+            label, count = self.labels.most_common(1)[0]
+            who = "The only example has the label" if count == 1 else f"All {count:,} examples have one label,"
+            self.useless_because(f"{who} {label!r}: there is nothing to tell apart.")
+        if self.task == "tag" and not self.labels and any(facts.examples and not facts.against for facts in self.files):
+            self.useless_because("No example has a span: there is nothing to find.")
+        things = "spans" if self.task == "tag" else "examples"
+        if len(self.labels) > 1:
+            (most, large), *_, (least, small) = self.labels.most_common()
+            if large >= _UNEVEN * small:
+                # the score of spans, and of several labels an example, is F1
+                by_f1 = self.task == "tag" or self.several
+                told = "look at the F1 of each, that of all together says little about the rare ones."
+                self.notes.append(
+                    f"{most!r} has {large:,} {things}, {least!r} has {small:,}: "
+                    + (told if by_f1 else "class weights will matter, and accuracy says little.")
+                )
+            few = [label for label, count in self.labels.items() if count < _FEW]
+            if few and len(self.labels) > len(few):
+                shown = ", ".join(map(repr, few[:10])) + (" …" if len(few) > 10 else "")
+                self.notes.append(f"{len(few)} of {len(self.labels)} labels have fewer than {_FEW} {things}: {shown}.")
+
+    def way_findings(self) -> None:
+        """Of two ways to write a thing, the rarer."""
+        for thing, (counts, first) in self.ways.items():
+            if counts[0] and counts[1]:
+                rarer = int(counts[1] <= counts[0])
+                self.counts[thing] = counts[rarer]
+                usual = f"{FORMS[thing][rarer]}; {counts[1 - rarer]:,} texts have {FORMS[thing][1 - rarer]}"
+                self.findings[thing] = [
+                    Finding(thing, place.file, place.line, f"{sign!r}: {usual}") for place, sign in first[rarer]
+                ]
+
+
+def _labels_of(example: Example) -> tuple[str, ...] | None:
+    """What is counted: labels, types of spans, whether there is an answer, which choice is right. None: no label."""
+    if isinstance(example, TextExample):
+        return (example.label,) if isinstance(example.label, str) else example.label
+    if isinstance(example, TagExample):
+        return None if example.spans is None else tuple(span.label for span in example.spans)
+    if isinstance(example, AnswerExample):
+        return None if example.answers is None else ("answered" if example.answers else "no answer",)
+    return None if example.answer is None else (f"choice {example.answer + 1} of {len(example.choices)}",)
+
+
+def _without(place: str, message: str) -> str:
+    """A message without the place that it begins with, for a finding, which has its place beside it."""
+    return message.removeprefix(place).lstrip(":, ") if message.startswith(place) else message
+
+
+def _key(example: Example) -> tuple[str, ...]:
+    """By what two examples are the same text."""
+    parts = parts_of(example) if not isinstance(example, ChoiceExample) else (example.text, example.question)
+    choices = example.choices if isinstance(example, ChoiceExample) else ()
+    return tuple(folded(part) for part in (*parts, *choices) if part is not None)
+
+
+def _answer(example: Example) -> object:
+    if isinstance(example, TextExample):
+        return example.label
+    if isinstance(example, TagExample):
+        return example.spans
+    if isinstance(example, AnswerExample):
+        return None if example.answers is None else frozenset(answer.text for answer in example.answers)
+    return None if example.answer is None else example.choices[example.answer]

@@ -1,0 +1,235 @@
+"""Tags of words, as people write them, in the one spelling that `metrics.entities.chunks` reads as spans.
+
+    IOB1         I-PER; B-PER only where one PER follows another
+    IOB2, BIO    B-PER begins, I-PER goes on
+    BIOES, BMES  as well E-PER ends, S-PER is a whole one; M goes on; BILOU's L and U are E and S
+
+One reading serves them all, that of CoNLL's scorer, so that nothing is refused for its order. A tag without a type (B,
+I, O) is of the type "entity".
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, chain, islice, pairwise
+from typing import NamedTuple
+
+from qkv.data.labelled.examples import Fault, Span, TagExample
+from qkv.data.labelled.opened import Beginning, Opened, Told, Wanted, sound_lines
+from qkv.errors import InputError
+from qkv.metrics.entities import chunks
+
+ENTITY = "entity"
+READ_AS = "BIOES"  # the scheme of `normalised` tags
+
+_tag = re.compile(r"(?:O|([BIESMLU])(?:[-_](\S+))?)")
+_same = {"L": "E", "U": "S", "M": "I"}
+
+
+@cache
+def normalised(tag: str) -> str | None:
+    """O, or B-, I-, E-, S- and a type; None for what is no tag of these schemes.
+
+    >>> normalised("B_PER"), normalised("M-地名"), normalised("O"), normalised("I"), normalised("NN")
+    ('B-PER', 'I-地名', 'O', 'I-entity', None)
+    """
+    found = _tag.fullmatch(tag)
+    if found is None:
+        return None
+    if found[1] is None:
+        return "O"
+    return f"{_same.get(found[1], found[1])}-{found[2] or ENTITY}"
+
+
+def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
+    """The name of the scheme, for people; nothing depends on it.
+
+    >>> scheme_of([["I-PER", "O"]]), scheme_of([["B-PER", "I-PER"]]), scheme_of([["B-X", "E-X", "S-X"]])
+    ('IOB1', 'IOB2', 'BIOES')
+    """
+    letters: set[str] = set()
+    begins_with_i = False
+    for tags in sentences:
+        before = "O"
+        for tag in tags:
+            letters.add(tag[:1])
+            begins_with_i = begins_with_i or (tag[:1] == "I" and before[1:] != tag[1:])
+            before = tag
+    if letters & {"L", "U"}:
+        return "BILOU"
+    if "M" in letters:
+        return "BMES"
+    if letters & {"E", "S"}:
+        return "BIOES"
+    return "IOB1" if begins_with_i else "IOB2"
+
+
+# --- Files with a word (or a 汉字) a line, its tag beside it, and a blank line between sentences: CoNLL and its kin.
+#
+# Columns stand between tabs or blanks; the word is the first and the tag the last, unless told otherwise. A line
+# -DOCSTART- begins a new group. The words become running text again, and each is kept as a span of it (`units`):
+#
+#     single characters only, in the sentence and
+#     at the beginning of the file                  nothing between them
+#     汉字 (or kana) in the sentence                a blank only between two words of letters or digits: "用 Python 3"
+#     otherwise                                     a blank
+
+DOCUMENT = "-DOCSTART-"
+
+_unspaced = re.compile("[\u3400-\u9fff\uf900-\ufaff\u3040-\u30ff\U00020000-\U0003ffff]")  # 汉字 and kana
+_latin_end, _latin_start = re.compile(r"[^\W_]\Z"), re.compile(r"[^\W_]")
+_looked_at = 200  # sentences
+
+
+class Sentence(NamedTuple):
+    rows: list[tuple[int, list[str]]]  # line and columns
+    group: str | None
+
+
+def looks_like_columns(start: Beginning) -> bool:
+    """Whether the file begins like one: short rows, and nearly all have a tag at their end."""
+    filled = [line for line in start.lines[:400] if line.strip() and not line.startswith(DOCUMENT)]
+    tagged = [columns for line in filled if len(columns := _split(line)) >= 2 and normalised(columns[-1]) is not None]
+    short = sum(len(columns[0]) <= 60 for columns in tagged)
+    return short >= 2 and short > 0.9 * len(filled)
+
+
+def open_columns(start: Beginning, wanted: Wanted) -> Opened:
+    sample = list(islice(_sentences(wanted, iter(enumerate(start.lines, 1))), _looked_at))
+    if not start.whole and len(sample) > 1:
+        sample.pop()
+    widths = Counter(len(columns) for sentence in sample for _, columns in sentence.rows)
+    if not widths:
+        raise InputError(f"{wanted.path} has no line with a word.")
+    width = max(widths, key=lambda one: (widths[one], one))
+    word = _column(wanted, "text", 1, width)
+    tag = _column(wanted, "label", width, width) if width > 1 or wanted.needs_labels else None
+    if tag is not None and tag == word:
+        raise InputError(
+            f"{wanted.path}, line {sample[0].rows[0][0]}: {sample[0].rows[0][1][0]!r} has no tag beside it. Each line "
+            "holds a word, a tab or blank, and its tag."
+        )
+    single = all(
+        len(columns[word - 1]) == 1 for sentence in sample for _, columns in sentence.rows if len(columns) >= word
+    )
+    tags = (
+        [] if tag is None else [[columns[tag - 1] for _, columns in one.rows if len(columns) >= tag] for one in sample]
+    )
+    guessed = not wanted.needs_labels and "label" not in wanted.columns
+    if guessed and not all(normalised(one) for sentence in tags for one in sentence):
+        tag = None  # a column of something else; there need not be any labels
+
+    def units() -> Iterator[tuple[int, Sentence]]:
+        for sentence in _sentences(wanted, sound_lines(wanted.path)):
+            yield sentence.rows[0][0], sentence
+
+    def convert(line: int, sentence: Sentence, told: Told) -> Iterable[TagExample]:
+        return _example(wanted, line, sentence, word, tag, single, told)
+
+    columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
+    return Opened("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
+
+
+def _column(wanted: Wanted, role: str, usual: int, width: int) -> int:
+    given = wanted.columns.get(role)
+    if given is None:
+        return usual
+    if not given.isdigit() or not 1 <= int(given) <= width:
+        raise InputError(
+            f"{wanted.path}: its lines have {width} columns without names, so the {role} must be a number "
+            f"from 1 to {width}, not {given!r}."
+        )
+    return int(given)
+
+
+def _split(line: str) -> list[str]:
+    if "\t" in line:
+        return [line[0], *line[1:].split()] if line[0].isspace() else line.rstrip().split("\t")
+    columns = line.split()
+    # In files of characters a blank is a word, too: "  O".
+    return [" ", *columns] if line[0] == " " and len(columns) == 1 else columns
+
+
+def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[Sentence]:
+    rows: list[tuple[int, list[str]]] = []
+    group, documents = None, 0
+    for number, line in numbered:
+        if not line or line.isspace():
+            if rows:
+                yield Sentence(rows, group)
+            rows = []
+        elif line.startswith(DOCUMENT):
+            if rows:
+                yield Sentence(rows, group)
+            rows, documents = [], documents + 1
+            group = f"document {documents}"
+        else:
+            columns = _split(line)
+            comment = not rows and line.startswith("# ") and normalised(columns[-1]) is None
+            if not comment:
+                rows.append((number, columns))
+    if rows:
+        yield Sentence(rows, group)
+
+
+def _example(
+    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, told: Told
+) -> Iterator[TagExample]:
+    words, tags = [], []
+    needed = max(word, tag or 0)
+    for number, columns in sentence.rows:
+        if len(columns) < needed:
+            raise InputError(
+                f"{wanted.place(number)} has {len(columns)} columns, but the word is in column {word}"
+                + (f" and the tag in column {tag}. Add what is missing" if tag else ". Add what is missing")
+                + ", or put a blank line there if a sentence ends."
+            )
+        if not columns[word - 1]:
+            raise InputError(
+                f"{wanted.place(number)}: the word, column {word}, is empty. Write it, or take the line out."
+            )
+        words.append(columns[word - 1])
+        if tag is not None:
+            read = normalised(columns[tag - 1])
+            if read is None:
+                raise InputError(
+                    f"{wanted.place(number)}: {columns[tag - 1]!r} is not a tag. A tag is O, or B-, I-, E-, S- or M- "
+                    "and a type, as in B-PER. If the tags are in another column, give its number as the label."
+                )
+            tags.append(read)
+    # a file may begin with characters and go on with words
+    text, units = joined(words, "" if single and all(len(one) == 1 for one in words) else None)
+    if not text.strip():
+        told(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
+        return
+    spans = None
+    if tag is not None:
+        spans = tuple(Span(units[first][0], units[end - 1][1], kind) for first, end, kind in chunks(tags, READ_AS))
+    yield TagExample(text, spans, units, wanted.place(line), sentence.group)
+
+
+def joined(words: list[str], between: str | None = None) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The text of words and where each stands in it; `between` is put between all of them, None: what fits.
+
+    >>> joined(["我", "用", "Python", "3.12", "。"])
+    ('我用Python 3.12。', ((0, 1), (1, 2), (2, 8), (9, 13), (13, 14)))
+    >>> joined(["EU", "rejects", "."])[0]
+    'EU rejects .'
+    """
+    if between is None and any(map(_unspaced.search, words)):
+        gaps = [_gap(before, word) for before, word in pairwise(words)]
+        text = "".join(chain.from_iterable(zip(words, [*gaps, ""], strict=True)))
+        steps = [len(word) + len(gap) for word, gap in zip(words, gaps, strict=False)]
+    else:
+        gap = " " if between is None else between
+        text = gap.join(words)
+        steps = [len(word) + len(gap) for word in words[:-1]]
+    starts = accumulate(steps, initial=0)
+    return text, tuple((start, start + len(word)) for start, word in zip(starts, words, strict=bool(words)))
+
+
+def _gap(before: str, word: str) -> str:
+    """A blank between two words of letters or digits; single ones may be a word that was taken apart."""
+    together = len(before) == len(word) == 1 or _unspaced.search(before) or _unspaced.search(word)
+    return " " if not together and _latin_end.search(before) and _latin_start.match(word) else ""

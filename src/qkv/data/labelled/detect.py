@@ -1,0 +1,132 @@
+"""Which format a labelled file has: by what stands in it, and by its name where that leaves a choice.
+
+conll    a word and its tag a line             tag
+csv tsv  rows of cells                         classify; tag, answer and choice too
+jsonl    an object a line                      all tasks
+json     a list, an object, objects in a row   all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
+lines    a text a line, without labels         classify, tag
+"""
+
+from itertools import islice
+
+from qkv.data.labelled import annotation_files, question_files
+from qkv.data.labelled.column_files import looks_like_columns
+from qkv.data.labelled.json_values import Value, container_of, json_values
+from qkv.data.labelled.opened import Beginning, Wanted, beginning
+from qkv.data.labelled.tables import SPANS, USUAL, choice_columns, key, table
+from qkv.data.readers import AnyPath
+from qkv.errors import InputError, did_you_mean
+
+_FORMATS = ("csv", "tsv", "jsonl", "json", "conll", "lines")
+_SHAPES = {"squad": "json", "cmrc": "json", "c3": "json", "cluener": "json", "label-studio": "json", "doccano": "jsonl"}
+"""What people call a file by its contents; how it is packed is found out all the same."""
+
+COLUMN_ENDINGS = (".conll", ".bio", ".iob", ".bioes", ".bmes", ".ner")
+TABLE_ENDINGS = (".csv", ".tsv", ".tab")
+
+
+def given_format(format: str) -> str | None:
+    """A format that the caller named; None where its packing is still to be found."""
+    name = format.lower()
+    if name in _FORMATS:
+        return name
+    if name in _SHAPES:
+        return None
+    known = (*_FORMATS, *_SHAPES)
+    raise InputError(f"There is no format '{format}'.{did_you_mean(name, known)} There are {', '.join(known)}.")
+
+
+def sniffed(start: Beginning, wanted: Wanted) -> str:
+    """One of FORMATS."""
+    if container := container_of(start):
+        return container
+    if start.ending in (".json", ".jsonl"):
+        raise InputError(f"{start.path} is not JSON: it begins with {start.text.strip()[:30]!r}.")
+    if wanted.task == "tag" and start.ending not in TABLE_ENDINGS and looks_like_columns(start):
+        return "conll"
+    if wanted.task == "tag" and start.ending in COLUMN_ENDINGS:
+        return "conll"
+    filled = [line for line in start.lines[:200] if line.strip()]
+    tabs = sum("\t" in line for line in filled) > 0.9 * len(filled)
+    if start.ending in TABLE_ENDINGS:
+        return "csv" if start.ending == ".csv" else "tsv"
+    unlabelled = not wanted.needs_labels and wanted.task in ("classify", "tag")
+    if tabs and wanted.task != "tag":
+        return "tsv"
+    if unlabelled and not wanted.columns:
+        return "lines"
+    if wanted.columns and wanted.task != "tag":
+        return "csv"
+    raise InputError(_cannot_tell(start, wanted.task))
+
+
+def _cannot_tell(start: Beginning, task: str) -> str:
+    line, text = next((number, line) for number, line in enumerate(start.lines, 1) if line.strip())
+    known = {
+        "classify": "csv, tsv or jsonl with a text and a label",
+        "tag": "CoNLL columns (a word, a tab, its tag) or jsonl with spans",
+        "answer": "SQuAD or CMRC JSON, or jsonl with question, context and answers",
+        "choice": "jsonl with question, choices and answer",
+    }[task]
+    return (
+        f"{start.path} is in no format that '{task}' reads: {known}. Its line {line} is {text[:60]!r}. "
+        "If you know better, say so with --format."
+    )
+
+
+# --- What a file is labelled for, told from the file itself; or that it is a corpus, which is labelled for nothing.
+
+
+def guessed_task(path: AnyPath) -> str | None:
+    """classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
+    start = beginning(path)
+    if container := container_of(start):
+        return _of_json(start, container)
+    if start.ending in TABLE_ENDINGS:
+        found = table(start, "csv" if start.ending == ".csv" else "tsv", {})
+        return _of_names(found.header or ()) or "classify"
+    if start.ending in COLUMN_ENDINGS or looks_like_columns(start):
+        return "tag"
+    return None
+
+
+def _of_json(start: Beginning, container: str) -> str | None:
+    try:
+        found = islice(json_values(start.path, container), 20)
+        values = [one.value for _, one in found if isinstance(one, Value)]
+    except InputError:
+        return None if container == "jsonl" else "classify"  # whoever reads it says what is wrong
+    first = values[0] if values else None
+    if question_files.shape_of(first):
+        return "answer"
+    if question_files.is_c3(first):
+        return "choice"
+    if annotation_files.is_label_studio(first):
+        return "tag" if any('"labels"' in one or "'labels'" in one for one in map(str, values)) else "classify"
+    records = [value for value in values if isinstance(value, dict)]
+    names = list({name: None for record in records for name in record})
+    if task := _of_names(names):
+        return task
+    for name in names:
+        if key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
+            return "tag"
+    labelled = any(key(name) in _labels for name in names)
+    return "classify" if labelled or container == "json" else None
+
+
+def _of_names(names: list[str] | tuple[str, ...]) -> str | None:
+    keys = {key(name) for name in names}
+    if keys & set(_choices) or choice_columns(names):
+        return "choice"
+    if keys & set(USUAL["question"][0].split()) and keys & set(USUAL["context"][0].split()):
+        return "answer"
+    return "tag" if keys & {"tokens", "words"} and keys & _spans else None
+
+
+def _is_spans(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], list | dict))
+
+
+_spans = {name for rank in SPANS for name in rank.split()}
+_labels = {name for rank in USUAL["label"][:2] for name in rank.split()}  # a score alone may be anything
+_choices = USUAL["choices"][0].split()

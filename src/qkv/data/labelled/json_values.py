@@ -1,0 +1,220 @@
+"""Values out of JSON files, each with the line where it begins: whatever the file packs them in.
+
+    jsonl   one value a line; the file is streamed
+    json    a list of values; an object that holds the list under "data" (SQuAD, CMRC); or values one after another,
+            over as many lines as they like (CLUENER). The text is held, the values are decoded one by one.
+
+Numbers with a point become `Decimal`, which keeps how they were written.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qkv.data.labelled.opened import Beginning, Broken, sound_lines
+from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable
+from qkv.errors import InputError
+
+ITEMS = "data"  # the key under which an object holds the list
+
+_decoder = json.JSONDecoder(parse_float=Decimal)
+_blank = re.compile(r"[ \t\r\n]*")
+# An object with a list under "data", behind nothing deeper than strings and numbers.
+_holds_items = re.compile(r'\{(?:\s*"[^"{}\[\]]*"\s*:\s*(?:"[^"]*"|[-\w.]+)\s*,)*\s*"data"\s*:\s*\[')
+_looks_like_json = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"\]])')
+
+
+class Value(NamedTuple):
+    value: Any
+    raw: str  # as it stands in the file
+
+
+def container_of(start: Beginning) -> str | None:
+    """jsonl, json, or None for what is not JSON at all.
+
+    >>> container_of(Beginning(Path("a.json"), '{"text": "a"}\\n{"text": "b"}\\n', True))
+    'jsonl'
+    >>> container_of(Beginning(Path("a.json"), '{"data": [{"paragraphs": []}]}', True))
+    'json'
+    """
+    if not _looks_like_json.match(start.text):
+        return None
+    filled = [line for line in start.lines if line.strip()]
+    if not start.whole and len(start.lines) == 1:  # one line, longer than what was looked at
+        return "jsonl" if start.ending == ".jsonl" else "json"
+    try:
+        first = _decoder.decode(filled[0])
+    except (ValueError, RecursionError):
+        # A broken first line of a .jsonl file is to be named as such, not read as the beginning of a document.
+        return "jsonl" if start.ending == ".jsonl" and len(filled[0].strip()) > 1 else "json"
+    if isinstance(first, dict) and not isinstance(first.get(ITEMS), list):
+        return "jsonl"
+    return "json" if len(filled) == 1 or not isinstance(first, dict) else "jsonl"
+
+
+def json_values(path: Path, container: str) -> Iterator[tuple[int, Value | Broken]]:
+    """A line of a jsonl file that is not JSON is `Broken`; in a document nothing can be found behind a fault."""
+    return _of_lines(path) if container == "jsonl" else _of_document(path)
+
+
+def _of_lines(path: Path) -> Iterator[tuple[int, Value | Broken]]:
+    for number, line in sound_lines(path):
+        if line.strip():
+            try:
+                yield number, Value(_decoder.decode(line), line)
+            except json.JSONDecodeError as error:
+                message = f"{path}, line {number} is not JSON, column {error.colno}: {error.msg}."
+                yield number, Broken(InputError(message))
+            except (ValueError, RecursionError):
+                message = f"{path}, line {number} is nested too deep to be read, or has too long a number."
+                yield number, Broken(InputError(message))
+
+
+def _of_document(path: Path) -> Iterator[tuple[int, Value]]:
+    text = _text(path)
+    for begin, end, value in _items(path, text):
+        yield begin[1], Value(value, text[begin[0] : end])
+
+
+def _text(path: Path) -> str:
+    try:
+        with open_bytes(path) as stream:
+            data = stream.read()
+    except UNREADABLE as error:
+        raise unreadable(path, 0, error) from error
+    try:
+        if b"\0" not in data:
+            return data.decode("utf-8").removeprefix(BOM)
+    except UnicodeDecodeError:
+        pass
+    for _ in sound_lines(path):  # says on which line
+        pass
+    raise AssertionError(f"{path} changed while it was read")
+
+
+class _Cursor:
+    """A place in the text, moved over values and signs, with its line."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.text = path, text
+        self.place, self._counted, self._line = 0, 0, 1
+        self.blanks()
+
+    def blanks(self) -> None:
+        found = _blank.match(self.text, self.place)
+        assert found is not None  # it matches nothing at all, too
+        self.place = found.end()
+
+    @property
+    def line(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.place)
+        self._counted = self.place
+        return self._line
+
+    def at_end(self) -> bool:
+        return self.place >= len(self.text)
+
+    def take(self, sign: str) -> bool:
+        if not self.text.startswith(sign, self.place):
+            return False
+        self.place += len(sign)
+        self.blanks()
+        return True
+
+    def expect(self, sign: str) -> None:
+        if not self.take(sign):
+            found = "the file ends" if self.at_end() else f"{self.text[self.place : self.place + 20]!r} stands there"
+            raise InputError(f"{self.path}, line {self.line} is not JSON: {sign!r} was expected, but {found}.")
+
+    def value(self) -> Any:
+        try:
+            value, self.place = _decoder.raw_decode(self.text, self.place)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{self.path}, line {error.lineno} is not JSON, column {error.colno}: {error.msg}. "
+                "The file may have been cut short."
+            ) from None
+        except (ValueError, RecursionError):
+            raise InputError(
+                f"{self.path}, line {self.line} is nested too deep to be read, or has too long a number."
+            ) from None
+        return value
+
+
+def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
+    """(where, line), end and value of each item."""
+    cursor = _Cursor(path, text)
+    if cursor.take("["):
+        yield from _listed(cursor)
+    elif _holds_items.match(text, cursor.place):
+        cursor.expect("{")
+        yield from _under_data(cursor)
+    else:
+        while not cursor.at_end():  # one object after another, perhaps with commas between
+            begin = cursor.place, cursor.line
+            value = cursor.value()
+            if isinstance(value, dict) and isinstance(value.get(ITEMS), list):  # behind something deep
+                yield from ((begin, cursor.place, item) for item in value[ITEMS])
+            else:
+                yield begin, cursor.place, value
+            cursor.blanks()
+            cursor.take(",")
+        return
+    if not cursor.at_end():
+        raise InputError(
+            f"{path}, line {cursor.line}: the JSON has ended, and something follows: it is not one document."
+        )
+
+
+def _listed(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
+    """After [, to the end of the list."""
+    if cursor.take("]"):
+        return
+    while True:
+        begin = cursor.place, cursor.line
+        value = cursor.value()
+        yield begin, cursor.place, value
+        cursor.blanks()
+        if not cursor.take(","):
+            cursor.expect("]")
+            return
+
+
+def _under_data(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
+    """After {: the list under "data"; what stands beside it is passed over."""
+    while True:
+        name = cursor.value()
+        cursor.blanks()
+        cursor.expect(":")
+        if name == ITEMS and cursor.take("["):
+            yield from _listed(cursor)
+        else:
+            cursor.value()
+            cursor.blanks()
+        if not cursor.take(","):
+            cursor.expect("}")
+            return
+
+
+def line_of_each(raw: str, line: int, names: str, count: int) -> list[int]:
+    """The lines of `count` inner objects of a value, by a key that each of them has once ("question", "query_text").
+
+    In a file that is all one line this is that line. Where the count is another, the value's own line stands for all.
+
+    >>> line_of_each('{"qas": [\\n{"question": "a"},\\n{"question": "b"}]}', 7, "question", 2)
+    [8, 9]
+    """
+    if "\n" not in raw:
+        return [line] * count
+    places = [found.start() for found in re.finditer(rf'(?<!\\)"(?:{names})"\s*:', raw)]
+    if len(places) != count:
+        return [line] * count
+    found, counted = [], 0
+    for place in places:
+        line += raw.count("\n", counted, place)
+        counted = place
+        found.append(line)
+    return found

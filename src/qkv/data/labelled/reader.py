@@ -1,0 +1,168 @@
+"""Labelled files, whatever their format, as examples that know their file and line.
+
+>>> labelled("train.tsv", "classify").describe()                                             # doctest: +SKIP
+"tsv, text = 'sentence', label = 'label'"
+
+The format is found out (detect.py), the columns by their usual names (tables.py), and both are stated. Files are read
+as a stream, again for each iteration; a JSON document is held as text. What cannot be used at all is an `InputError`;
+an example that is dropped or mended stands in `faults`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from qkv.data.labelled.column_files import normalised, open_columns
+from qkv.data.labelled.detect import given_format, guessed_task, sniffed
+from qkv.data.labelled.examples import Example, Fault, Place, TagExample, TextExample
+from qkv.data.labelled.opened import ROLES, Beginning, Broken, Opened, Told, Wanted, beginning, empty, sound_lines
+from qkv.data.labelled.record_files import ROLES_OF, open_json, open_table
+from qkv.data.readers import AnyPath
+from qkv.errors import InputError, did_you_mean
+
+TASKS = ("classify", "tag", "answer", "choice")
+_WHAT = {
+    "classify": "texts with a label each",
+    "tag": "texts with labelled spans",
+    "answer": "questions about texts",
+    "choice": "questions with choices",
+}
+UNUSABLE = "unusable"  # the kind of fault that an InputError becomes in a lenient reading
+
+
+class Labelled:
+    """The examples of one file, from the beginning each time it is iterated over.
+
+    `faults` belong to the latest iteration and are complete when it has ended.
+    """
+
+    def __init__(self, path: Path, task: str, opened: Opened, lenient: bool = False) -> None:
+        """`lenient`: a row that cannot be used is a fault, not an error. A check reads so; training does not."""
+        self.path, self.task = path, task
+        self.format, self.columns = opened.format, opened.columns
+        self.faults: list[Fault] = []
+        self._opened, self._lenient = opened, lenient
+
+    def __iter__(self) -> Iterator[Example]:
+        return self._examples(self._new_faults())
+
+    def _new_faults(self) -> list[Fault]:
+        self.faults = []
+        return self.faults
+
+    def _examples(self, faults: list[Fault]) -> Iterator[Example]:
+        convert = self._opened.convert
+        fits = False  # the task: an example with a label was read, or it was asked already whether another fits better
+        for line, unit in self._opened.units():
+            try:
+                if isinstance(unit, Broken):
+                    raise unit.error
+                for example in convert(line, unit, faults.append):
+                    fits = fits or _has_label(example)
+                    yield example
+            except InputError as error:
+                said = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
+                fits = True
+                if not self._lenient:
+                    raise InputError(said) from error
+                faults.append(Fault(Place(str(self.path), line), UNUSABLE, said, "dropped"))
+
+    def describe(self) -> str:
+        """One line for people: the format and which column is what."""
+        numbered = self.format == "conll" or "without a header" in self._opened.note
+        columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in self.columns.items()]
+        return ", ".join([f"{self.format} {self._opened.note}".rstrip(), *columns])
+
+
+def labelled(
+    path: AnyPath,
+    task: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    format: str | None = None,
+    separator: str | None = None,
+    needs_labels: bool = True,
+    lenient: bool = False,
+) -> Labelled:
+    """Open a file for a task: "classify", "tag", "answer" or "choice".
+
+    `columns` name the columns by role ({"text": "评论", "label": "3"}): by the header's name, or by number from 1.
+    `separator` stands between several labels of one cell, as in "sport|music". Without `needs_labels` a file may have
+    none, and plain lines of text will do.
+    """
+    if task not in TASKS:
+        raise InputError(f"There is no task '{task}'.{did_you_mean(task, TASKS)} There are {', '.join(TASKS)}.")
+    start = beginning(path)
+    wanted = Wanted(start.path, task, _checked_roles(columns or {}, task), needs_labels, separator)
+    try:
+        opened = _opened(start, wanted, format)
+    except InputError as error:
+        if needs_labels and format is None:
+            raise InputError(f"{error}{_other_task(start.path, task)}") from error
+        raise
+    return Labelled(start.path, task, opened, lenient)
+
+
+def _has_label(example: Example) -> bool:
+    """Empty lists do not tell labels from spans."""
+    if isinstance(example, TextExample):
+        return bool(example.label)
+    return bool(example.spans) if isinstance(example, TagExample) else True
+
+
+def _other_task(path: Path, task: str) -> str:
+    """For a file that cannot be read for its task: the task it can be read for, in words; or nothing."""
+    try:
+        other = guessed_task(path)
+        if other is None or other == task:
+            return ""
+        source = labelled(path, other)
+        first = next(iter(source), None)
+    except InputError:
+        return ""
+    if first is None:
+        return ""
+    if isinstance(first, TextExample) and isinstance(first.label, str) and all(map(normalised, first.label.split())):
+        return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
+    return f" This looks like {_WHAT[other]} ({source.format}): use the task {other} (qkv finetune {other} …)."
+
+
+def _checked_roles(columns: Mapping[str, str], task: str) -> dict[str, str]:
+    for role in columns:
+        if role not in ROLES_OF[task]:
+            known = did_you_mean(role, ROLES_OF[task]) if role not in ROLES else ""
+            raise InputError(
+                f"A column for '{role}' is not used by '{task}'.{known} Used are {', '.join(ROLES_OF[task])}."
+            )
+    return {role: str(value) for role, value in columns.items()}
+
+
+def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
+    found = given_format(format) if format is not None else None
+    if found is None:
+        found = sniffed(start, wanted)
+    if found in ("csv", "tsv"):
+        return open_table(start, wanted, found)
+    if found in ("json", "jsonl"):
+        return open_json(start, wanted, found)
+    if found == "conll":
+        if wanted.task != "tag":
+            raise InputError(
+                f"{start.path} has a word and its tag a line, which is for the task 'tag', not '{wanted.task}'."
+            )
+        return open_columns(start, wanted)
+    if wanted.needs_labels or wanted.task not in ("classify", "tag"):
+        raise InputError(f"{start.path} is read as plain lines, which have no labels: '{wanted.task}' needs them here.")
+    return _open_lines(wanted)
+
+
+def _open_lines(wanted: Wanted) -> Opened:
+    def convert(line: int, text: str, told: Told) -> Iterator[Example]:
+        place = wanted.place(line)
+        if not text.strip():
+            told(empty(place, "the line"))
+        elif wanted.task == "tag":
+            yield TagExample(text, place=place)
+        else:
+            yield TextExample(text, place=place)
+
+    return Opened("lines", {}, "", lambda: sound_lines(wanted.path), convert)

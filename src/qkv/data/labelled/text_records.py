@@ -1,0 +1,153 @@
+"""Texts and pairs with labels out of records: rows of a table, or JSON objects.
+
+A label is kept as it is written: 1 and 1.0 are different labels, true is "true". A list is several labels, and so is a
+cell that holds one as JSON, '["a", "b"]', or with a separator that the caller names. Blanks around a label do not
+count. Two texts that their annotators did not agree about, label "-" in SNLI and OCNLI, are dropped, and told; a single
+text may well have "-" for a label.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from qkv.data.labelled.examples import Fault, Place, TextExample
+from qkv.data.labelled.opened import Convert, Told, Wanted, empty, sound
+from qkv.data.labelled.tables import ask, given_column, listed, usual_column, usual_pair
+from qkv.errors import InputError
+
+Record = Mapping[str, Any]
+
+NOT_AGREED = "-"
+
+
+def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
+    """role → column. A pair is looked for only where the text was not given."""
+    columns = {role: given_column(role, value, names, where) for role, value in wanted.columns.items()}
+    if "text" not in columns:
+        others = [name for name in names if name not in columns.values()]
+        if "pair" not in columns and (pair := usual_pair(others)):
+            columns["text"], columns["pair"] = pair
+        elif found := usual_column("text", others, where):
+            columns["text"] = found
+    others = [name for name in names if name not in columns.values()]
+    if "label" not in columns and (found := usual_column("label", others, where)):
+        columns["label"] = found
+    if "group" not in columns and (found := usual_column("group", others, where)):
+        columns["group"] = found
+    _complete(columns, names, where)
+    missing = [role for role in ("text", "label") if role not in columns and (role == "text" or wanted.needs_labels)]
+    if missing:
+        raise InputError(
+            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
+            f"{ask(*missing)}"
+        )
+    return columns
+
+
+def _complete(columns: dict[str, str], names: Sequence[str], where: str) -> None:
+    """Of two columns, one of which is known, the other one is the other."""
+    others = [name for name in names if name not in columns.values()]
+    if len(names) == 2 and len(others) == 1 and usual_column("id", others, where) is None:
+        for role, other in (("text", "label"), ("label", "text")):
+            if role not in columns and other in columns:
+                columns[role] = others[0]
+
+
+def text_reader(wanted: Wanted, columns: Mapping[str, str]) -> Convert:
+    text_column, pair_column = columns["text"], columns.get("pair")
+    label_column, group_column = columns.get("label"), columns.get("group")
+
+    def convert(line: int, record: Record, told: Told) -> Iterator[TextExample]:
+        place = wanted.place(line)
+        text = string(record, text_column, place)
+        pair = None if pair_column is None else string(record, pair_column, place)
+        label = (
+            None if label_column is None else label_of(record.get(label_column), place, label_column, wanted.separator)
+        )
+        if label is None and wanted.needs_labels:
+            raise InputError(
+                f"{place} has no label: {label_column!r} is empty. Write the label, or take the line out of the file."
+            )
+        for column, value in ((text_column, text), (pair_column, pair)):
+            if value is not None and not value.strip():
+                told(empty(place, repr(column)))
+                return
+        if label == NOT_AGREED and pair is not None:
+            told(Fault(place, "no agreed label", f"the label is {label!r}: the annotators did not agree", "dropped"))
+            return
+        group = None if group_column is None else spelled(record.get(group_column))
+        yield TextExample(text, pair, label, place, group)
+
+    return convert
+
+
+def string(record: Record, column: str, place: Place) -> str:
+    """A column that must hold a text."""
+    value = record.get(column)
+    if isinstance(value, str):
+        return sound(value, place, repr(column))
+    if column not in record:
+        raise InputError(f"{place} has no field {column!r}, only {listed(list(record))}.")
+    if value is None:
+        return ""
+    if isinstance(value, bool | int | Decimal):  # a text such as 123 that some program took for a number
+        return spelled(value) or ""
+    raise InputError(f"{place}: field {column!r} holds {_json_name(value)}, not a text.")
+
+
+def spelled(value: Any) -> str | None:
+    """A plain value as the file writes it; None for nothing at all.
+
+    >>> spelled(True), spelled(Decimal("5.000")), spelled(" a "), spelled(""), spelled(None)
+    ('true', '5.000', 'a', None, None)
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value.strip() or None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return str(value)
+
+
+def unpacked(value: Any) -> Any:
+    """A list or an object that stands in a cell of a table as JSON; anything else as it is.
+
+    >>> unpacked('["a", "b"]'), unpacked("[sic]"), unpacked(3)
+    (['a', 'b'], '[sic]', 3)
+    """
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        try:
+            return json.loads(value, parse_float=Decimal)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def label_of(value: Any, place: Place, column: str, separator: str | None = None) -> str | tuple[str, ...] | None:
+    """One label, several, or None where there is none. With a separator there are several, if only one.
+
+    >>> label_of("b|a", Place("f", 1), "label", "|"), label_of("b|a", Place("f", 1), "label")
+    (('b', 'a'), 'b|a')
+    """
+    value = unpacked(value)
+    if separator and isinstance(value, str):
+        value = value.split(separator) if value.strip() else None
+    if isinstance(value, list):
+        labels = [one for item in value if (one := _single(item, place, column)) is not None]
+        return tuple(dict.fromkeys(labels))
+    return _single(value, place, column)
+
+
+def _json_name(value: Any) -> str:
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a value"
+
+
+def _single(value: Any, place: Place, column: str) -> str | None:
+    if isinstance(value, dict | list):
+        name = _json_name(value)
+        raise InputError(f"{place}: {column!r} holds {name} where a label was expected: a text, a number or a list.")
+    label = spelled(value)
+    return None if label is None else sound(label, place, repr(column))

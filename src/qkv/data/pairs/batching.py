@@ -1,0 +1,283 @@
+"""The two sides of a translation model as token ids: a tokenizer each, or one for both, and where texts begin and end.
+
+A model trained here begins its texts with [CLS] and ends them with [SEP]; models of others have other tokens for that.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from qkv.data.batch import Batch
+from qkv.data.batching import chunks
+from qkv.data.pairs.files import Pair
+from qkv.text.tokenizer import Encoded, Tokenizer
+
+
+class Coder(Protocol):
+    """What is asked of a tokenizer here."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def special_ids(self) -> Collection[int]: ...
+    @property
+    def unk_id(self) -> int: ...
+    def encode(self, text: str, *, special: bool = True) -> Encoded: ...
+    def token(self, id: int) -> str: ...
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str: ...
+
+
+class Languages(NamedTuple):
+    source: Coder
+    target: Coder
+    begin: int  # before every target text
+    end: int  # after it
+    source_end: int  # after every source text
+    never: tuple[int, ...] = ()  # tokens of the target that no text has
+
+    @classmethod
+    def of(cls, source: Tokenizer, target: Tokenizer) -> "Languages":
+        never = tuple(sorted(set(target.special_ids) - {target.sep_id}))
+        return cls(source, target, target.cls_id, target.sep_id, source.sep_id, never)
+
+    @property
+    def are_joint(self) -> bool:
+        return self.source is self.target
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """Source texts as the encoder reads them: [x1 … xn, end]"""
+        return [[*ids, self.source_end] for ids in self.source.encode_ids(texts)]
+
+    def unknown(self, text: str, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Which characters of a source text the vocabulary has no token for; `ids` are what `read` made of it.
+
+        A span for every token that stands for the unknown. What it hides, a model cannot translate: it can only guess.
+        """
+        if self.source.unk_id not in ids:
+            return []
+        found = self.source.encode(text, special=False)
+        spans = zip(found.ids, found.offsets, strict=True)
+        return [_without_spaces(text, *span) for token, span in spans if token == self.source.unk_id]
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """
+    >>> _without_spaces("a  b ", 1, 5)
+    (3, 4)
+    """
+    shown = text[start:end].strip()
+    begin = text.index(shown, start) if shown else start
+    return begin, begin + len(shown)
+
+
+# --- A batch of texts and their translations: two packed batches with a row each for every pair.
+#
+# Target rows begin with the token that texts begin with, and `labels["next"]` has what follows each token, the end at
+# last. So the decoder reads [begin, y1 … yn] and is asked for [y1 … yn, end].
+#
+# >>> batch = PairBatch.of([[7, 8, 3]], [[5, 6]], begin=2, end=3)
+# >>> batch.source.ids.tolist(), batch.target.ids.tolist(), batch.target.labels["next"].tolist()
+# ([7, 8, 3], [2, 5, 6], [5, 6, 3])
+
+NEXT = "next"
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    source: Batch
+    target: Batch  # row r is the translation of row r of the source
+
+    def __post_init__(self) -> None:
+        assert self.source.n_rows == self.target.n_rows, "every source has its target"
+
+    @classmethod
+    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], begin: int, end: int) -> Self:
+        """From lists of ids: sources as the encoder reads them, targets as they are written, without begin and end."""
+        labels = torch.tensor([token for row in targets for token in (*row, end)], dtype=torch.int64)
+        target = Batch.of([[begin, *row] for row in targets], labels={NEXT: labels})
+        return cls(Batch.of(sources), target)
+
+    @property
+    def n_rows(self) -> int:
+        return self.target.n_rows
+
+    @property
+    def n_tokens(self) -> int:
+        """Of the target: what is predicted."""
+        return self.target.n_tokens
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        return type(self)(self.source.to(device, non_blocking), self.target.to(device, non_blocking))
+
+    def pinned(self) -> Self:
+        return type(self)(self.source.pinned(), self.target.pinned())
+
+
+# --- Pairs as token ids, and the batches of every step: a pure function of (seed, step).
+#
+# All ids of a side lie end to end in one array of 32 bits, so that millions of pairs are a few hundred megabytes. An
+# epoch is every pair once. Pairs of like length lie together, since a step of a recurrent network, and attention on a
+# CPU, wait for the longest; how long a pair counts is blurred a little, differently in every epoch, so that the same
+# pairs do not always meet. A batch holds as many pairs as fit a budget of tokens on either side.
+#
+# Shapes: E pairs, R rows of a batch.
+
+_CHUNK = 4_096  # texts that are tokenized at a time
+_CHARACTERS = 1 << 22  # of both sides: a chunk ends here at the latest
+BLUR = 0.15  # of a length: what it may count more
+_Integers = NDArray[np.int64]
+
+
+class Side(NamedTuple):
+    ids: NDArray[np.int32]  # of all texts, end to end
+    offsets: _Integers  # (E + 1,)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> "Side":
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        flat = (token for row in rows for token in row)
+        return cls(np.fromiter(flat, np.int32, int(lengths.sum())), np.append(0, np.cumsum(lengths)))
+
+    @property
+    def lengths(self) -> _Integers:
+        return np.diff(self.offsets)
+
+    def gather(self, rows: _Integers, room: int) -> tuple[_Integers, _Integers, _Integers]:
+        """The ids of these texts end to end with `room` places beside each, all lengths (R,), where each begins (R,).
+
+        The free places are those after the text's own.
+        """
+        lengths = self.offsets[rows + 1] - self.offsets[rows]  # (R,)
+        sizes = lengths + room
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+        within = np.arange(int(ends[-1])) - np.repeat(begins, sizes)
+        at = np.minimum(np.repeat(self.offsets[rows], sizes) + within, len(self.ids) - 1)
+        return self.ids[at].astype(np.int64), sizes, begins
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    source: Side  # without the end
+    target: Side
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+
+class Encoding(NamedTuple):
+    pairs: EncodedPairs
+    too_long: tuple[int, ...]  # which were left out, counted from 0
+    nothing: tuple[int, ...]  # of these no token came, on one side or the other
+
+
+def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Encoding:
+    """All pairs as ids, a few thousand texts in memory at a time. `max_length` is with begin or end."""
+    parts: tuple[list[Side], list[Side]] = ([], [])
+    too_long: list[int] = []
+    nothing: list[int] = []
+    number = 0
+    for chunk in chunks(pairs, _CHUNK, lambda pair: len(pair.source) + len(pair.target), _CHARACTERS):
+        sources = languages.source.encode_ids([pair.source for pair in chunk])
+        targets = languages.target.encode_ids([pair.target for pair in chunk])
+        kept = []
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            if not source or not target:
+                nothing.append(number + row)
+            elif max(len(source), len(target)) >= max_length:
+                too_long.append(number + row)
+            else:
+                kept.append(row)
+        parts[0].append(Side.of([sources[row] for row in kept]))
+        parts[1].append(Side.of([targets[row] for row in kept]))
+        number += len(chunk)
+    return Encoding(EncodedPairs(_joined(parts[0]), _joined(parts[1])), tuple(too_long), tuple(nothing))
+
+
+def _joined(parts: Sequence[Side]) -> Side:
+    lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
+    ids = np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, np.int32)
+    return Side(ids, np.append(0, np.cumsum(lengths)))
+
+
+class PairBatches:
+    """Called with a step, answers with its batches. Several threads may ask at a time."""
+
+    def __init__(
+        self, pairs: EncodedPairs, languages: Languages, tokens_per_batch: int, *, accumulate: int = 1, seed: int = 0
+    ) -> None:
+        assert len(pairs), "there is at least one pair"
+        self.pairs, self.languages, self.seed = pairs, languages, seed
+        self.tokens_per_batch, self.accumulate = tokens_per_batch, accumulate
+        self.weights = np.maximum(pairs.source.lengths, pairs.target.lengths) + 1  # (E,) with begin or end
+        self._lock = Lock()
+        self._starts = [0]  # the number of its first batch, for every epoch that was come to
+        self._plans: dict[int, list[_Integers]] = {}
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of the first one; others differ by a batch or two."""
+        return len(self.epoch(0)) / self.accumulate
+
+    def __call__(self, step: int) -> list[PairBatch]:
+        first = step * self.accumulate
+        return [self.collate(self.rows(number)) for number in range(first, first + self.accumulate)]
+
+    def rows(self, number: int) -> _Integers:
+        """Which pairs are in this batch, counted from the beginning of the training."""
+        with self._lock:
+            while self._starts[-1] <= number:
+                self._starts.append(self._starts[-1] + len(self._plan(len(self._starts) - 1)))
+            epoch = int(np.searchsorted(self._starts, number, side="right")) - 1
+            return self._plan(epoch)[number - self._starts[epoch]]
+
+    def epoch(self, number: int) -> list[_Integers]:
+        with self._lock:
+            return self._plan(number)
+
+    def _plan(self, epoch: int) -> list[_Integers]:
+        """Each epoch is drawn by its own number: its order owes nothing to others. Where it begins does: how many
+        batches come before it is known only once all the earlier ones are planned."""
+        if epoch not in self._plans:
+            draw = np.random.default_rng((self.seed, epoch))
+            order = np.argsort(self.weights * (1 + BLUR * draw.random(len(self.weights))), kind="stable")
+            batches = _cut(order, self.weights[order], self.tokens_per_batch)
+            self._plans = {old: plan for old, plan in self._plans.items() if old >= epoch - 1}
+            self._plans[epoch] = [batches[place] for place in draw.permutation(len(batches))]
+        return self._plans[epoch]
+
+    def collate(self, rows: _Integers) -> PairBatch:
+        source, sizes, begins = self.pairs.source.gather(rows, 1)
+        source[begins + sizes - 1] = self.languages.source_end
+        labels, lengths, starts = self.pairs.target.gather(rows, 1)
+        labels[starts + lengths - 1] = self.languages.end
+        target = np.roll(labels, 1)  # what stands before each
+        target[starts] = self.languages.begin
+        examples = torch.from_numpy(rows)
+        return PairBatch(
+            Batch.packed(torch.from_numpy(source), sizes.tolist(), examples=examples),
+            Batch.packed(
+                torch.from_numpy(target), lengths.tolist(), examples=examples, labels={NEXT: torch.from_numpy(labels)}
+            ),
+        )
+
+
+def _cut(order: _Integers, weights: _Integers, tokens: int) -> list[_Integers]:
+    """The rows in this order, in batches of as many as fit the budget, at least one.
+
+    >>> [batch.tolist() for batch in cut(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
+    [[3, 0], [1], [2]]
+    """
+    reach = np.cumsum(weights)
+    batches, begin, before = [], 0, 0
+    while begin < len(order):
+        end = max(int(np.searchsorted(reach, before + tokens, side="right")), begin + 1)
+        batches.append(order[begin:end])
+        begin, before = end, int(reach[end - 1])
+    return batches

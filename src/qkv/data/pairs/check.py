@@ -1,0 +1,236 @@
+"""A look at pairs of texts before a model is trained on them: what there is, what is wrong, and where.
+
+Like data/labelled/check.py, it goes on after a fault, counts all of them and names the first few of each kind with file and
+line. What stays in memory of a pair are hashes and lengths, not its texts. Pairs of dev and test are held against those
+to train on: a text that stands in both makes every score too good. Texts count as the same when they have the same
+letters and digits (files.py).
+
+What this file does NOT do: judge whether one side translates the other. It sees what slipped by how long the sides are.
+"""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from qkv.data.corpus.check import FAULTS, Finding
+from qkv.data.labelled.check import Lengths, lengths_of
+from qkv.data.labelled.examples import Place
+from qkv.data.pairs.batching import Languages
+from qkv.data.pairs.files import SIDES, Pair, PairFiles, folded
+from qkv.data.same_texts import SameTexts
+from qkv.errors import InputError
+
+KINDS = {
+    "unreadable": "files that cannot be read to the end, or do not go together",
+    "empty": "pairs with an empty side, which are left out",
+    "leak": "pairs of dev or test whose source is trained on as well: scores on them are too good",
+    "leak of a reference": "pairs of dev or test whose translation is trained on as well",
+    "shared": "pairs of test whose source stands in dev as well",
+    "repeated": "pairs that are there again",
+    "untranslated": "pairs whose two sides are the same text",
+    "uneven": "pairs with a side far longer than is usual here: perhaps lines slipped",
+    "lost characters": "U+FFFD, which stands for characters that were lost",
+    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "control": "control characters, which are dropped",
+    "long": "pairs with a side that is longer than the model, which are left out",
+}
+TRAINED_ON = ("train", "more")
+_NAMED = 20  # findings of each kind
+_AT_ONCE = 1_024  # pairs to tokenize
+_UNEVEN = 4.0  # times longer, or shorter, than a translation usually is in these files
+_SHORT = 20  # characters: sides up to here are of any length
+SAME = 10  # characters: shorter texts may be the same in two languages
+_Tell = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    name: str
+    part: str  # train, more, dev or test
+    pairs: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class PairReport:
+    files: list[PairFacts]
+    pairs: int  # to train on; those of dev and test are counted in `files`
+    characters: dict[str, Lengths | None]  # by side
+    tokens: dict[str, Lengths | None]  # by side, with the mark at the end; where a tokenizer was given
+    ratio: float | None  # characters of a translation for one of its source: the median
+    several: int  # pairs whose source was there before with another translation: no fault
+    counts: dict[str, int]  # findings of each kind, all of them
+    findings: list[Finding]  # the first of each kind
+    notes: list[str]
+    sound: bool  # no findings, and something to learn from
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_pairs(
+    parts: Mapping[str, Sequence[PairFiles]],
+    *,
+    languages: Languages | None = None,
+    max_length: int | None = None,
+    named: int = _NAMED,
+    progress: _Tell | None = None,
+) -> PairReport:
+    """Look through pairs by part: train, more, dev, test. With `languages`, lengths are counted in tokens as well.
+
+    `max_length` is the model's, with the mark at the end. Without `languages` it bounds how many pairs can be too long.
+    """
+    files = [(part, one) for part in (*TRAINED_ON, "dev", "test") for one in parts.get(part, ())]
+    check = _Check(files, languages, max_length, named)
+    for number in range(len(files)):
+        check.file(number)
+        if progress is not None:
+            progress((number + 1) / len(files), f"{len(check.lines):,} pairs")
+    return check.report()
+
+
+class _Check:
+    def __init__(
+        self, files: Sequence[tuple[str, PairFiles]], languages: Languages | None, limit: int | None, named: int
+    ) -> None:
+        self.files, self.languages, self.limit, self.named = files, languages, limit, named
+        self.counts: Counter[str] = Counter()
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.facts: list[PairFacts] = []
+        self.notes: list[str] = []
+        self.numbers, self.lines = array("H"), array("I")  # of every pair, its file and line
+        self.characters = (array("I"), array("I"))
+        self.tokens = (array("I"), array("I"))
+        self.sources, self.targets, self.both = SameTexts(), SameTexts(), SameTexts()
+        self.waiting: list[Pair] = []
+
+    def found(self, kind: str, place: Place, message: str) -> None:
+        self.counts[kind] += 1
+        if len(self.findings[kind]) < self.named:
+            self.findings[kind].append(Finding(kind, place.file, place.line, message))
+
+    def file(self, number: int) -> None:
+        part, source = self.files[number]
+        before = len(self.lines)
+        try:
+            for pair in source:
+                self.pair(number, pair)
+        except InputError as error:
+            if len(self.lines) == before and not source.faults:
+                raise  # nothing could be read: the columns are others, or it is no file of pairs
+            self.found("unreadable", Place(source.name, 0), str(error).removeprefix(source.name).lstrip(",: "))
+        for fault in source.faults:
+            self.found("empty", fault.place, fault.message)
+        self.count_tokens()
+        pairs = len(self.lines) - before
+        self.facts.append(PairFacts(source.name, part, pairs, len(source.faults)))
+        if not pairs:
+            self.notes.append(f"{source.name} has no pair with text on both sides: there is nothing here.")
+
+    def pair(self, number: int, pair: Pair) -> None:
+        self.numbers.append(number)
+        self.lines.append(pair.place.line)
+        keys = [hash(folded(text)) for text in pair[:2]]
+        self.sources.add(keys[0], keys[1], number, pair.place.line)
+        self.targets.add(keys[1], keys[0], number, pair.place.line)
+        self.both.add(hash((keys[0], keys[1])), 0, number, pair.place.line)
+        for lengths, side, text in zip(self.characters, SIDES, pair[:2], strict=True):
+            lengths.append(len(text))
+            if not text.isascii() or not text.isprintable():
+                for kind, pattern in FAULTS.items():
+                    if sign := pattern.search(text):
+                        shown = text[max(0, sign.start() - 15) : sign.end() + 15]
+                        self.found(kind, pair.place, f"in the {side}: {shown!r}")
+        text = pair.source.strip()
+        if text == pair.target.strip() and len(text) >= SAME and any(map(str.isalpha, text)):
+            self.found("untranslated", pair.place, repr(text[:60]))
+        if self.languages is not None:
+            self.waiting.append(pair)
+            if len(self.waiting) >= _AT_ONCE:
+                self.count_tokens()
+
+    def count_tokens(self) -> None:
+        if self.languages is None:
+            return
+        sources = self.languages.source.encode_ids([pair.source for pair in self.waiting])
+        targets = self.languages.target.encode_ids([pair.target for pair in self.waiting])
+        for pair, *rows in zip(self.waiting, sources, targets, strict=True):
+            counts = [len(row) + 1 for row in rows]
+            for lengths, count in zip(self.tokens, counts, strict=True):
+                lengths.append(count)
+            if self.limit is not None and max(counts) > self.limit:
+                said = f"{counts[0]:,} tokens and {counts[1]:,}; {self.limit:,} is the most (max_length)"
+                self.found("long", pair.place, said)
+        self.waiting = []
+
+    def report(self) -> PairReport:
+        several = self.same_texts()
+        ratio = self.uneven()
+        if self.languages is None and self.limit is not None and len(self.lines):
+            longer = np.maximum(*(np.frombuffer(side, np.uint32) for side in self.characters)) >= self.limit
+            if count := int(np.count_nonzero(longer)):
+                self.notes.append(
+                    f"{count:,} pairs have a side of {self.limit:,} characters or more: those of them with as many "
+                    "tokens are left out of a training (max_length). With a tokenizer (--model) they are counted."
+                )
+        trained_on = sum(facts.pairs for facts in self.facts if facts.part in TRAINED_ON)
+        return PairReport(
+            files=self.facts,
+            pairs=trained_on,
+            characters={side: lengths_of(lengths) for side, lengths in zip(SIDES, self.characters, strict=True)},
+            tokens={side: lengths_of(lengths, self.limit) for side, lengths in zip(SIDES, self.tokens, strict=True)},
+            ratio=ratio,
+            several=several,
+            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            findings=[finding for findings in self.findings.values() for finding in findings],
+            notes=self.notes,
+            sound=bool(trained_on) and not self.counts.total() and all(facts.pairs for facts in self.facts),
+        )
+
+    def place(self, number: int, line: int) -> Place:
+        return Place(str(self.files[number][1].files[0]), line)
+
+    def is_trained_on(self, number: int) -> bool:
+        return self.files[number][0] in TRAINED_ON
+
+    def same_texts(self) -> int:
+        """Leaks and repetitions; answers with how many sources have another translation than before."""
+        several = 0
+        for same in self.sources.repeated():
+            if self.is_trained_on(same.first_source) and not self.is_trained_on(same.source):
+                kind = "leak"
+            elif self.files[same.first_source][0] != self.files[same.source][0] == "test":
+                kind = "shared"
+            else:
+                several += same.other_label
+                continue
+            where = f"the source is that of {self.place(same.first_source, same.first_line)}"
+            self.found(kind, self.place(same.source, same.line), where)
+        for same in self.targets.repeated():
+            if self.is_trained_on(same.first_source) and not self.is_trained_on(same.source):
+                where = f"the translation is that of {self.place(same.first_source, same.first_line)}"
+                self.found("leak of a reference", self.place(same.source, same.line), where)
+        for same in self.both.repeated():
+            if self.files[same.first_source][0] == self.files[same.source][0] or self.is_trained_on(same.source):
+                where = f"the same as {self.place(same.first_source, same.first_line)}"
+                self.found("repeated", self.place(same.source, same.line), where)
+        return several
+
+    def uneven(self) -> float | None:
+        """How long a translation usually is, by its source; the pairs for which that is far from true are told."""
+        if not len(self.lines):
+            return None
+        source, target = (np.frombuffer(side, np.uint32).astype(np.float64) for side in self.characters)
+        ratios = np.log(target) - np.log(source)
+        usual = float(np.median(ratios))
+        # a short side may be of any length; what the other would usually be decides what is short
+        far = (np.abs(ratios - usual) > math.log(_UNEVEN)) & (np.maximum(source, target / math.exp(usual)) > _SHORT)
+        for row in np.flatnonzero(far).tolist():
+            said = f"{int(source[row]):,} characters, and {int(target[row]):,} in the translation"
+            self.found("uneven", self.place(self.numbers[row], self.lines[row]), said)
+        return math.exp(usual)

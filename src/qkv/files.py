@@ -1,0 +1,150 @@
+"""Files and folders that are written whole or not at all.
+
+They are filled under a hidden name beside their target, flushed to disk, and renamed. Whoever looks sees the old one
+or the new one; an error or Ctrl-C on the way leaves the old one, and nothing else.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from qkv.errors import InputError
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Yield the name of a file to write, which takes the place of `path` when the block ends without an error."""
+    target = _behind(path)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        _flush_entry(part)
+        part.replace(target)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}. Nothing was changed.") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file as UTF-8 with plain line ends, whole or not at all."""
+    with replaced_file(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> Iterator[Path]:
+    """Yield a new empty folder that takes the place of `path` when the block ends without an error.
+
+    `may_replace` is asked about a folder that is already there and not empty; it answers with the reason against.
+    """
+    target = _behind(path)
+    _check(target, may_replace)
+    token = secrets.token_hex(4)
+    fresh = target.with_name(f".{target.name}.{token}.part")
+    aside = target.with_name(f".{target.name}.{token}.old")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh.mkdir()
+        yield fresh
+        _flush(fresh)
+        _check(target, may_replace)  # it may have changed while we wrote
+        try:
+            if target.exists():
+                target.rename(aside)
+            fresh.rename(target)
+        except BaseException:
+            if aside.exists() and not target.exists():
+                aside.rename(target)
+            raise
+        _flush_entry(target.parent)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror or error}. The folder is as it was.") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def check_folder(path: Path, may_replace: Callable[[Path], str | None]) -> None:
+    """Raise what `replaced_folder` would: for whoever works long before there is something to write."""
+    _check(_behind(path), may_replace)
+
+
+def _behind(path: Path) -> Path:
+    """What a name stands for: `~` is the home folder, and a link is what it points to, which is replaced under it.
+
+    Not Path.resolve, which raises for a link that leads back to itself and for the home of an unknown user.
+    """
+    return Path(os.path.realpath(os.path.expanduser(path)))
+
+
+def _check(target: Path, may_replace: Callable[[Path], str | None]) -> None:
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file. Give the name of a folder, new or to be replaced.")
+    if target.is_dir():
+        if target == Path.cwd():
+            raise InputError(f"{target} is the current folder, which cannot be replaced. Give the name of another one.")
+        if any(target.iterdir()) and (reason := may_replace(target)):
+            raise InputError(f"{target} is not replaced: {reason}. Give another folder, or empty this one first.")
+
+
+def _flush(folder: Path) -> None:
+    """Ask the disk to have every byte before the rename makes them count."""
+    for here, _, names in os.walk(folder):
+        for name in names:
+            _flush_entry(Path(here) / name)
+        _flush_entry(Path(here))
+
+
+def _flush_entry(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no folder
+    number = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+# --- JSON files, read so that a fault names the file and the place in it.
+
+
+def read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors put a byte order mark first
+    except FileNotFoundError:
+        raise InputError(f"{file} is missing.") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from None
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{file} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}. Copy it again."
+        ) from None
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    content = read_json(file)
+    if not isinstance(content, dict):
+        raise InputError(f"{file} holds a JSON {type(content).__name__}, where an object {{…}} belongs.")
+    return content
+
+
+def to_json(content: Any) -> str:
+    """As people read it: indented, 汉字 as they are, ending in a newline."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def sha256_of(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

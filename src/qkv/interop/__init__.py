@@ -1,1 +1,0 @@
-"""Other people's files: Hugging Face folders in and out."""

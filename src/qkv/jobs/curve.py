@@ -1,0 +1,379 @@
+"""Which training examples each point of a learning curve gets.
+
+A draw is one order of all examples, and a size is a beginning of it: within a draw the sizes are nested, as a file is
+when it grows; between draws nothing is shared. The order brings every label early, and then each by its share, so that
+a tenth of the file has about a tenth of each label's examples, and no label is missing that a model is asked for.
+"""
+
+import math
+import shutil
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from qkv.config import merge, read_toml, to_toml
+from qkv.data.batch import ranges
+from qkv.data.batching import Integers
+from qkv.data.labelled.examples import ChoiceExample
+from qkv.errors import InputError
+from qkv.files import to_json, write_text
+from qkv.jobs.curve_page import CurveFacts, curve_page, verdict
+from qkv.jobs.finetune.data import check_pinned, label_counts, pinned, read_data
+from qkv.jobs.finetune.model import again, begun, is_scratch
+from qkv.jobs.finetune.run import Finished, baseline
+from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
+from qkv.jobs.finetune.training import Prepared, prepare, settled, trainer_for, with_vectors
+from qkv.metrics.power_law import fit_power_law
+from qkv.report.bilingual import Phrase, Words
+from qkv.report.page import write_report
+from qkv.report.run_log import read_run
+from qkv.tasks.classify import Regression
+from qkv.tasks.predictor import Vectors
+from qkv.tasks.task import Features
+from qkv.train.device import device_named
+from qkv.train.progress import Progress, Silent
+from qkv.train.run_folder import add_line, begin, config_of, read_lines, remove_drafts
+
+_FEWEST = 8
+"""Examples: fewer say nothing about a task, only about themselves."""
+
+
+def sizes(shares: Sequence[float], available: int, labels: int) -> tuple[int, ...]:
+    """How many examples each share is, none less than one of each label; equal ones are one.
+
+    >>> sizes((0.1, 0.5, 1.0), 200, 3), sizes((0.1, 0.5, 1.0), 200, 77)
+    ((20, 100, 200), (77, 100, 200))
+    """
+    least = max(labels, _FEWEST)
+    return tuple(sorted({min(available, max(least, round(share * available))) for share in shares}))
+
+
+def drawn_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integers:
+    """(n,) examples by number, given the labels of each: any `sizes` of them from the front are a good sample.
+
+    >>> order = drawn_order([["a"]] * 90 + [["b"]] * 9 + [["c"]], seed=0, draw=0)
+    >>> sorted(number // 90 for number in order[:20].tolist()).count(1)
+    3
+    """
+    chance = np.random.default_rng(np.random.SeedSequence((seed, draw, 6)))
+    shuffled = chance.permutation(len(labels))
+    strata = [" ".join(sorted(set(found))) for found in labels]
+    counts: dict[str, int] = {}
+    for name in strata:
+        counts[name] = counts.get(name, 0) + 1
+    seen: set[str] = set()
+    ranks = dict.fromkeys(counts, 0)
+    places = np.empty(len(labels))
+    for number, luck in zip(shuffled.tolist(), chance.random(len(labels)).tolist(), strict=True):
+        name = strata[number]
+        # the first to have a label come before all others, in the order they were drawn in
+        new = not seen.issuperset(labels[number])
+        seen.update(labels[number])
+        places[number] = luck - 1 if new else (ranks[name] + luck) / counts[name]
+        ranks[name] += 1
+    return np.argsort(places, kind="stable")
+
+
+# --- The points of a learning curve: which examples each gets, and one short fine-tuning on them.
+#
+# Examples are made ready once for the whole curve, with every label known. Where the encoder stays as it is and is
+# run
+# once (transfer "features"), its vectors are computed once too, and a point costs no more than training a head.
+
+_SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
+
+
+@dataclass(frozen=True)
+class CurveConfig:
+    shares: tuple[float, ...] = _SHARES  # of the training examples
+    draws: int = 3  # of every share
+    finetune: FinetuneConfig = field(default_factory=FinetuneConfig)
+
+    def __post_init__(self) -> None:
+        if not self.shares or not all(0 < share <= 1 for share in self.shares):
+            raise InputError(f"shares are above 0 and at most 1, such as 0.1,0.3,1, unlike {list(self.shares)}.")
+        if self.draws < 1:
+            raise InputError(f"draws must be at least 1, not {self.draws}.")
+        if self.finetune.seeds != 1:
+            raise InputError("Every draw of a curve has a seed of its own: give --draws instead of seeds.")
+
+
+@dataclass(frozen=True)
+class Point:
+    n: int
+    draw: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the points of a curve share, and which they are."""
+
+    config: CurveConfig
+    prepared: Prepared
+    points: tuple[Point, ...]
+    orders: tuple[Integers, ...]  # of the examples, one a draw
+    vectors: Vectors | None  # of all training examples, where the encoder is run once
+
+    @property
+    def task(self) -> Any:
+        return self.prepared.task
+
+
+def plan_of(config: CurveConfig, prepared: Prepared, out: Path, device: torch.device) -> Plan:
+    examples = prepared.data.train.examples
+    labels = _labels(prepared)
+    distinct = len({label for found in labels for label in found})
+    # a draw after the other, so that a curve that is looked at early has all its sizes
+    numbers = sizes(config.shares, len(examples), distinct)
+    points = tuple(Point(n, draw) for draw in range(config.draws) for n in numbers)
+    seed = config.finetune.train.seed
+    orders = tuple(drawn_order(labels, seed, draw) for draw in range(config.draws))
+    vectors = None
+    if prepared.transfer.cached:
+        # once for all points; a point then finds its features made, and runs no encoder
+        whole = with_vectors(prepared, out, device)
+        assert isinstance(whole.train, Vectors)
+        vectors = whole.train
+        prepared = replace(prepared, dev=whole.dev, transfer=replace(prepared.transfer, cached=False))
+    return Plan(config, prepared, points, orders, vectors)
+
+
+def _labels(prepared: Prepared) -> list[list[str]]:
+    """Of every training example; a number is no label."""
+    examples = prepared.data.train.examples
+    if isinstance(prepared.task, Regression):
+        return [[] for _ in examples]
+    return [list(label_counts((example,))) for example in examples]
+
+
+def measured(
+    plan: Plan, point: Point, folder: Path, device: torch.device, progress: Progress
+) -> dict[str, Any] | Finished:
+    """Train one point and say how good it became; `Finished`, which it is not, where somebody stopped it."""
+    began = time.perf_counter()
+    prepared = plan.prepared
+    chosen = np.sort(plan.orders[point.draw][: point.n])
+    examples = tuple(prepared.data.train.examples[number] for number in chosen.tolist())
+    features: Features = plan.task.features(prepared.folder.tokenizer, examples, prepared.max_length, training=True)
+    if plan.vectors is not None:
+        features = ChosenVectors(features, plan.vectors, _rows_of(plan, chosen))
+    train = replace(prepared.data.train, examples=examples)
+    part = replace(prepared, data=replace(prepared.data, train=train), train=features)
+    config = settled(part, Silent().message)
+    seed = config.train.seed + point.draw
+    part = replace(part, config=replace(config, train=replace(config.train, seed=seed)))
+    trainer = trainer_for(part, 0, folder, device, progress)
+    outcome = trainer.run()
+    if not outcome.finished:
+        return Finished(folder, finished=False, signal=outcome.signal)
+    best = dict(read_run(folder).evaluations)[trainer.best.step]
+    return {
+        "n": point.n,
+        "draw": point.draw,
+        "score": best[plan.task.main],
+        "loss": best["loss"],
+        "best_step": trainer.best.step,
+        "steps": outcome.step,
+        "seconds": round(time.perf_counter() - began, 2),
+    }
+
+
+class ChosenVectors(Vectors):
+    """Vectors of some examples, read where those of all of them lie."""
+
+    def __init__(self, features: Features, whole: Vectors, rows: Integers) -> None:
+        super().__init__(features, whole.vectors, whole.reads_rows)
+        self.whole, self.whole_rows = whole, rows
+
+    def of(self, rows: Integers) -> torch.Tensor:
+        return self.whole.of(self.whole_rows[rows])
+
+
+def _rows_of(plan: Plan, chosen: Integers) -> Integers:
+    """Where the rows of these examples lie among those of all; each choice of a question is a text of its own."""
+    examples, rows = plan.prepared.data.train.examples, plan.prepared.train.rows
+    texts = np.array([len(one.choices) if isinstance(one, ChoiceExample) else 1 for one in examples])
+    which = ranges((np.cumsum(texts) - texts)[chosen], texts[chosen])
+    return ranges(rows.first_row[which], rows.n_windows[which])
+
+
+def steps_of(plan: Plan, n: int) -> int:
+    """About how many steps a point of this size takes: the rule of `settled`, for examples of middling length."""
+    config, tokens = plan.config.finetune, plan.prepared.train.unit_tokens
+    units = max(1, round(n / len(plan.prepared.data.train.examples) * len(tokens)))
+    per_step = config.tokens_per_step or max(8, round(float(tokens.mean()) * config.texts_per_step))
+    per_epoch = max(1, min(units, round(units * float(tokens.mean()) / per_step)))
+    return max(
+        1, round((config.epochs or epochs_for(config.task, units, per_epoch, is_scratch(config.model))) * per_epoch)
+    )
+
+
+@dataclass
+class Within:
+    """The progress of one point as part of the whole curve's."""
+
+    whole: Progress
+    before: int
+    planned: int
+    steps: int = 1
+
+    def start(self, step: int, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, step: int, figures: Mapping[str, Any]) -> None:
+        self.whole.step(self.before + round(self.planned * step / self.steps), figures)
+
+    def message(self, text: str) -> None:
+        if text.startswith("warning"):  # every evaluation of every point would be too much
+            self.whole.message(text)
+
+
+# --- A learning curve: one fine-tuning after the other on growing parts of the training examples.
+#
+# Every point is a short run of its own, judged on the same held-out examples, with its best evaluation, as a run of
+# `qkv finetune` is. A power law through the points says what more labels would bring, or that the points cannot tell.
+#
+# RUN/config.toml    the resolved settings; a resumed run reads nothing else
+# RUN/points.jsonl   one line a finished point
+# RUN/report.html    the curve as a page, rewritten after every point
+# RUN/result.json    the figures; written last, so its presence means: finished
+
+
+def start(config: CurveConfig, out: Path, progress: Progress) -> Finished:
+    """Begin a curve in a new folder."""
+    begin(out, "curve")
+    device_named(config.finetune.device)
+    tuned, folder = begun(config.finetune, progress.message)
+    config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
+    # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
+    prepared = prepare(config.finetune, folder, read_data(config.finetune, progress.message), progress.message)
+    write_text(out / "config.toml", to_toml(config))
+    return _go(config, prepared, out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a curve; what is finished of it stays as it is."""
+    file = config_of(run)
+    if (run / "result.json").is_file():
+        return Finished(run, finished=True, already=True)
+    config = merge(CurveConfig(), read_toml(file), str(file))
+    device_named(config.finetune.device)
+    check_pinned(config.finetune.data)
+    folder = again(config.finetune, progress.message)
+    remove_drafts(run)
+    prepared = prepare(config.finetune, folder, read_data(config.finetune), progress.message)
+    return _go(config, prepared, run, progress)
+
+
+def finished_points(run: Path) -> list[dict[str, Any]]:
+    return read_lines(run / "points.jsonl")
+
+
+def _go(config: CurveConfig, prepared: Prepared, out: Path, progress: Progress) -> Finished:
+    if config.finetune.train.threads is not None:
+        torch.set_num_threads(config.finetune.train.threads)
+    device = device_named(config.finetune.device)
+    plan = plan_of(config, prepared, out, device)
+    known = {Point(line["n"], line["draw"]) for line in finished_points(out)}
+    costs = [steps_of(plan, point.n) for point in plan.points]
+    done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)
+    progress.start(done, sum(costs))
+    for number, (point, cost) in enumerate(zip(plan.points, costs, strict=True), 1):
+        if point in known:
+            continue
+        progress.message(
+            f"point {number} of {len(plan.points)}: {point.n:,} of {len(prepared.data.train.examples):,} examples, "
+            f"draw {point.draw + 1} of {config.draws}"
+        )
+        folder = out / "points" / f"{point.n}-{point.draw}"
+        found = measured(plan, point, folder, device, Within(progress, done, cost))
+        if isinstance(found, Finished):
+            return replace(found, run=out)
+        main = plan.task.main
+        progress.message(f"point {number} of {len(plan.points)}: {main} {found['score']:.4f}")
+        add_line(out / "points.jsonl", found)
+        shutil.rmtree(folder, ignore_errors=True)
+        write_report(out, curve_page(out, _facts(plan, out)))
+        done += cost
+    facts = _facts(plan, out)
+    write_report(out, curve_page(out, facts))
+    shutil.rmtree(out / "points", ignore_errors=True)
+    shutil.rmtree(out / "vectors", ignore_errors=True)
+    write_text(out / "result.json", to_json(_result(facts)))
+    return Finished(out, finished=True)
+
+
+def _facts(plan: Plan, out: Path) -> CurveFacts:
+    prepared, config = plan.prepared, plan.config.finetune
+    found: dict[int, list[float]] = {}
+    lines = finished_points(out)
+    for line in sorted(lines, key=lambda line: (line["n"], line["draw"])):
+        found.setdefault(line["n"], []).append(line["score"])
+    usual = baseline(prepared)
+    points = [(n, score) for n, scores in found.items() for score in scores if math.isfinite(score)]
+    return CurveFacts(
+        task=config.task,
+        kind=getattr(prepared.task, "kind", ""),
+        model=prepared.folder.path.resolve().name,
+        transfer=config.transfer,
+        main=prepared.task.main,
+        source=Path(prepared.data.train.source).name,
+        available=len(prepared.data.train.examples),
+        dev_examples=len(prepared.data.dev.examples),
+        points=tuple((n, tuple(scores)) for n, scores in found.items()),
+        fit=fit_power_law(points),
+        baseline=None if usual is None else (Phrase(f"always '{usual[0]}'", f"总答“{usual[0]}”"), usual[1]),
+        seconds=sum(line["seconds"] for line in lines),
+        notes=(*prepared.notes, *_notes(plan)),
+        config=(out / "config.toml").read_text(encoding="utf-8"),
+    )
+
+
+def _notes(plan: Plan) -> list[Words]:
+    notes: list[Words] = [
+        Phrase(
+            "Every point was judged on the same held-out examples, with its best evaluation there.",
+            "每个点都在同一份留出样本上评分，取其中最好的一次评估。",
+        )
+    ]
+    wanted = min(plan.config.shares) * len(plan.prepared.data.train.examples)
+    least = min(point.n for point in plan.points)
+    if least > wanted + 1:
+        notes.append(
+            Phrase(
+                f"The smallest share is {wanted:,.0f} examples; {least:,} were taken, so that no label is missing.",
+                f"最小的一份本应是 {wanted:,.0f} 条；为了不缺任何标签，取了 {least:,} 条。",
+            )
+        )
+    return notes
+
+
+def _result(facts: CurveFacts) -> dict[str, Any]:
+    remark = verdict(facts)
+    return {
+        "task": facts.task,
+        "kind": facts.kind,
+        "model": facts.model,
+        "transfer": facts.transfer,
+        "main": facts.main,
+        "examples": {"train": facts.available, "dev": facts.dev_examples},
+        "points": [
+            {
+                "n": n,
+                "mean": statistics.fmean(scores),
+                "deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+                "scores": list(scores),
+            }
+            for n, scores in facts.points
+        ],
+        "fit": facts.fit.to_dict(),
+        "verdict": None if remark is None else {"level": remark.level, **remark.text._asdict()},
+        "baseline": None if facts.baseline is None else facts.baseline[1],
+        "seconds": facts.seconds,
+    }

@@ -1,0 +1,225 @@
+"""The labelled data of a run: read, held out, looked through before the first step."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qkv.data.labelled.check import typos
+from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Fault, TagExample, TextExample
+from qkv.data.labelled.reader import labelled
+from qkv.data.labelled.split import folded, held_out
+from qkv.errors import InputError
+from qkv.files import sha256_of
+from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
+from qkv.report.bilingual import Phrase
+from qkv.tasks import classify
+
+_SLIPS = 5  # labels that may be slips, told
+_PARTS = ("train", "dev", "test")
+MOST_HELD_OUT = 5_000
+"""Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Examples of one use, with what was wrong with their file."""
+
+    source: str
+    examples: tuple[Any, ...]
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def n_dropped(self) -> int:
+        return sum(fault.action == "dropped" for fault in self.faults)
+
+    @property
+    def n_mended(self) -> int:
+        return sum(fault.action == "mended" for fault in self.faults)
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    train: Part
+    dev: Part
+    notes: tuple[Phrase, ...] = ()
+    test: Part | None = None
+
+
+def pinned(data: DataChoice) -> DataChoice:
+    """With absolute paths and the files' hashes: what a resumed run finds from anywhere, and recognises."""
+    paths: dict[str, Any] = {
+        name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
+    }
+    hashes: dict[str, Any] = {f"{name}_sha256": sha256_of(Path(paths[name])) for name in _PARTS if name in paths}
+    return replace(data, **paths, **hashes)
+
+
+def check_pinned(data: DataChoice) -> None:
+    for name in _PARTS:
+        path, expected = getattr(data, name), getattr(data, f"{name}_sha256")
+        if path is not None and expected is not None and sha256_of(_file(path)) != expected:
+            raise InputError(
+                f"{path} has changed since the run began: a resumed run would train on other examples than before. "
+                "Put the file back, or begin another run."
+            )
+
+
+def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
+    """Training and held-out examples; every fault is kept, none is passed over."""
+    train = read_part(config.data.train, config, tell)
+    notes = slips(train)
+    if config.data.dev is not None:
+        dev = read_part(config.data.dev, config, tell)
+    else:
+        if config.task == "classify" and kind_of(train.examples, config) == "single":
+            classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
+        train, dev = _parted(train, config)
+    notes += leaks(train, dev)
+    test = None
+    if config.data.test is not None:
+        test = read_part(config.data.test, config, tell)
+        notes += leaks(train, test)
+    return LabelledData(train, dev, tuple(notes), test)
+
+
+def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
+    chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed, kind_of(train.examples, config))
+    kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
+    held = tuple(example for example, out in zip(train.examples, chosen, strict=True) if out)
+    if not held or not kept:
+        different = len({_key(example) for example in train.examples})
+        raise InputError(
+            f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
+            "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
+        )
+    return replace(train, examples=kept), Part(f"held out of {Path(train.source).name}", held)
+
+
+def slips(train: Part) -> list[Phrase]:
+    """What to say of labels that look like one another, or like a header."""
+    counts = label_counts(train.examples)
+    found = []
+    for typo in list(typos(counts))[:_SLIPS]:
+        found.append(
+            Phrase(
+                f"The label '{typo.label}' ({counts[typo.label]}) may be a slip for '{typo.meant}' "
+                f"({counts[typo.meant]}): {typo.why}. Both are learned as they stand.",
+                f"标签“{typo.label}”（{counts[typo.label]} 条）可能是“{typo.meant}”（{counts[typo.meant]} 条）的笔误；"
+                "两个都按原样学习。",
+            )
+        )
+    return found
+
+
+def leaks(train: Part, other: Part) -> list[Phrase]:
+    """What to say of examples that are judged by and were learned from."""
+    seen = {_key(example) for example in train.examples}
+    both = [example for example in other.examples if _key(example) in seen]
+    if not both:
+        return []
+    return [_leak(len(both), len(other.examples), other.source, train.source, both[0].place.line)]
+
+
+def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
+    here, there = Path(dev).name, Path(train).name
+    return Phrase(
+        f"{both:,} of {of:,} examples of {here} also stand in {there} (the first: line {line}): "
+        "scores on them are too good.",
+        f"{here} 的 {of:,} 条样本中有 {both:,} 条也出现在 {there} 里（第一条在第 {line} 行）：这些样本上的分数偏高。",
+    )
+
+
+def hold_out(examples: Sequence[Any], share: float, seed: int, kind: str = "single") -> list[bool]:
+    """Which to hold out; `kind` is that of classification: numbers have no labels to go by."""
+    groups = [example.group if example.group is not None else _key(example) for example in examples]
+    numbers = isinstance(examples[0], TextExample) and kind == "regression"
+    strata = ["" if numbers else _stratum(example) for example in examples]
+    chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
+    while not numbers:
+        # a label that only held-out examples have could not be learned: their groups go back, whole
+        known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
+        back = {
+            group
+            for example, group, out in zip(examples, groups, chosen, strict=True)
+            if out and any(label not in known for label in _labels(example))
+        }
+        if not back:
+            break
+        chosen = [out and group not in back for group, out in zip(groups, chosen, strict=True)]
+    return chosen
+
+
+def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
+    source = labelled(
+        path,
+        config.task,
+        columns=config.data.columns.given(),
+        format=config.data.format,
+        separator=config.data.separator,
+    )
+    examples: tuple[Any, ...] = tuple(source)
+    if not examples:
+        dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
+        raise InputError(f"{path} holds no example to learn from{dropped}.")
+    examples = tuple(_lists_of_one(examples))
+    if tell is not None:
+        tell(f"{path}: {len(examples):,} examples ({source.describe()})")
+    return Part(str(path), examples, tuple(source.faults))
+
+
+def _lists_of_one(examples: Sequence[Any]) -> Sequence[Any]:
+    """Some tools write every label as a list; where all are lists of one, each is one label."""
+    if all(isinstance(one, TextExample) and isinstance(one.label, tuple) and len(one.label) == 1 for one in examples):
+        return [replace(one, label=one.label[0]) for one in examples]
+    return examples
+
+
+def label_counts(examples: Iterable[Any]) -> dict[str, int]:
+    """How many of each label, most frequent first; spans count one each, questions as answered or not."""
+    counts: Counter[str] = Counter()
+    for example in examples:
+        counts.update(_labels(example))
+    return dict(counts.most_common())
+
+
+def _labels(example: Any) -> list[str]:
+    if isinstance(example, TextExample):
+        if example.label is None:
+            return []
+        return [example.label] if isinstance(example.label, str) else list(example.label)
+    if isinstance(example, TagExample):
+        return [span.label for span in example.spans or ()]
+    if isinstance(example, AnswerExample):
+        return [] if example.answers is None else ["answered" if example.answers else "no answer"]
+    return []
+
+
+def kind_of(examples: Sequence[Any], config: FinetuneConfig) -> str:
+    """Of classification; "" of other tasks."""
+    if config.task != "classify":
+        return ""
+    return classify.kind_of(examples) if config.classify.kind == "auto" else config.classify.kind
+
+
+def _stratum(example: Any) -> str:
+    if isinstance(example, TextExample) and isinstance(example.label, str):
+        return example.label
+    return " ".join(sorted(set(_labels(example)))) if isinstance(example, AnswerExample) else ""
+
+
+def _key(example: Any) -> str:
+    """What makes two examples the same one."""
+    if isinstance(example, TextExample):
+        return folded(f"{example.text}\n{example.pair or ''}")
+    if isinstance(example, AnswerExample | ChoiceExample):
+        return folded(f"{example.text}\n{example.question}")
+    return folded(example.text)
+
+
+def _file(path: str) -> Path:
+    file = Path(path).expanduser().resolve()
+    if not file.is_file():
+        labelled(path, "classify")  # says what is wrong with the name
+    return file

@@ -1,0 +1,268 @@
+"""Honest confidence: a temperature, thresholds and a rule for not answering, fitted on held-out examples.
+
+What is fitted on examples looks too good on the same ones. So each example is answered here with the temperature and
+the thresholds of the folds it is not in: these answers are what the held-out score, the predictions and the calibration
+error are made of. The rule for not answering is one number, chosen by the probabilities of all these answers together.
+What is saved is fitted on all examples.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, TextExample
+from qkv.errors import InputError
+from qkv.jobs.finetune.data import label_counts
+from qkv.jobs.finetune.facts import CalibrationFacts, LengthBin, Shown
+from qkv.metrics.calibration import (
+    FEWEST,
+    abstain_threshold,
+    best_threshold_f1,
+    coverage_curve,
+    expected_calibration_error,
+    fit_temperature,
+    folds,
+    reliability,
+)
+from qkv.tasks.answer import NO_ANSWER, Answer, no_answer_threshold
+from qkv.tasks.classify import MultiLabel
+from qkv.tasks.table import AnyTask
+from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
+
+FOLDS = 5
+FEWEST_EXAMPLES = 10  # with fewer a temperature would be noise
+NEVER_SURE = 2.0
+"""As `Calibration.abstain_below`: no probability reaches the precision that was asked for, so none is enough."""
+_UNITS = {"classify": "text", "tag": "entity", "answer": "question", "choice": "question"}
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    calibration: Calibration
+    facts: CalibrationFacts | None  # None where there are no probabilities, or too few examples
+    results: list[Any]  # one an example, in their order, each by what was fitted on others
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Held-out examples with what the head said of them."""
+
+    task: AnyTask
+    features: Any
+    scores: Scores
+    extra: Mapping[str, NDArray[np.float32]]
+    examples: Sequence[Any]
+
+    def losses(self, temperature: float) -> NDArray[np.float64] | None:
+        return self.task.losses(self.features, self.scores, self.extra, temperature)
+
+    def results(self, calibration: Calibration) -> list[Any]:
+        return self.task.decode(self.features, self.scores, self.extra, calibration)
+
+    def sure(self, results: Sequence[Any]) -> Sure:
+        found = self.task.confidences(self.examples, results)
+        assert found is not None, "a task with losses has probabilities"
+        return found
+
+    def fitted(self, temperature: float, chosen: NDArray[np.bool_]) -> Calibration:
+        """With the thresholds that are best for the chosen examples, (E,) of bool, where the task has any."""
+        task, plain = self.task, Calibration(temperature)
+        if not isinstance(task, MultiLabel) and not (isinstance(task, Answer) and task.no_answer):
+            return plain
+        examples = [example for example, is_chosen in zip(self.examples, chosen, strict=True) if is_chosen]
+        results = [result for result, is_chosen in zip(self.results(plain), chosen, strict=True) if is_chosen]
+        if isinstance(task, Answer):
+            threshold = no_answer_threshold(task.settings.scorer, examples, results)
+            return replace(plain, thresholds={NO_ANSWER: threshold})
+        given = np.array([[result.probabilities[label] for label in task.labels] for result in results])
+        wanted = np.zeros(given.shape, bool)
+        for row, example in enumerate(examples):
+            wanted[row, task.target(example, str(example.place))] = True
+        return replace(plain, thresholds=dict(zip(task.labels, best_threshold_f1(given, wanted).tolist(), strict=True)))
+
+
+def calibrated(
+    task: AnyTask,
+    features: Any,
+    scores: Scores,
+    extra: Mapping[str, NDArray[np.float32]],
+    examples: Sequence[Any],
+    target: float,
+) -> Calibrated:
+    held_out = _HeldOut(task, features, scores, extra, examples)
+    plain = held_out.results(Calibration())
+    if len(examples) < FEWEST_EXAMPLES or held_out.losses(1.0) is None:
+        return Calibrated(Calibration(), None, plain)
+    tried = fit_temperature(held_out.losses)
+    chosen = held_out.fitted(tried.temperature, np.ones(len(examples), bool))
+    fold = folds(len(examples), FOLDS)
+    by_fold = [held_out.fitted(tried.best(fold != number), fold != number) for number in range(FOLDS)]
+    results = _by_fold(held_out, fold, by_fold)
+    before, after = held_out.sure(plain), held_out.sure(results)
+    if not len(before.confidence) or not len(after.confidence):
+        return Calibrated(chosen, None, results)
+    least = None
+    # of a text with any number of labels each has a threshold, which decides by itself
+    abstains = not isinstance(task, MultiLabel)
+    if abstains and len(after.confidence) >= FEWEST:
+        least = abstain_threshold(after.confidence, after.right, target)
+        rule = NEVER_SURE if least is None else least
+        chosen = replace(chosen, abstain_below=rule)
+        results = _by_fold(held_out, fold, [replace(each, abstain_below=rule) for each in by_fold])
+    facts = CalibrationFacts(
+        unit=_UNITS[task.name],
+        temperature=chosen.temperature,
+        error_before=expected_calibration_error(before.confidence, before.right),
+        error_after=expected_calibration_error(after.confidence, after.right),
+        before=reliability(before.confidence, before.right),
+        after=reliability(after.confidence, after.right),
+        coverage=coverage_curve(after.confidence, after.right) if abstains else (),
+        target=target,
+        abstain_below=least,
+        answered=None if least is None else float((after.confidence >= least).mean()),
+        thresholds=dict(chosen.thresholds),
+    )
+    return Calibrated(chosen, facts, results)
+
+
+def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> list[Any]:
+    """Each example answered by its own fold's calibration."""
+    found: list[Any] = [None] * len(fold)
+    for number, calibration in enumerate(by_fold):
+        results = held_out.results(calibration)
+        for place in np.flatnonzero(fold == number).tolist():
+            found[place] = results[place]
+    return found
+
+
+# --- A model held against labelled examples: figures, and the examples that people want to see.
+#
+# Examples stream by. What is kept is the scorer's counts, a few of the worst examples, and counts by length, so that
+# a
+# file of any size is judged in the same memory.
+
+_SHOWN = 12  # of each kind
+NUMBERS = 2_000  # drawn as a scatter
+_LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Judged:
+    scored: Scored
+    hardest: tuple[Shown, ...]
+    confident_errors: tuple[Shown, ...]
+    by_length: tuple[LengthBin, ...]
+    labels: dict[str, int]
+    tokens: int
+    longest: int
+    windowed: int
+    most_windows: int
+    numbers: NDArray[np.float64] | None = None  # of regression
+
+
+class Worst:
+    """The few examples with the largest keys, first come first kept."""
+
+    def __init__(self, size: int = _SHOWN) -> None:
+        self.size, self.count = size, 0
+        self.kept: list[tuple[float, int, Shown]] = []
+
+    def offer(self, key: float, make: Callable[[], Shown]) -> None:
+        self.count += 1
+        if len(self.kept) < self.size:
+            heapq.heappush(self.kept, (key, -self.count, make()))
+        elif key > self.kept[0][0]:
+            heapq.heapreplace(self.kept, (key, -self.count, make()))
+
+    def shown(self) -> tuple[Shown, ...]:
+        return tuple(one for _, _, one in sorted(self.kept, key=lambda entry: (-entry[0], -entry[1])))
+
+
+def judged(
+    task: AnyTask,
+    parts: Iterable[tuple[Sequence[Example], Sequence[Any]]],
+    progress: Callable[[int], None] | None = None,
+    keep: Callable[[Example, Any, Judgement], None] | None = None,
+) -> Judged:
+    """Examples with their results, a part at a time; `keep` is handed each, for whoever writes them down."""
+    scorer = task.scorer()
+    hardest, confident = Worst(), Worst()
+    lengths: Counter[int] = Counter()
+    rights: Counter[int] = Counter()
+    labels: Counter[str] = Counter()
+    tokens = longest = windowed = most_windows = 0
+    numbers: list[tuple[float, float]] = []
+    is_number = getattr(task, "kind", "") == "regression"
+    for chunk, results in parts:
+        scorer.add(chunk, results)
+        labels.update(label_counts(chunk) if not is_number else {})
+        for example, result in zip(chunk, results, strict=True):
+            judgement = task.judge(example, result)
+            show = _Show(example, result, judgement)
+            if not judgement.right or is_number:
+                hardest.offer(judgement.loss, show)
+                confident.offer(0.0 if math.isnan(judgement.confidence) else judgement.confidence, show)
+            place = int(np.searchsorted(_LENGTHS, result.n_tokens))
+            lengths[place] += 1
+            rights[place] += judgement.right
+            tokens += result.n_tokens
+            longest = max(longest, result.n_tokens)
+            windowed += result.n_windows > 1
+            most_windows = max(most_windows, result.n_windows)
+            if is_number and len(numbers) < NUMBERS:
+                numbers.append((float(judgement.expected), float(result.value)))
+            if keep is not None:
+                keep(example, result, judgement)
+        if progress is not None:
+            progress(len(chunk))
+    if not lengths:
+        raise InputError("There is no example to judge the model by.")
+    edges = (0, *_LENGTHS, longest)
+    return Judged(
+        scorer.result(),
+        hardest.shown(),
+        () if is_number else confident.shown(),
+        tuple(
+            LengthBin(
+                edges[place] + 1, min(edges[place + 1], longest) if place < len(_LENGTHS) else longest, n, rights[place]
+            )
+            for place, n in sorted(lengths.items())
+        ),
+        dict(labels.most_common()),
+        tokens,
+        longest,
+        windowed,
+        most_windows,
+        np.array(numbers) if numbers else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Show:
+    """Makes what is shown, for the few that are kept."""
+
+    example: Any
+    result: Any
+    judgement: Judgement
+
+    def __call__(self) -> Shown:
+        example = self.example
+        pair = example.pair if isinstance(example, TextExample) else None
+        if isinstance(example, AnswerExample | ChoiceExample):
+            pair = example.question
+        return Shown(
+            Path(example.place.file).name,
+            example.place.line,
+            example.text,
+            pair,
+            self.judgement,
+            self.result.n_tokens,
+            self.result.n_windows,
+        )

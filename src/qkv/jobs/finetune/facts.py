@@ -1,0 +1,204 @@
+"""What the report of a fine-tuning run is drawn from: plain data, put together by the job that ran."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.data.labelled.examples import Fault
+from qkv.report.bilingual import Phrase, Words, percent
+from qkv.report.plane import Axis, Dots, Layer, Line, Plane, Planes, Rule
+from qkv.tasks.names import UNITS
+from qkv.tasks.task import Judgement, Scored
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """One part of the labelled data as it was used."""
+
+    source: str  # file name, or "held out of train.csv"
+    examples: int
+    labels: Mapping[str, int]  # how many of each; empty where examples have no labels of that kind
+    tokens: int
+    longest: int  # tokens of the longest text
+    windowed: int  # texts of more than one window
+    most_windows: int
+    faults: tuple[Fault, ...] = ()  # the first of them
+    n_dropped: int = 0
+    n_mended: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An example with what was answered, to be looked at."""
+
+    file: str
+    line: int
+    text: str
+    pair: str | None  # the second text; the question of an answer or a choice
+    judgement: Judgement
+    n_tokens: int
+    n_windows: int
+
+
+@dataclass(frozen=True)
+class LengthBin:
+    low: int  # tokens, both ends included
+    high: int
+    n: int
+    right: int
+
+
+@dataclass(frozen=True)
+class CalibrationFacts:
+    """`after` is cross-fitted: each fold's temperature and thresholds were fitted on the other folds."""
+
+    unit: str  # what a probability is of: "text", "entity", "question"
+    temperature: float
+    error_before: float  # expected calibration error
+    error_after: float
+    # reliability bins: mean confidence, share right, count; empty bins left out
+    before: tuple[tuple[float, float, int], ...]
+    after: tuple[tuple[float, float, int], ...]
+    # coverage curve, from answering all to answering few: threshold, share answered, precision of those
+    coverage: tuple[tuple[float, float, float], ...]
+    target: float = 0.95  # precision asked for
+    abstain_below: float | None = None  # reaches it; None: no threshold does, or there is no rule
+    answered: float | None = None  # share it answers by itself then
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # multi-label: by label
+
+
+@dataclass(frozen=True)
+class SeedFacts:
+    seed: int
+    score: float  # the main metric on dev at the best step
+    best_step: int
+    steps: int  # trained
+    seconds: float
+    folder: str = ""  # under the run; "" is the run itself
+
+
+@dataclass(frozen=True)
+class CostFacts:
+    seconds: float  # training, by the clock, evaluation included
+    seconds_vectors: float | None  # transfer features: the one pass of the encoder
+    tokens_per_second: float | None  # training
+    peak_memory: int | None  # bytes
+    parameters: int
+    trained_parameters: int
+    device: str
+
+
+@dataclass(frozen=True)
+class MixFacts:
+    """How much of each layer of ELMo the task uses."""
+
+    shares: tuple[float, ...]  # from the spelling up; they add up to 1
+    gamma: float  # what their sum is multiplied by
+    began: tuple[float, ...] = ()  # the shares before the first step; none: all alike
+
+
+@dataclass(frozen=True)
+class FinetuneFacts:
+    task: str  # classify, tag, answer, choice
+    kind: str  # single, multi, regression; bio, crf; "" where a task has one kind
+    model: str
+    transfer: str  # full, top:K, freeze, features
+    main: str  # the metric that counts
+    train: DataFacts
+    dev: DataFacts
+    scored: Scored  # on dev, best seed
+    baseline: tuple[Words, float] | None  # what answering without looking reaches in the main metric, and how
+    seeds: tuple[SeedFacts, ...]
+    cost: CostFacts
+    calibration: CalibrationFacts | None = None
+    test: DataFacts | None = None
+    test_scored: Scored | None = None
+    hardest: tuple[Shown, ...] = ()
+    confident_errors: tuple[Shown, ...] = ()
+    by_length: tuple[LengthBin, ...] = ()
+    numbers: NDArray[np.float64] | None = None  # regression: (n, 2) expected, answered
+    notes: tuple[Words, ...] = ()  # what was chosen by itself, in words
+    mix: MixFacts | None = None
+    new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
+
+
+# --- Whether probabilities can be believed, in two pictures: the reliability diagram, and what may be answered
+# unseen.
+#
+# Reliability: answers in bins by how sure they were, against the share of them that was right. On the diagonal a
+# probability means what it says. Coverage: the surest answers first, how many of them are right.
+
+ENOUGH = 50
+"""Answers under which nothing can be said about probabilities."""
+ANSWERED = Phrase("answered by itself", "自动作答")
+
+
+def reliability(facts: CalibrationFacts) -> Planes:
+    planes = (_diagram(facts), *([_coverage(facts)] if facts.coverage else []))
+    return Planes(Phrase("Can its probabilities be believed?", "它给的概率可信吗？"), planes)
+
+
+def n_judged(facts: CalibrationFacts) -> int:
+    return sum(n for _, _, n in facts.before)
+
+
+def _diagram(facts: CalibrationFacts) -> Plane:
+    names = (
+        (Phrase("as trained", "校准前"), facts.before, "other"),
+        (Phrase("calibrated", "校准后"), facts.after, "evaluation"),
+    )
+    dots = [
+        Dots(
+            name,
+            tuple((sure, right) for sure, right, _ in bins),
+            role,
+            tuple(float(n) for _, _, n in bins),
+            joined=True,
+        )
+        for name, bins, role in names
+    ]
+    unit = UNITS.get(facts.unit, Phrase(facts.unit, facts.unit))
+    return Plane(
+        Phrase("How sure, and how often right", "有多大把握，对了多少"),
+        Axis(Phrase("how sure it was", "置信度"), "percent", 0.0, 1.0),
+        Axis(Phrase("share that is right", "答对的比例"), "percent", 0.0, 1.0),
+        (Rule(Phrase("as often right as it says", "说几成就对几成")), *dots),
+        note=Phrase(
+            f"A dot is all answers of about the same confidence (per {unit.en}); the larger, the more. Above the "
+            f"dashed line it is too modest, below it too sure. Temperature {facts.temperature:.2f}; each answer is "
+            "calibrated without having been used for it.",
+            f"一个点是置信度相近的一批回答（以{unit.zh}计），点越大回答越多。在虚线上方是过于谦虚，下方是过于自信。"
+            f"温度 {facts.temperature:.2f}；每个回答校准时都没有用到它自己。",
+        ),
+    )
+
+
+def _coverage(facts: CalibrationFacts) -> Plane:
+    points = tuple((answered, precision) for _, answered, precision in facts.coverage)
+    layers: list[Layer] = [
+        Rule(Phrase(f"asked for: {percent(facts.target, 0)}", f"要求：{percent(facts.target, 0)}"), y=facts.target),
+        Line(
+            Phrase("right among those answered", "作答部分的精确率"),
+            points,
+            more=tuple(f" (p ≥ {threshold:.2f})" for threshold, _, _ in facts.coverage),
+        ),
+    ]
+    if facts.abstain_below is not None and facts.answered is not None:
+        answered = facts.answered
+        reached = min(points, key=lambda point: abs(point[0] - answered))[1]
+        label = Phrase(f"p ≥ {facts.abstain_below:.2f}", f"p ≥ {facts.abstain_below:.2f}")
+        name = Phrase("the threshold kept with the model", "随模型保存的阈值")
+        layers.append(Dots(name, ((answered, reached),), "kept", labels=(label,), read=False))
+    lowest = min([precision for _, precision in points] + [facts.target])
+    return Plane(
+        Phrase("How much it may answer by itself", "放手让它答，能答多少"),
+        Axis(ANSWERED, "percent", 0.0, 1.0),
+        Axis(Phrase("share that is right", "精确率"), "percent", max(0.0, lowest - 0.06), 1.0),
+        tuple(layers),
+        note=Phrase(
+            "From left to right it answers more, the surest first; what it does not answer is left to a person.",
+            "从左到右作答越来越多，最有把握的先答；没有作答的留给人处理。",
+        ),
+    )

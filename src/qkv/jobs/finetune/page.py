@@ -1,0 +1,312 @@
+"""The headline figures of a fine-tuning run: the score that counts, and whether it can be left alone."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.jobs.finetune.facts import ENOUGH, CalibrationFacts, FinetuneFacts, Shown, n_judged, reliability
+from qkv.jobs.finetune.remarks import finetune_remarks
+from qkv.jobs.finetune.seeds import Seeds, best
+from qkv.jobs.finetune.tables import DataUsed, ExamplesShown, by_length, cost, layer_mix, per_label, scores
+from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent
+from qkv.report.charts import Chart, Level, Series
+from qkv.report.confusion import Confusion
+from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
+from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
+from qkv.report.run_log import RunLog, read_run
+from qkv.tasks.names import ERROR, PARTS, SHARE, metric, task_words
+from qkv.tasks.task import Scored
+
+SECOND = ("macro_f1", "f1", "em", "pearson", "spearman", "accuracy", "mcc", "recall", "mean_absolute_error")
+"""Where there is no test score, the first of these stands beside the main one."""
+
+OVERLAP = Phrase("how much of the answer's words is right", "答案用词与标准答案的重合程度")
+
+
+def figures(facts: FinetuneFacts) -> Iterator[Figure]:
+    yield from _score(facts, facts.scored, facts.main, "dev")
+    if facts.test_scored is not None:
+        yield from _score(facts, facts.test_scored, facts.main, "test")
+    else:
+        others = [name for name in SECOND if name in facts.scored.values and name != facts.main]
+        if others:
+            yield from _score(facts, facts.scored, others[0], "dev")
+    if facts.calibration is not None:
+        yield from _by_itself(facts.calibration)
+        yield from _trust(facts.calibration)
+    elif "mean_absolute_error" in facts.scored.values:
+        yield from _score(facts, facts.scored, "mean_absolute_error", "dev")
+
+
+def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterator[Figure]:
+    value = scored.values.get(name, math.nan)
+    if not math.isfinite(value):
+        return
+    what = metric(name)
+    interval = scored.intervals.get(name)
+    if interval is not None and not all(map(math.isfinite, interval)):
+        interval = None
+    of, where = task_words(facts.task, facts.kind).of(scored.n), PARTS[part]
+    label = Phrase(f"{what.name.en} ({where.en})", f"{what.name.zh}（{where.zh}）")
+    means = OVERLAP if facts.task == "answer" and name == "f1" else what.means
+    notes = [Phrase(f"{means.en[0].upper()}{means.en[1:]}.", f"{means.zh}。")] if means else []
+    if interval:
+        low, high = map(what.shown, interval)
+        notes.append(
+            Phrase(f"95{SPACE}% interval {low} to {high}, {of.en}.", f"95{SPACE}% 区间 {low} 至 {high}，{of.zh}。")
+        )
+    else:
+        notes.append(Phrase(f"On {of.en}.", f"共 {of.zh}。"))
+    note = Phrase(" ".join(one.en for one in notes), "".join(one.zh for one in notes))
+    marks: tuple[tuple[float, Words], ...] = ()
+    if facts.baseline is not None and name == facts.main and math.isfinite(facts.baseline[1]):
+        level = facts.baseline[1]
+        shown = percent(level, 0) if what.kind == SHARE else what.shown(level)
+        marks = ((level, Phrase(f"baseline {shown}", f"基线 {shown}")),)
+    low_end = min(0.0, value, *(interval or ()))
+    gauge = None if what.kind == ERROR else Gauge(low_end, 1.0, value, interval, marks)
+    yield Figure(label, what.shown(value), note, gauge)
+
+
+def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
+    if not facts.coverage:
+        return
+    target = percent(facts.target, 0)
+    label = Phrase(f"Answers by itself at {target} precision", f"精确率 {target} 时自动作答")
+    if facts.abstain_below is None or facts.answered is None:
+        note = Phrase(
+            f"No threshold reaches {target}: somebody should look at every answer.",
+            f"没有阈值能达到 {target}：每个回答都应由人看过。",
+        )
+        if n_judged(facts) < ENOUGH:
+            note = Phrase(
+                f"{n_judged(facts):,} answers are too few to find a threshold by.",
+                f"只有 {n_judged(facts):,} 个回答，太少，定不出阈值。",
+            )
+        yield Figure(label, percent(0.0, 0), note, Gauge(0, 1, 0.0))
+        return
+    rest, p = percent(1 - facts.answered, 0), f"{facts.abstain_below:.2f}"
+    note = Phrase(
+        f"Under a probability of {p} it would rather not say: {rest} are left to a person.",
+        f"概率低于 {p} 就不作答：其余 {rest} 留给人处理。",
+    )
+    yield Figure(label, percent(facts.answered, 0), note, Gauge(0, 1, facts.answered))
+
+
+def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
+    if not math.isfinite(facts.error_after):
+        return
+    before = facts.error_before
+    marks: tuple[tuple[float, Words], ...] = ()
+    if math.isfinite(before):
+        marks = ((before, Phrase(f"before {percent(before)}", f"校准前 {percent(before)}")),)
+    note = Phrase(
+        "How far its probabilities are from the share that is right, after calibration; lower is better.",
+        "校准之后，它给的概率与实际答对的比例平均差多少；越低越好。",
+    )
+    widest = max(0.1, 1.15 * facts.error_after, 1.15 * before if math.isfinite(before) else 0.0)
+    gauge = Gauge(0, widest, facts.error_after, marks=marks)
+    yield Figure(Phrase("Calibration error", "校准误差"), percent(facts.error_after), note, gauge)
+
+
+# --- The curves of a fine-tuning run: loss, the score that counts, the learning rate; other seeds in the background.
+
+TRAINING, DEV, OTHERS = Phrase("training", "训练集"), Phrase("dev", "验证集"), Phrase("other seeds", "其他种子")
+
+_WORDS = "language_model_loss"
+
+
+def curves(
+    log: RunLog, main: str, baseline: float | None, best_step: int | None, others: Mapping[int, RunLog]
+) -> Iterator[Chart]:
+    """Of the kept run; `others` by seed. What a GPT learns beside its task is drawn by itself."""
+    words = log.logged(_WORDS)
+    yield Chart(
+        Phrase("Loss of the task", "任务的损失") if words else Phrase("Loss", "损失"),
+        (
+            Series(TRAINING, log.logged(_of_the_task(log) if words else "loss"), smooth=True),
+            Series(DEV, log.evaluated("loss"), "evaluation", dots=True),
+        ),
+        from_zero=True,
+    )
+    if words:
+        loss = Phrase("Loss of the next word", "下一个词的损失")
+        yield Chart(loss, (Series(TRAINING, words, smooth=True),), from_zero=True)
+    scores = log.evaluated(main)
+    what = metric(main)
+    background = tuple(
+        Series(OTHERS, points, "other") for other in others.values() if len(points := other.evaluated(main)) > 1
+    )
+    kept = tuple(point for point in scores if point[0] == best_step)
+    ring = (Series(Phrase("kept", "保留"), kept[-1:], "kept", dots=True),) if kept else ()
+    level = Level(baseline, Phrase("baseline", "基线")) if baseline is not None else None
+    yield Chart(
+        Phrase(f"{what.name.en} on dev", f"验证集{what.after}".strip()),
+        (*background, Series(DEV, scores, "evaluation", dots=True), *ring),
+        levels=(level,) if level else (),
+        format="percent" if what.kind == SHARE else "number",
+    )
+    if log.logged("lr"):
+        rate = Phrase("Learning rate", "学习率")
+        yield Chart(rate, (Series(rate, log.logged("lr")),), format="rate", from_zero=True)
+
+
+def _of_the_task(log: RunLog) -> str:
+    """The key of the loss that dev's can be held against."""
+    return next(key for line in log.steps for key in line if key.endswith("_loss") and key != _WORDS)
+
+
+# --- The report of a fine-tuning run: what it can do, how far to trust it, where it errs, what it cost.
+#
+# The figures come as `FinetuneFacts`, plain data that the job put together; the curves come from what the run wrote
+# down
+# (log.jsonl, of every seed in its own folder). Whatever is not known is left out of the page.
+
+DOTS = 2000
+"""Numbers that a scatter draws; of more, evenly spread ones."""
+
+
+def finetune_page(run: Path, facts: FinetuneFacts) -> RunPage:
+    kept = best(facts.seeds)
+    log = read_run(run / kept.folder if kept is not None else run)
+    config = log.config if kept is None or not kept.folder else read_run(run).config or log.config
+    words = task_words(facts.task, facts.kind)
+    return RunPage(
+        title=run.resolve().name,
+        kind=Phrase(f"Fine-tuning report: {words.name.en}", f"微调报告：{words.name.zh}"),
+        facts=tuple(_facts(facts)),
+        notices=tuple(_notices(log, bool(config.strip()))),
+        figures=tuple(figures(facts)),
+        sections=tuple(_sections(run, log, config, facts)),
+    )
+
+
+def _facts(facts: FinetuneFacts) -> Iterator[Words]:
+    words = task_words(facts.task, facts.kind)
+    if facts.model:
+        yield facts.model
+    if facts.train.examples:
+        n = words.of(facts.train.examples)
+        yield Phrase(f"trained on {n.en}", f"用 {n.zh}训练")
+    labels = len(facts.train.labels)
+    if labels:
+        yield Phrase(f"{labels:,} label{'' if labels == 1 else 's'}", f"{labels:,} 个标签")
+    if facts.cost.parameters:
+        n = count(facts.cost.parameters)
+        yield Phrase(f"{n.en} parameters", f"{n.zh}{'' if n.zh[-1] in '万亿' else ' '}个参数")
+    if facts.cost.seconds > 0:
+        yield duration(facts.cost.seconds)
+
+
+def _notices(log: RunLog, has_config: bool) -> Iterator[Words]:
+    # with several seeds the settings stand once, beside the folders of the seeds; clock times are not drawn here
+    unneeded = ("timing.jsonl is missing", *(("config.toml is missing",) if has_config else ()))
+    yield from (fault for fault in log.faults if not fault.en.startswith(unneeded))
+
+
+def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iterator[Section]:
+    said = tuple(finetune_remarks(facts))
+    if said:
+        yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), said)
+    calibration, scored = facts.calibration, facts.scored
+    if scored.per_label:
+        thresholds = calibration.thresholds if calibration is not None else {}
+        yield per_label(scored.per_label, facts.train.labels, thresholds, facts.task == "tag")
+    if scored.confusion is not None and len(scored.confusion_labels) > 1:
+        yield Confusion(Phrase("What is taken for what", "哪些标签容易混淆"), scored.confusion, scored.confusion_labels)
+    if facts.numbers is not None and len(facts.numbers):
+        yield _scatter(facts.numbers)
+    if calibration is not None and (calibration.before or calibration.after):
+        yield reliability(calibration)
+    yield from _examples(facts)
+    charts = tuple(_curves(run, log, facts))
+    if charts:
+        yield Charts(Phrase("Training", "训练过程"), charts)
+    yield from _narrow(facts)
+    parts = [("train", facts.train), ("dev", facts.dev)] + ([("test", facts.test)] if facts.test is not None else [])
+    if any(part.examples or part.n_dropped for _, part in parts):
+        yield DataUsed(Phrase("The data", "数据"), tuple(parts))
+    if facts.notes:
+        yield Notes(Phrase("Chosen by itself", "自动选择"), facts.notes)
+    if config.strip():
+        yield Settings(Phrase("Settings", "配置"), config)
+
+
+def _narrow(facts: FinetuneFacts) -> Iterator[Section]:
+    """Half a page each; with a test score the table of scores takes the width and comes first."""
+    yield from scores(facts)
+    if any(one.n for one in facts.by_length):
+        yield by_length(facts.by_length)
+    if facts.mix is not None:
+        yield layer_mix(facts.mix)
+    if len(facts.seeds) > 1:
+        yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, metric(facts.main))
+    yield cost(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
+
+
+def _examples(facts: FinetuneFacts) -> Iterator[Section]:
+    kind = "multi" if facts.kind == "multi" else facts.task
+    if facts.confident_errors:
+        yield ExamplesShown(
+            Phrase("Wrong, and sure of it", "答错了，还很有把握"),
+            facts.confident_errors,
+            kind,
+            Phrase(
+                "The surest wrong answers of dev. Some will be errors of the labels: mend those first.",
+                "验证集里置信度最高的错误。其中有些会是标签标错了：先改这些。",
+            ),
+        )
+    seen = {_key(one) for one in facts.confident_errors}
+    rest = tuple(one for one in facts.hardest if _key(one) not in seen)
+    if rest:
+        others = Phrase(" Those above are left out.", "上面已列出的不再重复。")
+        note = Phrase(
+            "The right answer was given the least probability here.", "在这些样本上，正确答案得到的概率最小。"
+        )
+        if facts.kind == "regression":
+            note = Phrase("The numbers that are farthest off.", "差得最多的那些数。")
+        if len(rest) < len(facts.hardest):
+            note = Phrase(note.en + others.en, note.zh + others.zh)
+        yield ExamplesShown(Phrase("Hardest for the model", "最难的样本"), rest, kind, note, shown=6)
+
+
+def _key(one: Shown) -> tuple[str, int, str, str | None]:
+    return one.file, one.line, one.text, one.pair
+
+
+def _curves(run: Path, log: RunLog, facts: FinetuneFacts) -> Iterator[Chart]:
+    if not log.steps and not log.evaluations:
+        return
+    kept = best(facts.seeds)
+    others = {
+        seed.seed: read_run(run / seed.folder)
+        for seed in facts.seeds
+        if kept is not None and seed.folder != kept.folder
+    }
+    baseline = facts.baseline[1] if facts.baseline is not None else None
+    yield from curves(log, facts.main, baseline, kept.best_step if kept else None, others)
+
+
+def _scatter(numbers: NDArray[np.float64]) -> Planes:
+    chosen = numbers[np.linspace(0, len(numbers) - 1, min(DOTS, len(numbers))).round().astype(int)]
+    known = numbers[np.isfinite(numbers).all(axis=1)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    room = 0.05 * (high - low) or 1.0
+    return Planes(
+        Phrase("Expected and answered", "应有的数与给出的数"),
+        (
+            Plane(
+                Phrase("Every text of dev", "验证集的每条文本"),
+                Axis(Phrase("expected", "应为"), low=low - room, high=high + room),
+                Axis(Phrase("answered", "模型答"), low=low - room, high=high + room),
+                (
+                    Rule(Phrase("exactly right", "完全正确")),
+                    Dots("", tuple((float(x), float(y)) for x, y in chosen), faint=True, read=False),
+                ),
+                shape="wide",
+            ),
+        ),
+    )

@@ -1,0 +1,450 @@
+"""What the figures of single labels say, in words: rare ones, silent ones, two that are taken for each other.
+
+Rules as in remarks.py: every sentence holds its figures, or there is none.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.jobs.finetune.facts import (
+    ENOUGH,
+    CalibrationFacts,
+    DataFacts,
+    FinetuneFacts,
+    LengthBin,
+    SeedFacts,
+    Shown,
+    n_judged,
+)
+from qkv.jobs.finetune.seeds import spread
+from qkv.metrics.intervals import wilson_interval
+from qkv.report.bilingual import Phrase, Words, percent, phrase
+from qkv.report.confusion import largest
+from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
+from qkv.tasks.names import SHARE, Metric, TaskWords, metric, task_words
+from qkv.tasks.task import LabelScore, Scored
+
+_FEW = 20
+"""Training examples of a label under which it can hardly be learnt."""
+UNBALANCED = 3
+"""Times as many examples of the most frequent label as of the rarest, from which some are called rare."""
+_NAMED = 4
+"""Labels that one sentence can hold."""
+
+
+def hidden_by_accuracy(scored: Scored) -> Remark | None:
+    """Accuracy ten points above macro F1 while labels are unbalanced: rare ones go wrong, and accuracy hides it."""
+    accuracy, macro = scored.values.get("accuracy", math.nan), scored.values.get("macro_f1", math.nan)
+    supports = [label.support for label in scored.per_label if label.support > 0]
+    if not accuracy - macro > 0.1 or not supports or max(supports) < UNBALANCED * min(supports):
+        return None
+    return Remark(
+        WARNING,
+        Phrase(
+            f"Accuracy is {percent(accuracy)} but macro F1 only {percent(macro)}: the rare labels do much worse than "
+            "the frequent ones.",
+            f"准确率 {percent(accuracy)}，宏平均 F1 却只有 {percent(macro)}：少见的标签比常见的差得多。",
+        ),
+    )
+
+
+def never_answered(labels: Sequence[LabelScore]) -> Remark | None:
+    silent = [label for label in labels if label.support > 0 and label.answered == 0]
+    if not silent:
+        return None
+    names = _named([label.label for label in silent])
+    n = sum(label.support for label in silent)
+    return Remark(
+        WARNING,
+        Phrase(
+            f"Never given as an answer, though dev expects {_them(len(silent))} {n:,} times: {names.en}.",
+            f"验证集里应出现 {n:,} 次，模型却从未给出的标签：{names.zh}。",
+        ),
+    )
+
+
+def _them(n: int) -> str:
+    return "it" if n == 1 else "them"
+
+
+def not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
+    """Labels that training has and dev never expects: nothing can be said of them."""
+    judged = {label.label for label in labels if label.support > 0}
+    absent = [name for name in train if name not in judged] if judged else []
+    if not absent:
+        return None
+    names = _named(absent)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"Dev has no example of {names.en}: how well {'it' if len(absent) == 1 else 'they'} will go is not known.",
+            f"验证集里没有 {names.zh} 的例子：这{'个标签' if len(absent) == 1 else '些标签'}好不好无从得知。",
+        ),
+    )
+
+
+def few_examples(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
+    """Labels with fewer than `FEW` training examples, with their F1 beside the mean of the others."""
+    few = sorted((n, name) for name, n in train.items() if n < _FEW)
+    if not few or len(train) < 2:
+        return None
+    scores = {label.label: label.f1 for label in labels if label.support > 0}
+    poor = [scores[name] for _, name in few if name in scores]
+    others = [score for name, score in scores.items() if name not in {name for _, name in few}]
+    names = _named([f"{name} ({n:,})" for n, name in few])
+    en, zh = (
+        f"Labels with fewer than {_FEW} training examples: {names.en}.",
+        f"训练样本不足 {_FEW} 个的标签：{names.zh}。",
+    )
+    if poor and others and np.mean(poor) < np.mean(others) - 0.05:
+        a, b = percent(float(np.mean(poor)), 0), percent(float(np.mean(others)), 0)
+        return Remark(
+            WARNING,
+            Phrase(
+                f"{en} Their mean F1 is {a}, that of the others {b}: more examples of these would help most.",
+                f"{zh}它们的平均 F1 为 {a}，其余标签为 {b}：先给这些标签补充样本最有用。",
+            ),
+        )
+    return Remark(NOTE, Phrase(en, zh))
+
+
+def most_confused(counts: NDArray[np.int64] | None, labels: tuple[str, ...]) -> Remark | None:
+    """Two labels that hold a tenth of all errors between them, both ways counted, five at least."""
+    if counts is None or len(labels) < 3:
+        return None
+    wrong = int(counts.sum() - np.trace(counts))
+    both = np.triu(counts + counts.T, 1)
+    pairs = largest(both, labels, 1)
+    if not pairs or pairs[0].n < 5 or pairs[0].n < 0.1 * wrong:
+        return None
+    a, b, n = pairs[0].expected, pairs[0].answered, pairs[0].n
+    share = percent(n / wrong, 0)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"“{a}” and “{b}” are taken for each other {n:,} times, {share} of all errors: see whether the data tells "
+            "them apart by one rule throughout.",
+            f"「{a}」与「{b}」互相混淆 {n:,} 次，占全部错误的 {share}：请看看数据里区分这两者的标准是否一致。",
+        ),
+    )
+
+
+def _named(names: Sequence[str]) -> Phrase:
+    """The first of them, and how many more."""
+    shown, more = names[:_NAMED], len(names) - _NAMED
+    en, zh = ", ".join(shown), "、".join(shown)
+    return Phrase(f"{en} and {more} more", f"{zh} 等 {len(names)} 个") if more > 0 else Phrase(en, zh)
+
+
+# --- What the figures of a fine-tuning run say, in words for somebody who was not there: a sentence each, or None.
+#
+# As in report/remarks.py every sentence holds the figures it rests on, and the rule stands in the docstring.
+
+_FEWEST = 10
+"""Examples from which an interval shrinks by the rule."""
+_WIDE = 0.1
+"""An interval this wide says little: a score of 85 % may be 80 or 90."""
+PERFECT = 0.995
+"""A score that is more often a leak than a triumph."""
+OFF = 0.05
+"""A calibration error above which a probability should not be read as one."""
+SURE = 0.9
+"""Confidence from which a wrong answer may well be a wrong label."""
+
+
+def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
+    what, words, scored = metric(facts.main), task_words(facts.task, facts.kind), facts.scored
+    found = (
+        against_baseline(what, scored, facts.baseline),
+        too_good(what, scored, facts.baseline, words),
+        uncertain(what, scored, words),
+        dev_and_test(what, scored, facts.test_scored),
+        luck(what, facts.seeds),
+        more_steps(facts.seeds),
+        calibrated(facts.calibration),
+        by_itself(facts.calibration),
+        hidden_by_accuracy(scored),
+        never_answered(scored.per_label),
+        not_in_dev(facts.train.labels, scored.per_label),
+        few_examples(facts.train.labels, scored.per_label),
+        most_confused(scored.confusion, scored.confusion_labels),
+        long_texts(facts.by_length),
+        wrong_labels(facts.confident_errors),
+        bias(facts.numbers),
+        dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
+    )
+    yield from (remark for remark in found if remark is not None)
+
+
+def against_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float] | None) -> Remark | None:
+    """The score's interval against what answering without looking reaches."""
+    value = scored.values.get(scored.main, math.nan)
+    if baseline is None or not math.isfinite(value) or not math.isfinite(baseline[1]):
+        return None
+    how, level = phrase(baseline[0]), baseline[1]
+    low, high = _interval(scored)
+    en = f"{what.name.en} is {what.shown(value)}"
+    zh = f"{what.zh}为 {what.shown(value)}"
+    against_en = f"the {what.shown(level)} of not looking at the text at all ({how.en})"
+    against_zh = f"完全不看文本的 {what.shown(level)}（{how.zh}）"
+    if low > level:
+        more = what.change(value - level)
+        return Remark(GOOD, Phrase(f"{en}, {more.en} above {against_en}.", f"{zh}，比{against_zh}高 {more.zh}。"))
+    if high < level:
+        return Remark(WARNING, Phrase(f"{en}, below {against_en}.", f"{zh}，低于{against_zh}。"))
+    return Remark(
+        WARNING,
+        Phrase(
+            f"{en}, and its interval holds {against_en}: nothing shows that it has learnt the task.",
+            f"{zh}，区间包含{against_zh}：看不出它学会了这个任务。",
+        ),
+    )
+
+
+def too_good(what: Metric, scored: Scored, baseline: tuple[Words, float] | None, words: TaskWords) -> Remark | None:
+    """Nearly perfect where the baseline is not: does dev hold texts of training?"""
+    value = scored.values.get(scored.main, math.nan)
+    if what.kind != SHARE or not value >= PERFECT or scored.n < 30 or (baseline is not None and baseline[1] > 0.9):
+        return None
+    of = words.of(scored.n)
+    return Remark(
+        WARNING,
+        Phrase(
+            f"{what.name.en} is {what.shown(value)} on {of.en}, which is rarely true. Make sure that dev holds no text "
+            "of the training data: qkv check TRAIN --against DEV.",
+            f"{of.zh}上，{what.name.zh}达 {what.shown(value)}，这很少是真的。请确认验证集里没有训练集的文本："
+            "qkv check TRAIN --against DEV。",
+        ),
+    )
+
+
+def uncertain(what: Metric, scored: Scored, words: TaskWords) -> Remark | None:
+    """An interval wider than `WIDE`, and how many examples would halve it (four times as many)."""
+    low, high = _interval(scored)
+    if what.kind != SHARE or not high - low > _WIDE:
+        return None
+    of, more = words.of(scored.n), words.of(4 * scored.n)
+    one = " is" if scored.n == 1 else " are"
+    return Remark(
+        WARNING if high - low > 2 * _WIDE else NOTE,
+        Phrase(
+            f"{of.en}{one} few to judge by: {what.plain} may be anywhere from {what.shown(low)} to "
+            f"{what.shown(high)}." + (f" About {more.en} would halve that." if scored.n >= _FEWEST else ""),
+            f"只有 {of.zh}用来评判，偏少：{what.zh}可能在 {what.shown(low)} 到 {what.shown(high)} 之间。"
+            + (f"约 {more.zh}可使这个范围减半。" if scored.n >= _FEWEST else ""),
+        ),
+    )
+
+
+def dev_and_test(what: Metric, dev: Scored, test: Scored | None) -> Remark | None:
+    """The test score beside the dev interval: training was stopped and seeds were chosen by dev, so dev flatters."""
+    if test is None:
+        return None
+    a, b = dev.values.get(dev.main, math.nan), test.values.get(dev.main, math.nan)
+    low, high = _interval(dev)
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(low)):
+        return None
+    both_en = f"{what.name.en} is {what.shown(b)} on test and {what.shown(a)} on dev"
+    both_zh = f"{what.name.zh}：测试集 {what.shown(b)}，验证集 {what.shown(a)}"
+    if b >= low:
+        better = Phrase(f"{both_en}: they agree.", f"{both_zh}，两者相符。")
+        return Remark(GOOD if b <= high else NOTE, better if b <= high else _easier(both_en, both_zh))
+    return Remark(
+        WARNING,
+        Phrase(
+            f"{both_en}, under dev's interval. Trust the test score: the model was chosen by dev, or the two files "
+            "are not alike.",
+            f"{both_zh}，低于验证集的区间。请以测试集为准：模型是按验证集挑选的，或者两份数据并不相像。",
+        ),
+    )
+
+
+def _easier(en: str, zh: str) -> Phrase:
+    return Phrase(f"{en}, above dev's interval: test is easier.", f"{zh}，高于验证集的区间：测试集更容易。")
+
+
+def luck(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
+    """What the seed alone moves."""
+    found = spread(seeds)
+    if found is None or len(seeds) < 2:
+        return None
+    moved = what.change(found.deviation)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"Over {len(seeds)} seeds {what.plain} is {what.shown(found.mean)} on average, with a standard deviation "
+            f"of {moved.en}: a gain smaller than that may be luck.",
+            f"{len(seeds)} 个种子的{what.after}平均 {what.shown(found.mean)}，标准差 {moved.zh}："
+            "比这更小的提高可能只是运气。",
+        ),
+    )
+
+
+def more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
+    """The best evaluation was the last one, for every seed."""
+    if not seeds or any(seed.best_step < seed.steps or seed.steps < 1 for seed in seeds):
+        return None
+    steps = max(seed.steps for seed in seeds)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"The score was still at its best at the last step ({steps:,}): training longer may help.",
+            f"到最后一步（第 {steps:,} 步）分数仍是最高：再多训练一些可能会更好。",
+        ),
+    )
+
+
+def calibrated(facts: CalibrationFacts | None) -> Remark | None:
+    """How sure it was against how often it was right, before and after the temperature."""
+    total = n_judged(facts) if facts else 0
+    if facts is None or not total:
+        return None
+    if total < ENOUGH:
+        return Remark(
+            NOTE,
+            Phrase(
+                f"Whether its probabilities can be believed is not to be seen from {total:,} answers.",
+                f"只有 {total:,} 个回答，看不出它给的概率是否可信。",
+            ),
+        )
+    sure = sum(confidence * n for confidence, _, n in facts.before) / total
+    right = sum(share * n for _, share, n in facts.before) / total
+    before, after = percent(facts.error_before), percent(facts.error_after)
+    if facts.error_after > OFF:
+        return Remark(
+            WARNING,
+            Phrase(
+                f"Its probabilities are off by {after} on average even after calibration (before: {before}): read them "
+                "as an order, not as chances.",
+                f"校准之后概率平均仍差 {after}（校准前 {before}）：只能用来排序，不能当作真实的概率。",
+            ),
+        )
+    t = f"{facts.temperature:.2f}"
+    if abs(sure - right) < 0.01:
+        en, zh = "it was about as sure as it was right", "训练完时的把握与对错大致相当"
+    elif sure > right:
+        en = f"as trained it was too sure ({percent(sure)} sure on average, {percent(right)} right)"
+        zh = f"训练完时过于自信（平均置信度 {percent(sure)}，答对 {percent(right)}）"
+    else:
+        en = f"as trained it was too modest ({percent(sure)} sure on average, {percent(right)} right)"
+        zh = f"训练完时过于谦虚（平均置信度 {percent(sure)}，答对 {percent(right)}）"
+    return Remark(
+        GOOD,
+        Phrase(
+            f"Its probabilities can be read as such: off by {after} on average (before calibration {before}). "
+            f"{en[0].upper()}{en[1:]}; temperature {t}.",
+            f"它给的概率可以当真：平均只差 {after}（校准前 {before}）。{zh}；温度 {t}。",
+        ),
+    )
+
+
+def by_itself(facts: CalibrationFacts | None) -> Remark | None:
+    """What share may be answered without a person looking, at the precision that was asked for."""
+    if facts is None or not facts.coverage or n_judged(facts) < ENOUGH:
+        return None
+    target = percent(facts.target, 0)
+    if facts.abstain_below is None or facts.answered is None:
+        return Remark(
+            WARNING,
+            Phrase(
+                f"At no threshold are {target} of its answers right: a person should look at all of them.",
+                f"无论阈值取多少，精确率都到不了 {target}：每个回答都应由人看过。",
+            ),
+        )
+    share, rest = percent(facts.answered, 0), percent(1 - facts.answered, 0)
+    p = f"{facts.abstain_below:.2f}"
+    if facts.answered >= 0.999:
+        return Remark(
+            GOOD,
+            Phrase(
+                f"It may answer everything by itself and stay at {target} right.",
+                f"全部交给它回答，精确率也在 {target} 以上。",
+            ),
+        )
+    return Remark(
+        GOOD if facts.answered >= 0.5 else NOTE,
+        Phrase(
+            f"At {target} precision it answers {share} by itself (probability {p} and above); {rest} are left to a "
+            "person.",
+            f"精确率 {target} 时，{share} 可以由它自动作答（概率不低于 {p}），其余 {rest} 留给人处理。",
+        ),
+    )
+
+
+def long_texts(bins: Sequence[LengthBin]) -> Remark | None:
+    """The longest bin against all shorter ones: only where their 95 % intervals do not touch."""
+    known = [one for one in bins if one.n > 0]
+    if len(known) < 2:
+        return None
+    last, rest = known[-1], known[:-1]
+    right, n = sum(one.right for one in rest), sum(one.n for one in rest)
+    if wilson_interval(last.right, last.n)[1] >= wilson_interval(right, n)[0]:
+        return None
+    a, b = percent(last.right / last.n, 0), percent(right / n, 0)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"Long texts go worse: {a} right from {last.low:,} tokens on ({last.n:,} of them), {b} below that.",
+            f"长文本较差：{last.low:,} 个词元以上（{last.n:,} 条）答对 {a}，以下为 {b}。",
+        ),
+    )
+
+
+def wrong_labels(errors: Sequence[Shown]) -> Remark | None:
+    sure = sum(one.judgement.confidence >= SURE for one in errors)
+    if not sure:
+        return None
+    line = percent(SURE, 0)
+    return Remark(
+        NOTE,
+        Phrase(
+            f"{sure:,} of the wrong answers shown below {'was' if sure == 1 else 'were'} given with {line} confidence "
+            "or more. Look at these first: often it is the label that is wrong.",
+            f"下面列出的错误中有 {sure:,} 个的置信度在 {line} 以上。请先看这些：往往是标签标错了。",
+        ),
+    )
+
+
+def bias(numbers: NDArray[np.float64] | None) -> Remark | None:
+    """Numbers that lie too high or too low on average, by more than their own uncertainty."""
+    if numbers is None or len(numbers) < 8:
+        return None
+    off = numbers[:, 1] - numbers[:, 0]
+    off = off[np.isfinite(off)]
+    if len(off) < 8:
+        return None
+    mean, error = float(off.mean()), 1.96 * float(off.std(ddof=1)) / math.sqrt(len(off))
+    if abs(mean) <= error or abs(mean) < 0.02 * float(np.ptp(numbers[:, 0])):
+        return None
+    figures = f"{abs(mean):.3g} ± {error:.2g}"
+    side_en, side_zh = ("high", "高") if mean > 0 else ("low", "低")
+    return Remark(
+        NOTE,
+        Phrase(f"Its numbers are too {side_en} by {figures} on average.", f"它给的数平均偏{side_zh} {figures}。"),
+    )
+
+
+def dropped(*parts: DataFacts) -> Remark | None:
+    n, total = sum(part.n_dropped for part in parts), sum(part.examples + part.n_dropped for part in parts)
+    if not n:
+        return None
+    share = n / total
+    much = percent(share, 2 if share < 0.001 else 1)
+    return Remark(
+        WARNING if share > 0.01 else NOTE,
+        Phrase(
+            f"{n:,} of {total:,} examples ({much}) could not be used and "
+            f"{'was' if n == 1 else 'were'} left out; they are listed under “The data”.",
+            f"{total:,} 条样本中有 {n:,} 条（{much}）无法使用，已略去；见「数据」一节。",
+        ),
+    )
+
+
+def _interval(scored: Scored) -> tuple[float, float]:
+    found = scored.intervals.get(scored.main, (math.nan, math.nan))
+    value = scored.values.get(scored.main, math.nan)
+    # without an interval the value stands for itself against a baseline, and is never called wide
+    return found if all(map(math.isfinite, found)) else (value, value)

@@ -1,0 +1,452 @@
+"""The end of a fine-tuning run: calibrate, judge, save the model, gather what the report tells."""
+
+import json
+import math
+import shutil
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.config import merge, read_toml, to_toml
+from qkv.data.batch import Batch
+from qkv.files import read_object, replaced_file, to_json, write_text
+from qkv.jobs.finetune.data import LabelledData, Part, check_pinned, label_counts, pinned, read_data
+from qkv.jobs.finetune.evaluate import Judged, calibrated, judged
+from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
+from qkv.jobs.finetune.model import again, begun, is_scratch
+from qkv.jobs.finetune.page import finetune_page
+from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
+from qkv.models.bert import folder as hf
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.gpt.encoder import GPTWithHeads
+from qkv.models.gpt.task_folder import GPTFolder, save_gpt
+from qkv.models.plain.folder import Opened, ReaderFolder, save_reader
+from qkv.models.plain.network import Reader, ReaderWithHeads
+from qkv.models.plain.sources import shown_name
+from qkv.report.bilingual import Phrase, phrase
+from qkv.report.page import write_report
+from qkv.report.run_log import read_run
+from qkv.tasks.classify import Regression, SingleLabel
+from qkv.tasks.model import TaskModel
+from qkv.tasks.predictor import extra_record, without_vectors
+from qkv.tasks.table import AnyTask, task_named
+from qkv.tasks.task import Scored
+from qkv.tasks.transfer import TERM, moving
+from qkv.train.device import device_named, peak_memory
+from qkv.train.loop import Trainer
+from qkv.train.progress import Progress
+from qkv.train.run_folder import add_line, begin, config_of, read_lines, remove_drafts
+
+
+@dataclass(frozen=True)
+class _Figures:
+    facts: FinetuneFacts
+    result: dict[str, Any]
+
+
+def finish(
+    prepared: Prepared,
+    trainer: Trainer[Batch],
+    best: int,
+    out: Path,
+    sessions: Sequence[Mapping[str, Any]],
+    tell: Callable[[str], None],
+) -> _Figures:
+    config, task, data = prepared.config, prepared.task, prepared.data
+    model = trainer.job.model
+    assert isinstance(model, TaskModel) and isinstance(trainer.job.evaluate, DevEvaluation)
+    model.eval()
+    solver = trainer.job.evaluate.solver
+    scores = solver.scores(trainer.job.evaluate.features)
+    features, extra = without_vectors(prepared.dev), model.extra_arrays()
+    found = calibrated(task, features, scores, extra, data.dev.examples, config.precision_target)
+    trained = sum(parameter.numel() for parameter in moving(model))
+    with replaced_file(out / "predictions.jsonl") as part, part.open("w", encoding="utf-8", newline="\n") as lines:
+
+        def keep(example: Any, result: Any, judgement: Any) -> None:
+            place = {"file": example.place.file, "line": example.place.line}
+            verdict = {"expected": judgement.expected, "right": judgement.right}
+            lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
+
+        dev = judged(task, [(data.dev.examples, found.results)], keep=keep)
+    if isinstance(task, Regression):
+        task = task.folded(model)
+    solver = replace(solver, task=task, calibration=found.calibration)
+    tested = None
+    if data.test is not None:
+        tested = judged(task, solver.stream(data.test.examples, needs_labels=True))
+    seeds = tuple(_seeds(config, sessions))
+    facts = FinetuneFacts(
+        task=config.task,
+        kind=getattr(task, "kind", ""),
+        model=shown_name(prepared.folder.path),
+        transfer=config.transfer,
+        main=dev.scored.main,
+        train=_data_facts(data.train, prepared, _labels(data.train, task)),
+        dev=_judged_facts(data.dev, dev),
+        scored=dev.scored,
+        baseline=_without_looking(baseline(prepared)),
+        seeds=seeds,
+        cost=_cost(out, config, model, trained, sessions, best),
+        calibration=found.facts,
+        test=None if tested is None or data.test is None else _judged_facts(data.test, tested),
+        test_scored=None if tested is None else tested.scored,
+        hardest=dev.hardest,
+        confident_errors=dev.confident_errors,
+        by_length=dev.by_length,
+        numbers=dev.numbers,
+        notes=prepared.notes,
+        mix=_mix(model, prepared.folder),
+        new_layers=is_scratch(config.model),
+    )
+    result = _result(facts, best, baseline(prepared))
+    record = {
+        "job": "finetune",
+        "task": config.task,
+        "task_record": task.record(),
+        "max_length": prepared.max_length,
+        "calibration": found.calibration.to_dict(),
+        "extra": extra_record(model),
+        "scores": result["dev"],
+        "config": _public(config),
+    }
+    if facts.mix is not None:
+        record["mix"] = asdict(facts.mix)
+    if prepared.language_model_weight:
+        result[TERM] = _language_model(prepared, out, best)
+    _save(prepared, model, task, out / "model", record)
+    return _Figures(facts, result)
+
+
+def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
+    """Dropout as the folder that it began from had it: what a run chose for itself is in its record."""
+    network, folder = model.network, prepared.folder
+    if isinstance(folder, ReaderFolder):
+        assert isinstance(network, ReaderWithHeads)
+        network.config = replace(network.config, dropout=folder.config.dropout)
+        save_reader(target, network, folder.tokenizer, task.labels, record)
+        return
+    problem = getattr(task, "problem", None)
+    if isinstance(folder, GPTFolder):
+        assert isinstance(network, GPTWithHeads)
+        network.config = folder.config
+        terms = hf.terms_of(folder.path)
+        save_gpt(target, network, folder.tokenizer, task.labels, record, problem, files=terms)
+        return
+    assert isinstance(network, BertWithHeads)
+    network.config = replace(
+        network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
+    )
+    carried = {"problem_type": problem} if problem else {}
+    terms = hf.terms_of(folder.path)
+    hf.save(
+        target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried, files=terms
+    )
+
+
+def _language_model(prepared: Prepared, out: Path, best: int) -> dict[str, Any]:
+    """What the next word counted in training, and how well the training texts were predicted, first and last."""
+    losses = [loss for _, loss in read_run(out / seed_folder(prepared.config, best)).logged(f"{TERM}_loss")]
+    return {"weight": prepared.language_model_weight, "first_loss": losses[0], "last_loss": losses[-1]}
+
+
+def _mix(model: TaskModel, folder: Opened) -> MixFacts | None:
+    encoder, before = model.network.encoder, folder.model.encoder
+    if not isinstance(encoder, Reader) or encoder.mix is None:
+        return None
+    shares = tuple(encoder.mix.shares().tolist())
+    began = (1 / len(shares),) * len(shares)
+    # of a reader that was new nothing was drawn, and of one that was trained its mix was too
+    if isinstance(before, Reader) and before.mix is not None and not before.mix.weights.is_meta:
+        began = tuple(before.mix.shares().tolist())
+    return MixFacts(shares, encoder.mix.gamma.item(), began)
+
+
+def _public(config: FinetuneConfig) -> dict[str, Any]:
+    """The settings without the folders of this machine: a model may be handed on."""
+    found = asdict(config)
+    for name in ("model", "embeddings", "tokenizer"):
+        if found[name] is not None:
+            found[name] = shown_name(found[name])
+    for name in ("train", "dev", "test"):
+        if found["data"][name] is not None:
+            found["data"][name] = Path(found["data"][name]).name
+    return found
+
+
+def baseline(prepared: Prepared) -> tuple[str, float] | None:
+    """What always answering the most frequent training label reaches on the held-out examples."""
+    if not isinstance(prepared.task, SingleLabel):
+        return None
+    most, _ = Counter(example.label for example in prepared.data.train.examples).most_common(1)[0]
+    examples = prepared.data.dev.examples
+    return str(most), sum(example.label == most for example in examples) / len(examples)
+
+
+def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | None:
+    if base is None:
+        return None
+    return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
+
+
+def _labels(part: Part, task: Any) -> dict[str, int]:
+    return {} if isinstance(task, Regression) else label_counts(part.examples)
+
+
+def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
+    features = prepared.train
+    return DataFacts(
+        source=Path(part.source).name,
+        examples=len(part.examples),
+        labels=labels,
+        tokens=int(features.n_tokens.sum()),
+        longest=int(features.n_tokens.max()),
+        windowed=int((features.n_windows > 1).sum()),
+        most_windows=int(features.n_windows.max()),
+        faults=part.faults[:20],
+        n_dropped=part.n_dropped,
+        n_mended=part.n_mended,
+    )
+
+
+def _judged_facts(part: Part, found: Judged) -> DataFacts:
+    return DataFacts(
+        source=part.source if part.source.startswith("held out") else Path(part.source).name,
+        examples=len(part.examples),
+        labels=found.labels,
+        tokens=found.tokens,
+        longest=found.longest,
+        windowed=found.windowed,
+        most_windows=found.most_windows,
+        faults=part.faults[:20],
+        n_dropped=part.n_dropped,
+        n_mended=part.n_mended,
+    )
+
+
+def _seeds(config: FinetuneConfig, sessions: Sequence[Mapping[str, Any]]) -> list[SeedFacts]:
+    found = []
+    for number in range(config.seeds):
+        mine = [session for session in sessions if session.get("seed") == number]
+        last = mine[-1]
+        found.append(
+            SeedFacts(
+                config.train.seed + number,
+                # what decides among equals is too small to be seen
+                round(float(last["best"]), 5),
+                int(last["best_step"]),
+                int(last["to"]),
+                sum(float(session["seconds"]) for session in mine),
+                seed_folder(config, number),
+            )
+        )
+    return found
+
+
+def _cost(
+    out: Path,
+    config: FinetuneConfig,
+    model: TaskModel,
+    trained: int,
+    sessions: Sequence[Mapping[str, Any]],
+    best: int,
+) -> CostFacts:
+    speeds = [line["tokens_per_second"] for line in read_run(out / seed_folder(config, best)).timing]
+    return CostFacts(
+        seconds=sum(float(session.get("seconds", session.get("vectors", 0.0))) for session in sessions),
+        seconds_vectors=_vector_seconds(sessions),
+        tokens_per_second=statistics.median(speeds) if speeds else None,
+        peak_memory=max(session.get("peak_memory") or 0 for session in sessions) or None,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        trained_parameters=trained,
+        device=config.device,
+    )
+
+
+def _vector_seconds(sessions: Sequence[Mapping[str, Any]]) -> float | None:
+    found = [float(session["vectors"]) for session in sessions if session.get("vectors") is not None]
+    return sum(found) if found else None
+
+
+def scored_dict(scored: Scored) -> dict[str, Any]:
+    """Figures as JSON."""
+    return {
+        "main": scored.main,
+        "examples": scored.n,
+        **{name: _number(value) for name, value in scored.values.items()},
+        "intervals": {name: [_number(end) for end in ends] for name, ends in scored.intervals.items()},
+        "labels": {
+            one.label: {"precision": one.precision, "recall": one.recall, "f1": one.f1, "examples": one.support}
+            for one in scored.per_label
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no nan: what cannot be said is null."""
+    return value if math.isfinite(value) else None
+
+
+def calibration_dict(facts: CalibrationFacts) -> dict[str, Any]:
+    return {
+        "temperature": facts.temperature,
+        "expected_calibration_error": {"before": facts.error_before, "after": facts.error_after},
+        "abstain_below": facts.abstain_below,
+        "answered": facts.answered,
+        "precision_target": facts.target,
+        "thresholds": dict(facts.thresholds),
+    }
+
+
+def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> dict[str, Any]:
+    values = [seed.score for seed in facts.seeds]
+    return {
+        "task": facts.task,
+        "kind": facts.kind,
+        "model": facts.model,
+        "transfer": facts.transfer,
+        "main": facts.main,
+        "dev": scored_dict(facts.scored),
+        "test": None if facts.test_scored is None else scored_dict(facts.test_scored),
+        "seeds": {
+            "values": values,
+            "mean": statistics.fmean(values),
+            "deviation": statistics.stdev(values) if len(values) > 1 else None,
+            "best": best,
+        },
+        "calibration": None if facts.calibration is None else calibration_dict(facts.calibration),
+        "baseline": None if base is None else {"label": base[0], facts.main: base[1]},
+        "examples": {"train": facts.train.examples, "dev": facts.dev.examples},
+        "dropped": sum(part.n_dropped for part in (facts.train, facts.dev, facts.test) if part is not None),
+        "mended": sum(part.n_mended for part in (facts.train, facts.dev, facts.test) if part is not None),
+        "cost": asdict(facts.cost),
+        "mix": None if facts.mix is None else asdict(facts.mix),
+        "notes": [phrase(note).en for note in facts.notes],
+    }
+
+
+# --- A whole fine-tuning run: a model to begin from and a labelled file in, a calibrated model and a report out.
+#
+# RUN/config.toml       the resolved settings; a resumed run reads nothing else
+# RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
+# RUN/faults.jsonl      every example that was dropped or mended, with file, line and reason
+# RUN/predictions.jsonl held-out examples with what was answered
+# RUN/model/            the finished model, with its labels, calibration and training record
+# RUN/report.html       the run as a page
+# RUN/result.json       the figures; written last, so its presence means: finished
+
+
+@dataclass(frozen=True)
+class Finished:
+    run: Path
+    finished: bool  # False: interrupted, saved, ready to be resumed
+    signal: int | None = None
+    already: bool = False  # it had ended before
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return read_object(self.run / "result.json")
+
+
+def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledData | None = None) -> Finished:
+    """Begin a run in a new folder. `data` are examples that were handed over rather than named as files."""
+    begin(out, "finetune")
+    task_named(config.task)
+    device_named(config.device)
+    config, folder = begun(config, progress.message)
+    if data is None:
+        config = replace(config, data=pinned(config.data))
+        data = read_data(config, progress.message)
+    prepared = prepare(config, folder, data, progress.message)
+    config = settled(prepared, progress.message)
+    prepared = replace(prepared, config=config)
+    write_text(out / "config.toml", to_toml(config))
+    return _go(prepared, out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where it was stopped; a finished one stays as it is."""
+    file = config_of(run)
+    if (run / "result.json").is_file():
+        return Finished(run, finished=True, already=True)
+    config = merge(FinetuneConfig(), read_toml(file), str(file))
+    device_named(config.device)
+    check_pinned(config.data)
+    folder = again(config, progress.message)
+    remove_drafts(run)
+    prepared = prepare(config, folder, read_data(config), progress.message)
+    return _go(prepared, run, progress)
+
+
+def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
+    """Train every seed, keep the best, write what is left behind."""
+    config, used = prepared.config, prepared.data
+    faults = [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())]
+    if faults:
+        write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
+    device = device_named(config.device)
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    if prepared.transfer.cached:
+        began = time.perf_counter()
+        prepared = with_vectors(prepared, out, device)
+        add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
+    trainer: Trainer[Batch] | None = None
+    for number in range(config.seeds):
+        folder = out / seed_folder(config, number)
+        if config.seeds > 1:
+            progress.message(f"seed {number + 1} of {config.seeds}")
+        began = time.perf_counter()
+        trainer = None  # two models and their optimizers at a time would be one too many
+        trainer = trainer_for(prepared, number, folder, device, progress)
+        outcome = trainer.run()
+        session = {
+            "seed": number,
+            "from": outcome.started,
+            "to": outcome.step,
+            "seconds": round(time.perf_counter() - began, 2),
+            "peak_memory": peak_memory(device),
+            "best_step": trainer.best.step,
+            "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
+        }
+        told = any(one.get("seed") == number for one in read_lines(out / "sessions.jsonl"))
+        if outcome.step > outcome.started or not told:
+            add_line(out / "sessions.jsonl", session)
+        if not outcome.finished:
+            return Finished(out, finished=False, signal=outcome.signal)
+    best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
+    if trainer is None or best != config.seeds - 1:
+        trainer = None
+        trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
+        trainer.restore()
+    trainer.take_best()
+    figures = finish(prepared, trainer, best, out, read_lines(out / "sessions.jsonl"), progress.message)
+    write_report(out, finetune_page(out, figures.facts))
+    write_text(out / "result.json", to_json(figures.result))
+    for number in range(config.seeds):
+        shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
+    shutil.rmtree(out / "vectors", ignore_errors=True)
+    return Finished(out, finished=True)
+
+
+def _best(out: Path, number: int) -> float:
+    """Each session tells the best of the run so far; one that was stopped before an evaluation tells none."""
+    told = [session["best"] for session in read_lines(out / "sessions.jsonl") if session.get("seed") == number]
+    return max((float(value) for value in told if value is not None), default=-math.inf)
+
+
+def _fault(fault: Any) -> dict[str, Any]:
+    return {
+        "file": fault.place.file,
+        "line": fault.place.line,
+        "kind": fault.kind,
+        "message": fault.message,
+        "action": fault.action,
+    }

@@ -1,0 +1,422 @@
+"""The batches of fine-tuning: a pure function of (seed, step), cut by a budget of tokens.
+
+An epoch goes once through all units in an order of its own. It is cut into the same number of steps every time, at the
+places where the tokens so far pass the next equal share, so that a step costs about the same whatever its texts, and a
+run seeks to any step by a division.
+
+Shapes: U units.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.data.batch import IGNORE, Batch
+from qkv.data.batching import Epochs, Integers
+from qkv.errors import InputError
+from qkv.jobs.finetune.data import LabelledData
+from qkv.jobs.finetune.model import is_scratch, transfer_of
+from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
+from qkv.models.bert import folder as hf
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.bert.plan import Undrawn
+from qkv.models.encoder import WithHeads, initialise
+from qkv.models.gpt.encoder import GPTWithHeads
+from qkv.models.gpt.task_folder import GPTFolder
+from qkv.models.plain.folder import Opened, ReaderFolder
+from qkv.models.plain.network import ReaderWithHeads
+from qkv.nn.block import FeedForward, matrices_of
+from qkv.nn.gpu.layers import Halves
+from qkv.report.bilingual import Phrase
+from qkv.tasks.classify import Regression
+from qkv.tasks.model import TaskModel
+from qkv.tasks.predictor import (
+    TOKENS_PER_BATCH,
+    TOKENS_PER_BATCH_ELSEWHERE,
+    Solver,
+    Vectors,
+    found_vectors,
+    without_vectors,
+    write_vectors,
+)
+from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.tag import Tag
+from qkv.tasks.tag_units import TagFeatures
+from qkv.tasks.task import Features
+from qkv.tasks.texts import TextTask
+from qkv.tasks.transfer import WEIGHT, Transfer, WithLanguageModel, hold, layer_scale
+from qkv.train.device import Sizes
+from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
+from qkv.train.progress import Progress
+
+
+class TrainingBatches:
+    """Step → the batches of that step; more than one where a step is larger than what is run at once."""
+
+    def __init__(self, features: Features, tokens_per_step: int, tokens_at_once: int, seed: int) -> None:
+        self.features, self.seed, self.tokens_at_once = features, seed, tokens_at_once
+        self.tokens = int(features.unit_tokens.sum())
+        units = len(features.unit_tokens)
+        self.steps_per_epoch = max(1, min(units, round(self.tokens / tokens_per_step)))
+        self.epoch = Epochs(self._draw_epoch)
+
+    def __call__(self, step: int) -> list[Batch]:
+        epoch, within = divmod(step, self.steps_per_epoch)
+        order, cuts = self.epoch(epoch)
+        units = order[cuts[within] : cuts[within + 1]]
+        draw = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, within, 3)))
+        return [self.features.batch(part, draw) for part in self._parts(units)]
+
+    def _draw_epoch(self, epoch: int) -> tuple[Integers, Integers]:
+        shuffle = np.random.default_rng(np.random.SeedSequence((self.seed, epoch, 4)))
+        order = shuffle.permutation(len(self.features.unit_tokens))
+        return order, even_cuts(self.features.unit_tokens[order], self.steps_per_epoch)
+
+    def _parts(self, units: Integers) -> list[Integers]:
+        reach = np.cumsum(self.features.unit_tokens[units])
+        parts, begin, before = [], 0, 0
+        while begin < len(units):
+            end = max(begin + 1, int(np.searchsorted(reach, before + self.tokens_at_once, side="right")))
+            parts.append(units[begin:end])
+            begin, before = end, int(reach[end - 1])
+        return parts
+
+
+def even_cuts(tokens: Integers, steps: int) -> Integers:
+    """(steps + 1,) where to cut a sequence of units so that every part has about as many tokens, and none is empty.
+
+    >>> even_cuts(np.array([5, 1, 1, 1, 1, 1]), 2).tolist()
+    [0, 1, 6]
+    """
+    reach = np.cumsum(tokens)
+    goals = reach[-1] * np.arange(1, steps) / steps
+    cuts = np.concatenate([[0], np.searchsorted(reach, goals), [len(tokens)]]).astype(np.int64)
+    number = np.arange(steps + 1)
+    # at least one unit a part: from the left, then from the right
+    cuts = np.maximum.accumulate(np.maximum(cuts, number) - number) + number
+    return np.minimum(cuts, len(tokens) - (steps - number))
+
+
+# --- What a fine-tuning run trains: features of the data, a network with a new head, the loop's job for each seed.
+
+_AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
+AT_ONCE_ELSEWHERE = 65_536
+WITH_WORDS = 4  # times fewer, where every token is scored against all words
+EVALUATING = 0.15  # of the time of training, about
+SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
+ORDERS = {
+    "ordered": Phrase(
+        "A GPT reads a pair from left to right, and these are read in their own order. Where it does not matter which "
+        "text is named first (paraphrase), have each read in both: --set classify.pairs=both.",
+        "GPT 从左往右读句对，这里按原来的次序读。若两句谁先谁后都一样（如判断是否同义），可让每对按两种次序各读一遍："
+        "--set classify.pairs=both。",
+    ),
+    "both": Phrase(
+        "A GPT reads a pair from left to right, and each of these is read in both orders, because a number says how "
+        "much two texts have of each other. If it does not: --set classify.pairs=ordered.",
+        "GPT 从左往右读句对；这里要预测的是数值（两句有多相似），每对按两种次序各读一遍。若次序有意义："
+        "--set classify.pairs=ordered。",
+    ),
+}
+LEARNED_ALONG = Phrase(
+    f"The GPT learns on to predict the next word of these texts, which counts {WEIGHT:g} beside the task. Without: "
+    "--set language_model_weight=0.",
+    f"GPT 一边学任务，一边继续在这些文本上预测下一个词，其损失乘以 {WEIGHT:g} 计入。不要的话："
+    "--set language_model_weight=0。",
+)
+"""What is told of choices that nobody made."""
+_SELECTION = "selection"
+"""What the best weights are chosen by: the main figure, and among equals the one with the lower loss."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that the seeds of a run share."""
+
+    config: FinetuneConfig
+    folder: Opened
+    data: LabelledData
+    task: AnyTask
+    max_length: int
+    train: Features
+    dev: Features
+    transfer: Transfer
+    notes: tuple[Phrase, ...] = ()
+    language_model_weight: float = 0.0  # 0: the task is learned alone
+
+
+def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
+    """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
+    entry = TASKS[config.task]
+    mixes = isinstance(folder, ReaderFolder) and folder.config.mixed_layers > 0
+    transfer = transfer_of(config, folder.config.layers, mixes)
+    if isinstance(folder, ReaderFolder) and config.attention_dropout:
+        raise InputError(f"attention_dropout is {config.attention_dropout}, and {folder.path} has no attention.")
+    longest = min(entry.longest, folder.config.max_length)
+    if config.max_length is not None:
+        if config.max_length > folder.config.max_length:
+            raise InputError(
+                f"{folder.path} reads {folder.config.max_length} tokens at most, and max_length is {config.max_length}."
+            )
+        longest = config.max_length
+    task = entry.learn(data.train.examples, config.settings, folder.tokenizer)
+    if folder.config.segments < 2 and (config.task in ("answer", "choice") or getattr(task, "paired", False)):
+        raise InputError(f"{folder.path} reads single texts (one segment), and these examples are pairs.")
+    task.check(data.train.examples)
+    task.check(data.dev.examples)
+    if data.test is not None:
+        task.check(data.test.examples)
+    train = task.features(folder.tokenizer, data.train.examples, longest, training=True)
+    dev = task.features(folder.tokenizer, data.dev.examples, longest, training=False)
+    found = train.faults()
+    if isinstance(task, Tag):
+        found = found + task.misaligned(folder.tokenizer, data.train.examples)
+    if found:
+        data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
+    weight = language_model_weight(config, folder, transfer)
+    if isinstance(task, TextTask) and task.settings.pairs != config.classify.pairs:
+        data = replace(data, notes=(*data.notes, ORDERS[task.settings.pairs]))
+    if weight and config.language_model_weight is None:
+        data = replace(data, notes=(*data.notes, LEARNED_ALONG))
+    for note in data.notes:
+        tell(f"note: {note.en}")
+    prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes, weight)
+    # says whether the task has classes, and takes weights for them
+    task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
+    return prepared
+
+
+def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
+    """The config with every default that depends on the data written out."""
+    config, features = prepared.config, prepared.train
+    units = len(features.unit_tokens)
+    tokens = int(features.unit_tokens.sum())
+    per_step = config.tokens_per_step or max(8, round(tokens / units * config.texts_per_step))
+    steps_per_epoch = TrainingBatches(features, per_step, per_step, 0).steps_per_epoch
+    epochs = config.epochs or epochs_for(config.task, units, steps_per_epoch, is_scratch(config.model))
+    steps = max(1, round(epochs * steps_per_epoch))
+    # forward alone is a third of a step's work; at least once an epoch, or about
+    times = EVALUATING * epochs * tokens * 3 / max(1, int(prepared.dev.rows.lengths.sum()))
+    times = min(max(times, min(epochs, 5)), 20)
+    every = max(1, math.ceil(steps / (config.evaluations or times)))
+    train = replace(
+        config.train,
+        steps=steps,
+        evaluate_every=every,
+        save_every=max(every, math.ceil(SAVED / every) * every),
+        log_every=max(1, min(10, steps // 50)),
+    )
+    tell(
+        f"{len(prepared.data.train.examples):,} examples to train on, {len(prepared.data.dev.examples):,} held out; "
+        f"{tokens:,} tokens, {epochs:g} × in {steps:,} step{'' if steps == 1 else 's'} of about {per_step:,}; "
+        f"evaluated every {every:,}"
+    )
+    return replace(config, epochs=epochs, tokens_per_step=per_step, max_length=prepared.max_length, train=train)
+
+
+def seed_folder(config: FinetuneConfig, number: int) -> str:
+    """Under the run; the run itself when there is one seed."""
+    return f"seed-{number}" if config.seeds > 1 else ""
+
+
+def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
+    """The pretrained encoder with a new head, drawn by the seed."""
+    config, folder, task = prepared.config, prepared.folder, prepared.task
+    # what is on the meta device was never drawn
+    state = {name: value for name, value in folder.model.state_dict().items() if not value.is_meta}
+    head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
+    goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
+    if isinstance(task, Regression):
+        head = task.unfolded(head)
+    wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
+    # row by row, as it is trained: a GPT's matrices lie the other way round in their file
+    wanted = {name: value.clone(memory_format=torch.contiguous_format) for name, value in wanted.items()}
+    drawn_by = step_seed(seed, 1 << 20)
+    dropout = folder.config.dropout if config.dropout is None else config.dropout
+    network: WithHeads
+    if isinstance(folder, ReaderFolder):
+        torch.manual_seed(drawn_by)
+        sizes = replace(folder.config, dropout=dropout)
+        network = ReaderWithHeads(sizes, [task.head], labels=task.outputs, words=folder.tokenizer)
+        missing = list(network.load_state_dict(wanted, strict=False).missing_keys)
+    else:
+        # nothing is drawn that a file is about to fill
+        with torch.device("meta"), Undrawn():
+            network = _with_attention(folder, config, task, dropout)
+        missing = list(network.load_state_dict(wanted, strict=False, assign=True).missing_keys)
+        torch.manual_seed(drawn_by)
+        for module in network.modules():
+            if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
+                module.to_empty(device="cpu", recurse=False)
+                initialise(module, folder.config.initial_std)
+    if is_scratch(config.model):
+        missing = []  # all of it is new, and nobody expects otherwise
+    fresh = {".".join(name.split(".")[:2]) for name in missing}
+    if any(name.startswith("encoder.") and "pooler" not in name for name in missing):
+        raise InputError(f"{folder.path} has no encoder weights {', '.join(sorted(fresh))}.")
+    if seed == prepared.config.train.seed:
+        if goes_on:
+            tell(f"{folder.path} has a head with these labels already: training goes on from it.")
+        elif fresh - {f"heads.{task.head}"}:
+            tell(
+                f"{folder.path} has no {', '.join(sorted(fresh - {f'heads.{task.head}'}))}: begun from random weights."
+            )
+    model = TaskModel(network, task.head, task.extra_tensors())
+    stored = folder.record.get("extra", {}) if goes_on else {}
+    with torch.no_grad():
+        for name, parameter in model.extra.items():
+            if name in stored and (value := torch.tensor(stored[name])).shape == parameter.shape:
+                parameter.copy_(value)
+    return model
+
+
+def _with_attention(folder: hf.Folder | GPTFolder, config: FinetuneConfig, task: AnyTask, dropout: float) -> WithHeads:
+    attention = config.attention_dropout
+    if isinstance(folder, hf.Folder):
+        bert = replace(folder.config, dropout=dropout, attention_dropout=attention)
+        return BertWithHeads(bert, [task.head], labels=task.outputs)
+    below = folder.config.embedding_dropout if config.dropout is None else config.dropout
+    gpt = replace(folder.config, dropout=dropout, attention_dropout=attention, embedding_dropout=below)
+    return GPTWithHeads(gpt, [task.head], labels=task.outputs)
+
+
+def language_model_weight(config: FinetuneConfig, folder: Opened, transfer: Transfer) -> float:
+    """What the loss of the next word counts beside the task's: something, of a GPT whose layers learn."""
+    asked = config.language_model_weight
+    if asked and not isinstance(folder, GPTFolder):
+        raise InputError(f"language_model_weight is {asked:g}, and {folder.path} is no GPT: it predicts no next word.")
+    if asked and not transfer.moves_encoder:
+        raise InputError(
+            f"language_model_weight is {asked:g}, and with --transfer {transfer.name} nothing of the language model "
+            "moves. Leave one of the two out."
+        )
+    usual = WEIGHT if isinstance(folder, GPTFolder) and transfer.moves_encoder else 0.0
+    return usual if asked is None else asked
+
+
+def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress) -> Trainer[Batch]:
+    config, task = prepared.config, prepared.task
+    seed = config.train.seed + number
+    model = network_for(prepared, seed, progress.message).to(device)
+    hold(model, prepared.transfer)
+    train, dev = prepared.train, prepared.dev
+    # a head alone needs next to nothing
+    usual = _AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
+    at_once = config.tokens_at_once or (usual // WITH_WORDS if prepared.language_model_weight else usual)
+    at_once = 1 << 30 if isinstance(train, Vectors) else at_once
+    assert config.tokens_per_step is not None
+    precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
+    solver = Solver(model, task, prepared.folder.tokenizer, prepared.max_length, precision=precision)
+    weights = class_weights(prepared) if config.class_weights == "auto" else None
+    job = Job(
+        model=model,
+        objective=_objective(prepared, weights),
+        batches=TrainingBatches(train, config.tokens_per_step, at_once, seed),
+        out=out,
+        evaluate=DevEvaluation(solver, dev, prepared.data.dev.examples),
+        best_by=_SELECTION,
+        scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
+        compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
+        # a reader's layers are called through what stands above them
+        recomputed=[] if isinstance(prepared.folder, ReaderFolder) else list(model.network.encoder.blocks),
+        matrices=matrices_of(model),
+        sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
+        around=Halves,
+    )
+    return Trainer(job, replace(config.train, seed=seed), progress)
+
+
+def _objective(prepared: Prepared, class_weights: list[float] | None) -> Objective[Batch]:
+    objective = prepared.task.objective(class_weights)
+    if not prepared.language_model_weight:
+        return objective
+    assert isinstance(prepared.folder, GPTFolder)
+    return WithLanguageModel(objective, prepared.language_model_weight, prepared.folder.config.words)
+
+
+def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Sizes[Batch]:
+    """A step in more and smaller passes; a pass has one text at least, however long."""
+
+    def cut(tokens: int, step: int) -> list[Batch]:
+        return TrainingBatches(train, tokens_per_step, tokens, seed)(step)
+
+    def settings(tokens: int) -> str:
+        return (
+            f"For the same steps in more passes, set tokens_at_once = {tokens} in config.toml of the run and resume, "
+            f"or begin anew with --set tokens_at_once={tokens}."
+        )
+
+    size = min(at_once, tokens_per_step)
+    return Sizes(
+        size, "tokens", [size >> halvings for halvings in range(1, 16) if size >> halvings >= 64], cut, settings
+    )
+
+
+def with_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
+    """The encoder's vectors of all rows in place of running it: computed once, for all seeds and for a resumed run."""
+    model = network_for(prepared, prepared.config.train.seed, lambda message: None).to(device)
+    tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
+    train, dev = (
+        found_vectors(features, file, model.reads_rows) or write_vectors(model, features, file, tokens)
+        for features, file in (
+            (prepared.train, out / "vectors" / "train.npy"),
+            (prepared.dev, out / "vectors" / "dev.npy"),
+        )
+    )
+    return replace(prepared, train=train, dev=dev)
+
+
+@dataclass(frozen=True)
+class DevEvaluation:
+    """What is asked of a model every so often while it learns."""
+
+    solver: Solver
+    features: Features
+    examples: tuple[Any, ...]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        solver, task = self.solver, self.solver.task
+        scores = solver.scores(self.features)
+        extra = solver.model.extra_arrays()
+        plain = without_vectors(self.features)
+        results = task.decode(plain, scores, extra, solver.calibration)
+        scorer = task.scorer()
+        scorer.add(self.examples, results)
+        scored = scorer.result(intervals=False)
+        losses = task.losses(plain, scores, extra, 1.0)
+        loss = float(losses.mean()) if losses is not None else scored.values["mean_absolute_error"]
+        others = {name: value for name, value in scored.values.items() if name != scored.main and math.isfinite(value)}
+        # far below the smallest step of the figure, so that it decides among equals alone
+        return {
+            "loss": loss,
+            scored.main: scored.value,
+            "figures": others,
+            _SELECTION: scored.value - 1e-7 * (loss / (1 + loss) if math.isfinite(loss) else 1.0),
+        }
+
+
+def class_weights(prepared: Prepared) -> list[float]:
+    """Each label's weight: as if all were equally frequent, with a mean of 1 over the training examples."""
+    features = without_vectors(prepared.train)
+    if isinstance(features, TagFeatures):
+        return tag_weights(features, prepared.task.outputs)
+    weights = getattr(prepared.task, "balanced_weights", None)
+    if weights is None:
+        raise InputError(
+            f"class_weights auto is for classify and tag; the task '{prepared.config.task}' has no classes."
+        )
+    found: list[float] = weights(prepared.data.train.examples)
+    return found
+
+
+def tag_weights(features: TagFeatures, outputs: int) -> list[float]:
+    """By tag, a tenth to ten: nearly all words are outside of everything, and must not weigh nothing."""
+    counts = np.bincount(features.tags[features.tags != IGNORE], minlength=outputs)
+    found: list[float] = np.clip(counts.sum() / (outputs * np.maximum(counts, 1)), 0.1, 10.0).tolist()
+    return found

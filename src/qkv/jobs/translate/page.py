@@ -1,0 +1,279 @@
+"""The report of a translation training: its scores, and what it wrote down (log.jsonl, timing.jsonl, config.toml)."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from qkv.metrics.numbers import perplexity
+from qkv.report import remarks
+from qkv.report.bars import Bar, BarTable
+from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, size, spans
+from qkv.report.charts import Chart, Level, Series
+from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Section, Settings, Table
+from qkv.report.remarks import Remark
+from qkv.report.run_log import RunLog, read_run
+from qkv.tasks.translate import TranslationScore
+
+_NAMES = {
+    "transformer": Phrase("Transformer", "Transformer"),
+    "seq2seq": Phrase("Recurrent encoder-decoder (seq2seq)", "循环编码器—解码器（seq2seq）"),
+}
+TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("dev", "验证集")
+_SHOWN_TIMES = 3  # how often a sample's translations are shown as the training goes on
+
+
+@dataclass(frozen=True)
+class TranslationFacts:
+    """What the run's own files do not say; None is not known."""
+
+    model_type: str
+    source_language: str
+    target_language: str
+    vocabulary_sizes: tuple[int, ...]  # one for both sides, or one each
+    pairs: tuple[int, int, int] = (0, 0, 0)  # train, dev, test
+    left_out: int = 0
+    target_tokens: int | None = None  # of one time through the training pairs
+    parameters: int | None = None
+    seconds: float | None = None  # by the clock, evaluation and saving included
+    peak_memory: int | None = None  # bytes
+    resumed_from: tuple[int, ...] = ()  # steps
+    judged: str = ""  # what the score is of: "test" or "dev"
+    score: TranslationScore | None = None
+    weights: str = ""  # which were kept
+
+
+def translation_page(run: Path, facts: TranslationFacts) -> RunPage:
+    log = read_run(run)
+    return RunPage(
+        title=run.resolve().name,
+        kind=Phrase("Translation report", "翻译训练报告"),
+        facts=tuple(_facts(log, facts)),
+        notices=tuple(_notices(log, facts)),
+        figures=tuple(_figures(log, facts)),
+        sections=tuple(_sections(log, facts)),
+    )
+
+
+def _facts(log: RunLog, facts: TranslationFacts) -> Iterator[Words]:
+    yield f"{facts.source_language} → {facts.target_language}"
+    yield _NAMES.get(facts.model_type, facts.model_type)
+    if facts.parameters:
+        n = count(facts.parameters)
+        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+    sizes = " + ".join(f"{one:,}" for one in facts.vocabulary_sizes)
+    yield Phrase(f"vocabulary {sizes}", f"词表 {sizes}")
+    yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
+    if facts.seconds is not None:
+        yield duration(facts.seconds)
+
+
+def _notices(log: RunLog, facts: TranslationFacts) -> Iterator[Words]:
+    yield from log.notices()
+    if facts.score is not None and facts.score.bleu is None:
+        yield Phrase(
+            "BLEU and chrF were not counted: sacrebleu is not installed (pip install 'qkv[translate]').",
+            "没有计算 BLEU 和 chrF：未安装 sacrebleu（pip install 'qkv[translate]'）。",
+        )
+    if facts.score is not None and facts.score.unfinished:
+        n = facts.score.unfinished
+        yield Phrase(
+            f"{n:,} translations did not end within the length that was allowed.",
+            f"有 {n:,} 条译文在允许的长度内没有结束。",
+        )
+
+
+def _figures(log: RunLog, facts: TranslationFacts) -> Iterator[Figure]:
+    score = facts.score
+    if score is not None:
+        what = Phrase(
+            f"{facts.judged}, {score.pairs:,} pairs",
+            f"{'测试集' if facts.judged == 'test' else '验证集'}，{score.pairs:,} 对",
+        )
+        for found in (score.bleu, score.chrf):
+            if found is not None and math.isfinite(found.value):
+                interval = (found.low, found.high) if math.isfinite(found.low) else None
+                note = Phrase(f"{what.en}; {found.signature}", f"{what.zh}；{found.signature}")
+                yield Figure(found.name, f"{found.value:.1f}", note, Gauge(0, 100, found.value, interval))
+        yield Figure(
+            Phrase("Exactly the reference", "与参考译文完全相同"), percent(score.exact), what, Gauge(0, 1, score.exact)
+        )
+    losses = log.evaluated("next_loss")
+    if losses and math.isfinite(losses[-1][1]):
+        unsure = perplexity(min(loss for _, loss in losses))
+        shown = f"{unsure:,.1f}" if unsure < 1000 else f"{unsure:,.0f}"
+        yield Figure(
+            Phrase("Perplexity", "困惑度"),
+            shown,
+            Phrase(
+                f"dev, at its lowest: as unsure as among {shown} equally likely tokens",
+                f"验证集，最低时：相当于在 {shown} 个同样可能的词元中猜",
+            ),
+        )
+
+
+def _sections(log: RunLog, facts: TranslationFacts) -> Iterator[Section]:
+    if log.steps:
+        if found := tuple(_remarks(log)):
+            yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), found)
+        yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts)))
+    if facts.score is not None and len(facts.score.by_length) > 1 and facts.score.bleu is not None:
+        yield _by_length(facts.score)
+    if samples := tuple(_samples(log)):
+        yield Translations(Phrase("Translations as the training went on", "训练过程中的译文"), samples)
+    if speed := tuple(_speed(log, facts)):
+        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
+    names = (Phrase("To train on", "训练"), Phrase("To choose by (dev)", "验证"), Phrase("To judge by (test)", "测试"))
+    rows: list[tuple[Words, ...]] = [(name, count(n)) for name, n in zip(names, facts.pairs, strict=True) if n]
+    if facts.left_out:
+        rows.append((Phrase("Left out (faults.jsonl)", "略去（见 faults.jsonl）"), count(facts.left_out)))
+    yield Table(Phrase("Pairs", "句对"), tuple(rows))
+    if log.config.strip():
+        yield Settings(Phrase("Settings", "配置"), log.config)
+
+
+def _by_length(score: TranslationScore) -> BarTable:
+    values = [one.bleu for one in score.by_length if one.bleu is not None]
+    most = max([*values, 1.0])
+    rows = tuple(
+        (
+            f"{one.first}–{one.last}" if one.first != one.last else str(one.first),
+            Bar(one.bleu / most, f"{one.bleu:.1f}") if one.bleu is not None else "",
+            f"{one.pairs:,}",
+        )
+        for one in score.by_length
+    )
+    return BarTable(
+        Phrase("BLEU by the length of the source", "BLEU 与原文长度"),
+        (Phrase("words of the source", "原文词数"), "BLEU", Phrase("pairs", "句对数")),
+        rows,
+        Phrase(
+            "Chinese counts by character. BLEU of few pairs says little.", "中文按字计。句对太少时，BLEU 说明不了什么。"
+        ),
+    )
+
+
+def _remarks(log: RunLog) -> Iterator[Remark]:
+    evaluated = log.evaluated("next_loss")
+    found = (
+        remarks.training_and_evaluation(log.training_level("plain_loss"), evaluated[-1][1] if evaluated else None),
+        remarks.trend(log.logged("plain_loss")),
+        remarks.best_evaluation(evaluated),
+        remarks.gradient_spikes(log.logged("gradient_norm")),
+        remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
+    )
+    yield from (remark for remark in found if remark is not None)
+
+
+def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
+    seams = tuple(float(step) for step in facts.resumed_from)
+    even = math.log(facts.vocabulary_sizes[-1])
+    level = Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
+    yield Chart(
+        Phrase("Loss of the next token, without smoothing", "下一词元的损失（不含标签平滑）"),
+        (
+            Series(TRAINING, log.logged("plain_loss"), smooth=True),
+            Series(EVALUATION, log.evaluated("next_loss"), "evaluation", dots=True),
+        ),
+        levels=(level,),
+        seams=seams,
+        shape="wide",
+    )
+    for key, title in (
+        ("bleu", Phrase("BLEU on dev, greedy", "验证集 BLEU（贪心解码）")),
+        ("exact", Phrase("Exactly the reference", "与参考译文完全相同的比例")),
+    ):
+        if points := log.evaluated(key):
+            kind = "percent" if key == "exact" else "number"
+            yield Chart(
+                title,
+                (Series(EVALUATION, points, "evaluation", dots=True),),
+                seams=seams,
+                format=kind,
+                from_zero=True,
+            )
+    yield Chart(
+        Phrase("Next tokens guessed right", "下一词元猜对的比例"),
+        (
+            Series(TRAINING, log.logged("plain_accuracy"), smooth=True),
+            Series(EVALUATION, log.evaluated("next_accuracy"), "evaluation", dots=True),
+        ),
+        seams=seams,
+        format="percent",
+        from_zero=True,
+    )
+    largest = Phrase("largest since the last logged step", "上次记录以来的最大值")
+    norms = (Series(largest, log.logged("gradient_norm"), fine=True),)
+    yield Chart(Phrase("Gradient norm", "梯度范数"), norms, seams=seams, log=True)
+    rate = Phrase("Learning rate", "学习率")
+    yield Chart(rate, (Series(rate, log.logged("lr")),), seams=seams, format="rate", from_zero=True)
+
+
+def _speed(log: RunLog, facts: TranslationFacts) -> Iterator[tuple[Words, ...]]:
+    if rate := log.median_rate():
+        yield Phrase("Target tokens per second (median)", "每秒目标词元数（中位数）"), f"{rate:,.0f}"
+    trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
+    if trained and facts.target_tokens:
+        times = f"{trained / facts.target_tokens:.2g}"
+        yield Phrase("Times through the pairs (about)", "遍历句对的次数（约）"), times
+    if facts.weights:
+        yield Phrase("Weights that are kept", "保留的权重"), facts.weights
+    if facts.seconds is not None:
+        yield Phrase("Time in all", "总用时"), duration(facts.seconds)
+    if facts.peak_memory is not None:
+        yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A text, what a person made of it, and what the model did, at a few moments."""
+
+    source: str
+    reference: str
+    found: tuple[tuple[Words, str], ...]  # when, and what
+
+
+@dataclass(frozen=True)
+class Translations:
+    title: Words
+    samples: tuple[Translated, ...]
+    narrow: ClassVar[bool] = False
+    style: ClassVar[str] = (
+        ".translations article { margin: 0 0 12px; padding: 12px 20px; background: var(--paper); border-radius: 14px; "
+        "box-shadow: var(--shadow); overflow-wrap: anywhere } .translations p { margin: 4px 0 } "
+        ".translations b { display: inline-block; min-width: 7em; font-weight: normal; opacity: .65 }"
+    )
+
+    def html(self) -> str:
+        return f'<div class="translations">{"".join(map(self._card, self.samples))}</div>'
+
+    @staticmethod
+    def _card(sample: Translated) -> str:
+        lines: list[tuple[Words, str]] = [(Phrase("source", "原文"), sample.source)]
+        lines += [(Phrase("reference", "参考译文"), sample.reference), *sample.found]
+        return f"<article>{''.join(f'<p><b>{spans(name)}</b> {safe(text)}</p>' for name, text in lines)}</article>"
+
+
+def _samples(log: RunLog) -> Iterator[Translated]:
+    """Every sample of the last evaluation, as it was translated then and at a few moments before."""
+    found = [(step, _by_source(result)) for step, result in log.evaluations if isinstance(result.get("samples"), list)]
+    if not found:
+        return
+    places = sorted({round((len(found) - 1) * (time / _SHOWN_TIMES) ** 2) for time in range(_SHOWN_TIMES + 1)})
+    for source, last in found[-1][1].items():
+        times = tuple(
+            (Phrase(f"step {found[place][0]:,}", f"第 {found[place][0]:,} 步"), found[place][1][source][1])
+            for place in places
+            if source in found[place][1]
+        )
+        yield Translated(source, last[0], times)
+
+
+def _by_source(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    keys = ("source", "reference", "translation")
+    return {
+        str(one["source"]): (str(one["reference"]), str(one["translation"]))
+        for one in result["samples"]
+        if isinstance(one, dict) and all(key in one for key in keys)
+    }

@@ -1,0 +1,257 @@
+"""Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from qkv.config import merge, override, read_toml
+from qkv.errors import InputError, did_you_mean
+from qkv.models.pretraining import MODELS as PRETRAINED
+from qkv.models.seq2seq.network import Seq2SeqConfig
+from qkv.models.transformer.network import TransformerConfig
+from qkv.search.options import GenerateConfig
+from qkv.train.loop import TrainConfig
+
+MODELS = ("transformer", "seq2seq")
+SELECTIONS = ("loss", "bleu", "exact")
+"""By what the best weights are chosen."""
+_LENGTHS = {"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"}
+"""The settings that say how long to train, and what a person calls them."""
+
+
+@dataclass(frozen=True)
+class TransformerChoice:
+    size: str = "small"  # a preset of models/transformer/network.py; the fields below change it
+    encoder_layers: int | None = None
+    decoder_layers: int | None = None
+    width: int | None = None
+    heads: int | None = None
+    inner_width: int | None = None
+    dropout: float | None = None
+    attention_dropout: float | None = None
+    activation: str | None = None
+    norm: str | None = None  # post or pre
+    alignment_layer: int | None = None
+
+    def __post_init__(self) -> None:
+        TransformerConfig.preset(self.size, vocabulary_size=1)
+
+    def config(self, source: int, target: int, joint: bool, max_length: int) -> TransformerConfig:
+        sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
+        return TransformerConfig.preset(self.size, **sizes, max_length=max_length, **_given(self))
+
+
+@dataclass(frozen=True)
+class Seq2SeqChoice:
+    size: str = "base"  # a preset of models/seq2seq/network.py; the fields below change it
+    context: str | None = None  # fixed, every_step or attention
+    score: str | None = None  # additive, dot or bilinear
+    query: str | None = None  # previous or current
+    cell: str | None = None  # rnn, lstm, peephole, coupled or gru
+    layers: int | None = None
+    width: int | None = None
+    cell_width: int | None = None
+    encoder_width: int | None = None
+    bidirectional: bool | None = None
+    dropout: float | None = None
+    tied: bool | None = None
+
+    def __post_init__(self) -> None:
+        Seq2SeqConfig.preset(self.size, vocabulary_size=1)
+
+    def config(self, source: int, target: int, joint: bool) -> Seq2SeqConfig:
+        sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
+        return Seq2SeqConfig.preset(self.size, **sizes, **_given(self))
+
+
+def _given(choice: TransformerChoice | Seq2SeqChoice) -> dict[str, Any]:
+    named = {one.name: getattr(choice, one.name) for one in fields(choice) if one.name != "size"}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class BitextChoice:
+    train: tuple[str, ...] = ()  # two files (source, target), or one with both sides
+    more: tuple[str, ...] = ()  # files with both sides, of which nothing is held out
+    dev: tuple[str, ...] = ()  # to choose by; else held out of train
+    test: tuple[str, ...] = ()  # to judge by, once, at the end
+    columns: tuple[str, ...] = ()  # of source and target in files with both sides; else the first two
+    dev_share: float = 0.02  # held out of train, where no dev is given: data/pairs/files.py
+    test_share: float = 0.0  # likewise, where no test is given
+    source_language: str = ""  # a code: de, en, zh; else by the names of the files, or by their letters
+    target_language: str = ""
+    sha256: str | None = None  # of all these files; put here at the start
+
+    def __post_init__(self) -> None:
+        for name in ("dev_share", "test_share"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"bitext.{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
+        if self.dev_share + self.test_share >= 1:
+            raise InputError("bitext.dev_share and bitext.test_share leave nothing to train on.")
+        if len(self.columns) not in (0, 2):
+            raise InputError(f"bitext.columns are two, source and target, not {len(self.columns)}.")
+
+
+@dataclass(frozen=True)
+class TokenizerChoice:
+    joint: bool = True  # one vocabulary for both sides, which the model then embeds once
+    size: int = 8_000  # of a vocabulary that is learned from the pairs; of each side, where they have one each
+    min_frequency: int = 2
+    source: str | None = None  # folders of tokenizers that are there already; joint: the source's alone
+    target: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("size", "min_frequency"):
+            if getattr(self, name) < 1:
+                raise InputError(f"tokenizer.{name} must be at least 1, not {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class TranslateConfig:
+    model_type: str = "transformer"  # or "seq2seq"
+    tokens_per_batch: int = 4_096  # on either side, at most
+    max_length: int = 256  # tokens of a text; pairs with a longer side are left out, and told
+    smoothing: float = 0.1  # of labels
+    epochs: float | None = None  # times through the pairs; turned into train.steps at the start
+    average: int = 1  # checkpoints at the end whose mean is tried beside the best weights; 1: none
+    select: str = "loss"  # what the best weights are best by, on dev: loss, bleu or exact
+    evaluation_pairs: int = 200  # of dev, translated (greedily) at every evaluation
+    device: str = "cpu"
+    bitext: BitextChoice = field(default_factory=BitextChoice)
+    tokenizer: TokenizerChoice = field(default_factory=TokenizerChoice)
+    transformer: TransformerChoice = field(default_factory=TransformerChoice)
+    seq2seq: Seq2SeqChoice = field(default_factory=Seq2SeqChoice)
+    decoding: GenerateConfig = field(default_factory=lambda: GenerateConfig(beams=4, max_ratio=2.0))  # of test
+    train: TrainConfig = field(
+        default_factory=lambda: TrainConfig(lr=1e-3, schedule="inverse_sqrt", betas=(0.9, 0.98), weight_decay=0.0)
+    )
+
+    def __post_init__(self) -> None:
+        for name, known in (("model_type", MODELS), ("select", SELECTIONS)):
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        for name, least in (("tokens_per_batch", 1), ("max_length", 2), ("average", 1), ("evaluation_pairs", 0)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        if not 0 <= self.smoothing < 1:
+            raise InputError(f"smoothing is a share from 0 to less than 1, not {self.smoothing}.")
+        if self.epochs is not None and not self.epochs > 0:
+            raise InputError(f"epochs must be more than 0, not {self.epochs}.")
+        if self.select != "loss" and not self.evaluation_pairs:
+            raise InputError(f"select is {self.select}, for which pairs must be translated: evaluation_pairs is 0.")
+        for name in ("compile", "recompute"):
+            if getattr(self.train, name):
+                raise InputError(f"train.{name} does nothing for translation: leave it out.")
+        if self.decoding.sample:
+            raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
+
+
+def configured(
+    recipe: Path | None,
+    flags: Mapping[str, Any],
+    assignments: Sequence[str],
+    model: str | None = None,
+    start: "TranslateConfig | None" = None,
+) -> TranslateConfig:
+    """The defaults (or `start`), then a recipe's differences, then the command line's flags, then each --set.
+
+    The flag `size` is one of the model that is trained.
+    """
+    said = {key: value for key, value in flags.items() if value is not None} | _said(assignments)
+    lengths = [name for key, name in _LENGTHS.items() if key in said]
+    if len(lengths) > 1:
+        raise InputError(f"{' and '.join(lengths)} both say how long to train. Give one of them.")
+    settings = {} if recipe is None else read_toml(recipe)
+    named = settings.get("model_type", model or TranslateConfig().model_type)
+    if model not in (None, named):
+        raise InputError(f"{recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
+    if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in PRETRAINED):
+        raise InputError(f"{recipe} is a recipe for qkv pretrain, not for a translation.")
+    config = start or TranslateConfig(model_type=str(named))
+    written = _flat(settings)
+    decides = [key for key in ("epochs", "train.minutes") if key in written]
+    if len(decides) > 1 and not lengths:
+        raise InputError(f"{recipe}: epochs and train.minutes both say how long to train. Keep one of them.")
+    config = merge(_deciding(config, decides), settings, str(recipe))
+    config = _deciding(config, [key for key in _LENGTHS if key in said])  # a recipe's gives way
+    changes: dict[str, Any] = {}
+    for key, value in flags.items():
+        table, _, name = (f"{config.model_type}.size" if key == "size" else key).rpartition(".")
+        (changes.setdefault(table, {}) if table else changes)[name] = value
+    config = override(merge(config, changes, "command line"), assignments)
+    if "decoding.max_length" not in {**written, **said}:
+        config = replace(config, decoding=_as_long(config, start))
+    _check_tokenizer(config.tokenizer, written, said)
+    other = "seq2seq" if config.model_type == "transformer" else "transformer"
+    if getattr(config, other) != getattr(TranslateConfig(), other):
+        raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
+    model_config(config, 1, 1, joint=True)  # what does not fit together is told before anything is read
+    return config
+
+
+def _said(assignments: Sequence[str]) -> dict[str, str]:
+    """What --set gives a value, by its dotted name; "none" is none.
+
+    >>> _said(["train.minutes = 2", "epochs=none"])
+    {'train.minutes': '2'}
+    """
+    found = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in assignments)}
+    return {key: value for key, value in found.items() if value.strip("\"'") != "none"}
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested table by their dotted names.
+
+    >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
+    {'epochs': 2, 'train.lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        elif value != "none":
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _deciding(config: TranslateConfig, keys: Sequence[str]) -> TranslateConfig:
+    """Without the length of training that was said before, where these say another: what does not decide is not
+    written into config.toml."""
+    if keys and "epochs" not in keys:
+        config = replace(config, epochs=None)
+    if keys and "train.minutes" not in keys:
+        config = replace(config, train=replace(config.train, minutes=None))
+    return config
+
+
+def _as_long(config: TranslateConfig, start: TranslateConfig | None) -> GenerateConfig:
+    """A translation may be as long as the longest text that is trained on, unless `start` says how long."""
+    usual = TranslateConfig().decoding.max_length
+    if start is not None and start.decoding.max_length != usual:
+        return config.decoding
+    return replace(config.decoding, max_length=config.max_length)
+
+
+def _check_tokenizer(choice: TokenizerChoice, written: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    """Nothing is said of how a vocabulary is learned where none is learned. A recipe may be a run's config.toml, which
+    has every default."""
+    if choice.source is None and choice.target is None:
+        return
+    for name in ("size", "min_frequency"):
+        key = f"tokenizer.{name}"
+        if key in said or (key in written and written[key] != getattr(TokenizerChoice(), name)):
+            flag = " (--vocab-size)" if name == "size" else ""
+            raise InputError(
+                f"{key}{flag} is for a vocabulary that is learned, and a tokenizer was given: "
+                f"{choice.source or choice.target}. Leave one of the two out."
+            )
+
+
+def model_config(
+    config: TranslateConfig, source: int, target: int, *, joint: bool
+) -> TransformerConfig | Seq2SeqConfig:
+    """The sizes of the network, for vocabularies of these sizes."""
+    if config.model_type == "transformer":
+        return config.transformer.config(source, target, joint, config.max_length)
+    return config.seq2seq.config(source, target, joint)

@@ -1,0 +1,109 @@
+"""What may be asked about the models of a page, by name: a literal table of functions, and the one door to them.
+
+    POST api/NAME   {"model": 0, "text": …}   →  a frame (look/wire.py)
+
+What this file does NOT do: speak HTTP (server.py), or know how anything is computed (inside/).
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from qkv.errors import InputError, did_you_mean
+from qkv.look.attention import attention, steps
+from qkv.look.examples import EXAMPLES
+from qkv.look.fill import fill, next_sentence
+from qkv.look.looks import inputs
+from qkv.look.meanings import meanings
+from qkv.look.positions import order, positions
+from qkv.look.recurrence import next_words, states
+from qkv.look.subject import Subject, describe
+from qkv.look.tasks import task
+from qkv.look.translating import beam_steps, translate
+from qkv.look.vectors import analogy, neighbours, word_map
+from qkv.look.wire import Asked, RefusalError, Reply
+
+_Answer = Callable[[Subject, Asked], Reply]
+
+ANSWERS: dict[str, _Answer] = {
+    "attention": attention,
+    "steps": steps,
+    "inputs": inputs,
+    "fill": fill,
+    "next_sentence": next_sentence,
+    "meanings": meanings,
+    "positions": positions,
+    "order": order,
+    "neighbours": neighbours,
+    "analogy": analogy,
+    "word_map": word_map,
+    "translate": translate,
+    "beam_steps": beam_steps,
+    "states": states,
+    "next_words": next_words,
+    "task": task,
+}
+
+
+class UnknownQuestionError(RefusalError):
+    """There is nothing of that name to ask."""
+
+
+class Api:
+    """The models of one page. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        answers: Mapping[str, _Answer] = ANSWERS,
+        examples: Mapping[str, Any] = EXAMPLES,
+    ) -> None:
+        """A folder that is not whole is an InputError here."""
+        self.subjects = tuple(subjects)
+        self._answers = answers
+        self._room = describe(self.subjects, examples)
+        self._opening = tuple(threading.Lock() for _ in self.subjects)
+        self._opened: set[tuple[int, str]] = set()
+
+    def room(self) -> dict[str, Any]:
+        """What there is to look at."""
+        return self._room
+
+    def load(self) -> None:
+        """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
+        for subject in self.subjects:
+            if subject.kind in ("transformer", "seq2seq"):
+                _ = subject.translator
+            elif subject.kind in ("table", "nnlm"):
+                _ = subject.vectors
+            else:
+                _ = subject.model
+            if subject.kind == "elmo":
+                _ = subject.elmo
+            elif subject.kind == "rnnlm":
+                _ = subject.language_model
+        for described in self._room["subjects"]:
+            if "attention" in described["views"]:
+                # the first pass of a network takes several times as long as the next, and no visitor should wait for it
+                with suppress(InputError):
+                    self.ask("attention", {"model": described["index"], "text": "a"})
+
+    def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
+        """The frame that answers; a RefusalError or another InputError says why there is none."""
+        if name not in self._answers:
+            raise UnknownQuestionError(
+                "unknown_name",
+                f"Nothing is called '{name:.60}'.{did_you_mean(name[:60], self._answers)} "
+                f"Known: {', '.join(self._answers)}.",
+                name=name[:60],
+            )
+        given = {key: value for key, value in fields.items() if value is not None}
+        index = Asked(given).number("model", 0, len(self.subjects) - 1, default=0)
+        given.pop("model", None)
+        if (index, name) in self._opened:
+            return self._answers[name](self.subjects[index], Asked(given)).to_bytes()
+        with self._opening[index]:  # whoever asks first loads the weights; the others wait for them
+            frame = self._answers[name](self.subjects[index], Asked(given)).to_bytes()
+            self._opened.add((index, name))
+        return frame

@@ -1,0 +1,157 @@
+"""What a model puts where a word is hidden, and whether it takes one sentence for the next of another (BERT §3.1).
+
+A blank is a [MASK] that stands in the text, or a token that is hidden because its characters were named (`hide`,
+"13-18 25-26": characters of the text, the end not counted in). A hidden token has a truth: what stood there, how likely
+the model finds it, and which place it takes among all tokens. All blanks are filled at once, none sees another's word.
+
+What this file does NOT do: search for the best combination of several blanks.
+"""
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.api.model import Model
+from qkv.api.results import Candidate
+from qkv.data.batch import Batch
+from qkv.look.scene import check_length
+from qkv.look.subject import Subject
+from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.text.tokenizer import Encoded, Tokenizer
+
+SPAN = re.compile(r"(\d{1,7})-(\d{1,7})")
+MOST_CANDIDATES = 50
+MOST_BLANKS = 64
+DEFAULT_CANDIDATES = 8
+_DIGITS = 6  # of a probability in a head; the arrays have them all
+
+
+@torch.inference_mode()
+def fill(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, k, hide. Head: blanks, each with its characters, its candidates and, where it is known, its truth.
+    Array `probabilities` (blanks, k), as the candidates stand."""
+    text, k, hide = asked.text(), asked.number("k", 1, MOST_CANDIDATES, DEFAULT_CANDIDATES), asked.maybe_text("hide")
+    asked.done()
+    model = _with_head(subject, "masked", "no_mask_head", "fill a blank")
+    tokenizer, spans = model.tokenizer, _spans(hide or "", len(text))
+    encoded = _encoded(model, text)
+    places = blank_places(encoded, tokenizer.mask_id, spans)
+    if not places:
+        mask = tokenizer.token(tokenizer.mask_id)
+        raise RefusalError("no_mask", f"No word of the text is hidden. Write {mask} where one is missing.", mask=mask)
+    if len(places) > MOST_BLANKS:
+        raise RefusalError(
+            "too_many_blanks",
+            f"{len(places)} tokens are hidden; {MOST_BLANKS} are filled at most.",
+            blanks=len(places),
+            most=MOST_BLANKS,
+        )
+    chances, tokens = _chances(model, encoded, places)  # (blanks, known tokens)
+    best = chances.topk(min(k, chances.shape[1]))
+    blanks = []
+    for row, place in enumerate(places):
+        found = zip(tokens[best.indices[row]].tolist(), best.values[row].tolist(), strict=True)
+        blanks.append(
+            {
+                "token": place,
+                "start": encoded.offsets[place][0],
+                "end": encoded.offsets[place][1],
+                "candidates": [_candidate(tokenizer, token, probability) for token, probability in found],
+                "truth": _truth(tokenizer, encoded.ids[place], chances[row], tokens),
+            }
+        )
+    head = {"text": text, "blanks": blanks, "n_tokens": len(encoded.ids), "mask": tokenizer.token(tokenizer.mask_id)}
+    return Reply(head, {"probabilities": best.values.cpu().numpy().astype(np.float32)})
+
+
+def next_sentence(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, pair. Head: is_next and not_next, which add up to 1."""
+    text, pair = asked.text(), asked.text("pair")
+    asked.done()
+    model = _with_head(subject, "next_sentence", "no_next_sentence", "judge whether one sentence follows another")
+    _encoded(model, text, pair)
+    return Reply({key: _rounded(value) for key, value in asdict(model.next_sentence(text, pair)).items()})
+
+
+def blank_places(encoded: Encoded, mask: int, spans: list[tuple[int, int]]) -> list[int]:
+    """Which tokens are blanks: those that are [MASK], and those with a character in one of the spans.
+
+    >>> encoded = Encoded([2, 7, 8, 4, 3], [0] * 5, [(0, 0), (0, 2), (2, 5), (6, 12), (0, 0)], ["…"] * 5)
+    >>> blank_places(encoded, 4, []), blank_places(encoded, 4, [(0, 5)]), blank_places(encoded, 4, [(4, 6)])
+    ([3], [1, 2, 3], [2, 3])
+    """
+    return [
+        place
+        for place, (number, (start, end)) in enumerate(zip(encoded.ids, encoded.offsets, strict=True))
+        if number == mask or any(start < last and first < end for first, last in spans)
+    ]
+
+
+def _spans(spelled: str, length: int) -> list[tuple[int, int]]:
+    found = []
+    for part in spelled.replace(",", " ").split():
+        match = SPAN.fullmatch(part)
+        first, last = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not 0 <= first < last <= length:
+            raise RefusalError(
+                "span",
+                f"'{part[:40]}' in 'hide' is no span of the text's {length} characters; 0-3 hides the first three.",
+                field="hide",
+                length=length,
+            )
+        found.append((first, last))
+    return found
+
+
+def _with_head(subject: Subject, head: str, code: str, what: str) -> Model:
+    if subject.kind != "bert":
+        raise subject.refusal(code, f"and has no weights to {what}")
+    if head not in subject.model.network.heads:
+        raise subject.refusal(code, f"{subject.model.architecture}, and has no weights to {what}")
+    return subject.model
+
+
+def _encoded(model: Model, text: str, pair: str | None = None) -> Encoded:
+    for name, one in {"text": text, "pair": pair}.items():
+        if one is not None and model.tokenizer.is_empty(one):
+            raise RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
+    encoded = model.tokenizer.encode(text, pair)
+    check_length(len(encoded.ids), model.config.max_length)
+    return encoded
+
+
+def _chances(model: Model, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
+    """(blanks, V) and (V,): how likely each token is in each blank, and which token that is."""
+    ids = list(encoded.ids)
+    for place in places:
+        ids[place] = model.tokenizer.mask_id
+    network = model.network
+    device = next(network.parameters()).device
+    batch = Batch.of([ids], segments=[encoded.segments]).to(device)
+    hidden = network.encoder(**batch.inputs()).hidden  # (N, D)
+    scores = network.predict("masked", hidden[torch.tensor(places, device=device)])  # (blanks, rows of the table)
+    # a table padded to a round size has rows that stand for no token
+    tokens = torch.tensor(list(model.tokenizer.vocabulary.values()), device=device)
+    return scores.float().softmax(-1)[:, tokens], tokens
+
+
+def _truth(tokenizer: Tokenizer, number: int, chances: Tensor, tokens: Tensor) -> dict[str, Any] | None:
+    """Of a token that was hidden; a [MASK] that stood in the text has none, and a word the vocabulary lacks neither."""
+    if number in (tokenizer.mask_id, tokenizer.unk_id):
+        return None
+    own = chances[tokens == number][0]
+    return {**_candidate(tokenizer, number, float(own)), "rank": 1 + int((chances > own).sum())}
+
+
+def _candidate(tokenizer: Tokenizer, number: int, probability: float) -> dict[str, Any]:
+    spelling = tokenizer.token(number)
+    text = spelling.removeprefix("##") if tokenizer.kind == "wordpiece" else spelling
+    return asdict(Candidate(spelling, text, _rounded(probability)))
+
+
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS)

@@ -1,0 +1,244 @@
+"""What goes into the first layer: token + segment + position (Devlin et al. 2019, §3 and figure 2).
+
+Shapes: … (B, T) of padded or (N,) of packed rows, D width, V vocabulary.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.data.batch import Packing
+from qkv.errors import InputError, did_you_mean
+from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
+from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.gpu import layers
+from qkv.nn.multihead import MultiHeadSelfAttention
+from qkv.nn.position import LearnedPositions
+
+
+class InputEmbedding(nn.Module):
+    """Three looked-up vectors, added, normalised, dropped out.
+
+    `positions` is an argument, not counted here: packed rows restart it, and giving every token the same position
+    takes word order away (which is how a test shows that nothing else carries it).
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        max_length: int,
+        segments: int = 2,
+        dropout: float = 0.0,
+        norm_epsilon: float = 1e-12,
+    ) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.segment = nn.Embedding(segments, width)
+        self.position = LearnedPositions(max_length, width)
+        self.norm = nn.LayerNorm(width, eps=norm_epsilon)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+        """(…,) each → (…, D)"""
+        if ids.dim() == 1 and layers.fits(self.token.weight):
+            tables = (self.token.weight, self.segment.weight, self.position.weight)
+            return self.dropout(layers.add_norm(layers.embed(ids, segments, positions, tables), None, None, self.norm))
+        x = self.token(ids) + self.segment(segments) + self.position(positions)
+        return self.dropout(self.norm(x))
+
+
+# --- BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
+#
+# The encoder half of the Transformer, post-norm with GELU, on token + segment + position embeddings; a pooler that
+# reads [CLS]; and the heads that sit on top: masked language model and next sentence for pre-training (§3.1), and one
+# linear layer each for the tasks of fine-tuning (§4). What is masked, what is predicted and the loss are not here:
+# they
+# belong to objectives and tasks.
+#
+# One network runs on two layouts of the same rows. Padded: ids (B, T) with a mask, which exports. Packed: ids (N,)
+# with
+# a packing and no padding at all, which is faster. Tests hold them equal.
+#
+# Shapes: B rows, T tokens, N tokens of all rows together, D width, H heads, V vocabulary; "…" is (B, T) or (N,).
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    vocabulary_size: int = 30_522
+    layers: int = 12
+    width: int = 768
+    heads: int = 12
+    inner_width: int = 3_072
+    max_length: int = 512
+    segments: int = 2
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    head_dropout: float | None = None  # of the task heads; None: as `dropout`
+    activation: str = "gelu"
+    norm_epsilon: float = 1e-12
+    initial_std: float = 0.02
+    tied: bool = True  # the masked head predicts with the input embedding
+    pad_id: int = 0
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
+        if self.activation not in ACTIVATIONS:
+            hint = did_you_mean(self.activation, ACTIVATIONS)
+            raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATIONS)}.")
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """A published size by name: BERT base and large, and Google's small ones (Turc et al. 2019)."""
+        if name not in PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 2, "width": 128, "heads": 2, "inner_width": 512},
+    "mini": {"layers": 4, "width": 256, "heads": 4, "inner_width": 1_024},
+    "small": {"layers": 4, "width": 512, "heads": 8, "inner_width": 2_048},
+    "medium": {"layers": 8, "width": 512, "heads": 8, "inner_width": 2_048},
+    "base": {"layers": 12, "width": 768, "heads": 12, "inner_width": 3_072},
+    "large": {"layers": 24, "width": 1_024, "heads": 16, "inner_width": 4_096},
+}
+
+
+class Bert(Encoder):
+    embedding: InputEmbedding
+
+    def __init__(self, config: BertConfig, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = InputEmbedding(
+            config.vocabulary_size,
+            config.width,
+            config.max_length,
+            config.segments,
+            config.dropout,
+            config.norm_epsilon,
+        )
+        self.blocks = nn.ModuleList(
+            PostNormBlock(
+                MultiHeadSelfAttention(config.width, config.heads, dropout=config.attention_dropout),
+                FeedForward(config.width, config.inner_width, config.activation),
+                config.width,
+                config.dropout,
+                config.norm_epsilon,
+            )
+            for _ in range(config.layers)
+        )
+        self.pooler = Pooler(config.width) if pooler else None
+        self.apply(partial(initialise, std=config.initial_std))
+
+    def forward(
+        self,
+        ids: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        packing: Packing | None = None,
+        attention: Collection[int] = (),
+        states: bool = False,
+        pool: bool = True,
+        only: Tensor | None = None,
+    ) -> Encoding:
+        """Padded ids (B, T) with a mask (B, T), True where a token is real; or packed ids (N,) with a packing.
+
+        `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
+        Without `pool` the pooler is left out, for callers that have a use of their own for [CLS].
+        `only` (M,) names the packed tokens whose vectors will be read: `hidden` is then (M, D), and most of the last
+        layer is not computed for the others.
+        """
+        if segments is None:
+            segments = torch.zeros_like(ids)
+        if positions is None:
+            assert packing is None, "packed rows carry their positions"
+            positions = torch.arange(ids.size(-1), device=ids.device).expand_as(ids)
+        fused_way, explicit_way = ways_to_attend(mask, packing)
+        pool = pool and self.pooler is not None
+        first = None if packing is None else packing.offsets[:-1].long()  # (B,)
+        needed = only
+        if only is not None:
+            assert first is not None and not states, "single tokens are named in packed rows, and of the last layer"
+            needed = torch.cat([first, only]) if pool else only
+
+        x = self.embedding(ids, segments, positions)  # (…, D)
+        all_states, all_weights = [x], {}
+        for number, block in enumerate(self.blocks):
+            last = number == len(self.blocks) - 1
+            x, weights = block(x, explicit_way if number in attention else fused_way, needed if last else None)
+            if weights is not None:
+                all_weights[number] = weights
+            if states:
+                all_states.append(x)
+        pooled = None
+        if pool and self.pooler is not None:
+            if only is not None:
+                firsts, x = x.split([x.size(0) - only.numel(), only.numel()])
+            else:
+                firsts = x[:, 0] if first is None else x.index_select(0, first)
+            pooled = self.pooler(firsts)
+        return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
+
+
+class MaskedHead(nn.Module):
+    """The word behind each hidden vector: a dense layer, then a score against every word of the vocabulary.
+
+    The scores use the input embedding as their matrix (tied), handed in by the caller so that it is one parameter in
+    one place. Give it only the vectors that are to be predicted: the scores are the largest tensor of pre-training.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
+        self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.width))
+        if self.table is not None:
+            std = config.initial_std
+            nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        """(…, D) and the token embedding (V, D) → logits (…, V)"""
+        return functional.linear(self.before_scores(hidden), self.scored_with(embedding), self.bias)
+
+    def before_scores(self, hidden: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(hidden)))
+
+    def scored_with(self, embedding: Tensor) -> Tensor:
+        return embedding if self.table is None else self.table
+
+
+class BertWithHeads(WithHeads):
+    """BERT and the heads by name, those of pre-training among them."""
+
+    encoder: Bert
+
+    def __init__(
+        self, config: BertConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
+    ) -> None:
+        self.config: BertConfig
+        super().__init__(config, partial(Bert, config), heads, labels, pooler, {"masked": partial(MaskedHead, config)})
+
+    def predict(self, head: str, x: Tensor) -> Tensor:
+        return self.masked(x) if head == "masked" else super().predict(head, x)
+
+    def masked(self, hidden: Tensor) -> Tensor:
+        """(…, D) → logits (…, V)"""
+        return self.heads["masked"](hidden, self.encoder.embedding.token.weight)
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        head = self.heads["masked"]
+        assert isinstance(head, MaskedHead)
+        return head.before_scores(hidden), head.scored_with(self.encoder.embedding.token.weight), head.bias

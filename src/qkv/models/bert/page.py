@@ -1,0 +1,369 @@
+"""The curves of a pretraining run: losses beside what they are to be compared with, accuracies, gradient, speed."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qkv.metrics.intervals import wilson_interval
+from qkv.metrics.numbers import perplexity
+from qkv.report import remarks
+from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, joined, percent, phrase, size
+from qkv.report.charts import Chart, Level, Point, Series
+from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Samples, Section, Settings, Table
+from qkv.report.remarks import Remark, find_spikes
+from qkv.report.run_log import RunLog, fillings, number, read_run
+
+TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
+
+
+def curves(
+    log: RunLog, vocabulary_size: int, unigram_entropy: float | None, resumed_from: Sequence[int] = ()
+) -> Iterator[Chart]:
+    seams = tuple(float(step) for step in resumed_from)
+    even = math.log(vocabulary_size)
+    levels = [
+        Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
+    ]
+    if unigram_entropy is not None:
+        h = f"{unigram_entropy:.2f}"
+        name = Phrase(f"unigram entropy {h}: above it, only frequencies", f"一元熵 {h}：在它之上，只知道词频")
+        levels.append(Level(unigram_entropy, name))
+    yield Chart(
+        Phrase("Masked language model loss", "掩码语言模型损失"),
+        (
+            Series(TRAINING, log.logged("masked_loss"), smooth=True),
+            Series(EVALUATION, log.evaluated("masked_loss"), "evaluation", dots=True),
+        ),
+        levels=tuple(levels),
+        seams=seams,
+        shape="wide",
+    )
+    yield Chart(
+        Phrase("Masked words filled correctly", "填空正确率"),
+        (
+            Series(TRAINING, log.logged("masked_accuracy"), smooth=True),
+            Series(EVALUATION, log.evaluated("masked_accuracy"), "evaluation", dots=True),
+        ),
+        seams=seams,
+        format="percent",
+        from_zero=True,
+    )
+    if log.logged("next_sentence_accuracy") or log.evaluated("next_sentence_accuracy"):
+        yield Chart(
+            Phrase("Next sentence recognised", "下一句预测正确率"),
+            (
+                Series(TRAINING, log.logged("next_sentence_accuracy"), smooth=True),
+                Series(
+                    EVALUATION,
+                    log.evaluated("next_sentence_accuracy"),
+                    "evaluation",
+                    dots=True,
+                    intervals=tuple(_intervals(log)),
+                ),
+            ),
+            levels=(Level(0.5, Phrase("chance", "瞎猜")),),
+            seams=seams,
+            format="percent",
+        )
+    norms = log.logged("gradient_norm")
+    clip = number(log.setting("train", "clip"))
+    yield Chart(
+        Phrase("Gradient norm", "梯度范数"),
+        (Series(Phrase("largest since the last logged step", "上次记录以来的最大值"), norms, fine=True),),
+        levels=(Level(clip, Phrase(f"clipped at {clip:g}", f"裁剪到 {clip:g}")),) if _near(clip, norms) else (),
+        spikes=tuple((step, norm) for step, norm, _ in find_spikes(norms)),
+        seams=seams,
+        log=True,
+    )
+    yield Chart(
+        Phrase("Learning rate", "学习率"),
+        (Series(Phrase("Learning rate", "学习率"), log.logged("lr")),),
+        seams=seams,
+        format="rate",
+        from_zero=True,
+    )
+    if log.timing:
+        yield Chart(
+            Phrase("Tokens per second", "每秒词元数"),
+            (Series(Phrase("Tokens per second", "每秒词元数"), log.timed("tokens_per_second"), fine=True),),
+            seams=seams,
+            format="count",
+            from_zero=True,
+        )
+
+
+def _near(level: float, points: tuple[Point, ...]) -> bool:
+    """Whether a level belongs on the picture: far from all points it would only flatten them."""
+    known = [value for _, value in points if math.isfinite(value) and value > 0]
+    return bool(known) and min(known) / 3 <= level <= 3 * max(known)
+
+
+def _intervals(log: RunLog) -> Iterator[tuple[float, float]]:
+    for _, found in log.evaluations:
+        if "next_sentence_accuracy" not in found:
+            continue
+        right, pairs = found.get("next_sentence_correct"), found.get("next_sentence_count")
+        if isinstance(right, int) and isinstance(pairs, int) and 0 <= right <= pairs:
+            yield wilson_interval(right, pairs)
+        else:
+            yield math.nan, math.nan
+
+
+# --- The report of a pretraining run, from what it wrote down: log.jsonl, timing.jsonl and config.toml.
+#
+# What the files cannot tell (the corpus, the machine) comes as `PretrainingFacts`. All of it is plain data: no
+# model, no
+# tensor. Anything that is not known is left out of the page, and a run that was killed before its first logged step
+# gets
+# a page that says so.
+
+_LANGUAGE_NAMES = {"en": Phrase("English", "英文"), "zh": Phrase("Chinese", "中文"), "other": Phrase("other", "其他")}
+_NEGATIVES = {
+    "document": Phrase("from another document", "来自另一篇文档"),
+    "corpus": Phrase("from any other place of the corpus", "来自语料的任何别处"),
+    "none": Phrase("none: one long span, no pairs", "无：一个长片段，不成对"),
+}
+
+
+@dataclass(frozen=True)
+class PretrainingFacts:
+    """What the run's own files do not say; None is not known."""
+
+    vocabulary_size: int
+    unigram_entropy: float | None = None  # of the training text's tokens, in nats
+    vocabulary_seen: int | None = None  # different tokens in the training text
+    documents: int | None = None
+    sentences: int | None = None
+    tokens: int | None = None
+    parameters: int | None = None
+    languages: Mapping[str, float] = field(default_factory=dict)  # "en", "zh", … → share of the text
+    seconds: float | None = None  # by the clock, evaluation and saving included
+    peak_memory: int | None = None  # bytes
+    negatives: str = "document"
+    masked_share: float = 0.8  # of the chosen tokens, how many become [MASK]
+    resumed_from: tuple[int, ...] = ()  # steps
+    held_out_documents: int | None = None
+
+
+def pretraining_page(run: Path, facts: PretrainingFacts) -> RunPage:
+    log = read_run(run)
+    return RunPage(
+        title=run.resolve().name,
+        kind=Phrase("Pretraining report", "预训练报告"),
+        facts=tuple(_facts(log, facts)),
+        notices=tuple(_notices(log)),
+        figures=tuple(_figures(log, facts)),
+        sections=tuple(_sections(log, facts)),
+    )
+
+
+def _facts(log: RunLog, facts: PretrainingFacts) -> Iterator[Words]:
+    if facts.parameters:
+        n = count(facts.parameters)
+        yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
+    yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
+    if facts.languages:
+        yield joined([_language(name) for name in facts.languages], " + ")
+    yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
+    if facts.seconds is not None:
+        yield duration(facts.seconds)
+
+
+def _language(name: str) -> Phrase:
+    return _LANGUAGE_NAMES.get(name, phrase(name))
+
+
+def _notices(log: RunLog) -> Iterator[Words]:
+    yield from log.notices()
+    lost = [step for step, loss in log.logged("masked_loss") if math.isnan(loss)]
+    if lost:
+        yield Phrase(
+            f"The loss is not a number at {len(lost):,} logged step{'' if len(lost) == 1 else 's'}, first at step "
+            f"{lost[0]:,.0f}.",
+            f"有 {len(lost):,} 个记录点的损失不是数，最早在第 {lost[0]:,.0f} 步。",
+        )
+    if log.steps and not log.evaluations:
+        yield Phrase(
+            "There was no evaluation: the figures are those of training.", "没有做过评估：下面是训练中的数字。"
+        )
+
+
+def _last(points: tuple[Point, ...]) -> float | None:
+    return next((value for _, value in reversed(points) if math.isfinite(value)), None)
+
+
+def _figures(log: RunLog, facts: PretrainingFacts) -> Iterator[Figure]:
+    evaluation = log.evaluations[-1][1] if log.evaluations else {}
+    evaluated = "masked_loss" in evaluation
+    loss = number(evaluation.get("masked_loss")) if evaluated else log.training_level("masked_loss")
+    source = Phrase("held-out text", "留出文本") if evaluated else Phrase("training", "训练")
+    even = math.log(facts.vocabulary_size)
+    if loss is not None and math.isfinite(loss):
+        marks: tuple[tuple[float, Words], ...] = ((even, Phrase(f"ln V {even:.2f}", f"ln V {even:.2f}")),)
+        if facts.unigram_entropy is not None:
+            entropy = facts.unigram_entropy
+            marks = ((entropy, Phrase(f"unigram {entropy:.2f}", f"一元熵 {entropy:.2f}")), *marks)
+        yield Figure(
+            Phrase("Masked language model loss", "掩码语言模型损失"),
+            f"{loss:.3f}",
+            Phrase(
+                f"nats a masked token, {source.en}; lower is better", f"每个被遮蔽词元的纳特数，{source.zh}；越低越好"
+            ),
+            Gauge(0, 1.06 * max(even, loss), loss, marks=marks),
+        )
+    accuracy = number(evaluation.get("masked_accuracy")) if evaluated else log.training_level("masked_accuracy")
+    if accuracy is not None and math.isfinite(accuracy):
+        n = evaluation.get("masked_count") if evaluated else None
+        yield _rate(
+            Phrase("Masked words filled correctly", "填空正确率"), accuracy, n, Phrase("tokens", "个词元"), marks=()
+        )
+    if loss is not None and math.isfinite(loss):
+        unsure = number(evaluation.get("masked_perplexity")) if evaluated else perplexity(loss)
+        unsure = perplexity(loss) if math.isnan(unsure) else unsure
+        shown = f"{unsure:,.1f}" if unsure < 1000 else f"{unsure:,.0f}"
+        yield Figure(
+            Phrase("Perplexity", "困惑度"),
+            shown,
+            Phrase(
+                f"as unsure as among {shown} equally likely tokens (ruler: logarithmic)",
+                f"相当于在 {shown} 个同样可能的词元中猜（标尺为对数）",
+            ),
+            Gauge(0, max(even, loss), loss, marks=((0, "1"), (even, f"V = {facts.vocabulary_size:,}"))),
+        )
+    right, pairs = evaluation.get("next_sentence_correct"), evaluation.get("next_sentence_count")
+    chance = ((0.5, Phrase("chance 50%", "瞎猜 50%")),)
+    if isinstance(right, int) and isinstance(pairs, int) and 0 <= right <= pairs and pairs:
+        label = Phrase("Next sentence recognised", "下一句预测正确率")
+        yield _rate(label, right / pairs, pairs, Phrase("pairs", "个句对"), chance)
+
+
+def _rate(label: Phrase, rate: float, of: object, what: Phrase, marks: tuple[tuple[float, Words], ...]) -> Figure:
+    """A share of right answers with its interval, where the number of answers is known."""
+    if not isinstance(of, int) or of < 1:
+        return Figure(label, percent(rate), "", Gauge(0, 1, rate, marks=marks))
+    low, high = wilson_interval(min(of, max(0, round(rate * of))), of)
+    note = Phrase(
+        f"95{SPACE}% interval {percent(low)} to {percent(high)}, from {of:,} {what.en}",
+        f"95{SPACE}% 区间 {percent(low)} 至 {percent(high)}，共 {of:,} {what.zh}",
+    )
+    return Figure(label, percent(rate), note, Gauge(0, 1, rate, (low, high), marks))
+
+
+def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
+    if log.steps:
+        yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), tuple(_remarks(log, facts)))
+        yield Charts(
+            Phrase("Curves", "曲线"),
+            tuple(curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
+        )
+    samples = fillings(log)
+    if samples:
+        yield Samples(
+            Phrase("How the answers changed", "答案是怎样变化的"),
+            samples,
+            note=Phrase(
+                "The same blanks at several moments of the training, likeliest candidates first; the expected token is "
+                "green.",
+                "训练中几个时刻对同样的空填什么，可能性大的在前；答案为绿色。",
+            ),
+        )
+    speed = tuple(_speed(log, facts))
+    if speed:
+        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
+    corpus = tuple(_corpus(facts))
+    if corpus:
+        yield Table(Phrase("Corpus", "语料"), corpus)
+    if log.config.strip():
+        yield Settings(Phrase("Settings", "配置"), log.config)
+
+
+def _remarks(log: RunLog, facts: PretrainingFacts) -> Iterator[Remark]:
+    evaluated = log.evaluated("masked_loss")
+    training, evaluation = log.training_level("masked_loss"), _last(evaluated)
+    last = log.evaluations[-1][1] if log.evaluations else {}
+    right, pairs = last.get("next_sentence_correct"), last.get("next_sentence_count")
+    known = isinstance(right, int) and isinstance(pairs, int) and 0 <= right <= pairs
+    found = (
+        remarks.loss_and_frequencies(
+            training if evaluation is None else evaluation,
+            facts.vocabulary_size,
+            facts.unigram_entropy,
+            facts.masked_share,
+        ),
+        remarks.next_sentence(right if known else None, pairs if known else None),
+        remarks.training_and_evaluation(training, evaluation),
+        remarks.trend(log.logged("masked_loss")),
+        remarks.best_evaluation(evaluated),
+        remarks.gradient_spikes(log.logged("gradient_norm")),
+        remarks.vocabulary_unseen(facts.vocabulary_seen, facts.vocabulary_size),
+        remarks.waiting_for_batches(log.share_of_time("waited_for_batches")),
+    )
+    yield from (remark for remark in found if remark is not None)
+
+
+def _speed(log: RunLog, facts: PretrainingFacts) -> Iterator[tuple[Words, ...]]:
+    if rate := log.median_rate():
+        yield Phrase("Real tokens per second (median)", "每秒真实词元数（中位数）"), f"{rate:,.0f}"
+    shares = (
+        ("share_of_peak", Phrase("Share of this machine's measured peak", "占本机实测峰值的比例")),
+        ("waited_for_batches", Phrase("Time spent waiting for batches", "等待批次的时间")),
+        ("building_batches", Phrase("Time spent building batches (beside training)", "造批次的时间（与训练同时）")),
+    )
+    for key, name in shares:
+        share = log.share_of_time(key)
+        if share is not None:
+            yield name, percent(share)
+    trained = [value for _, value in log.logged("tokens") if math.isfinite(value)]
+    if trained:
+        yield Phrase("Tokens trained on", "训练过的词元数"), count(sum(trained))
+        if facts.tokens:
+            epochs = sum(trained) / facts.tokens
+            yield Phrase("Times through the corpus (about)", "遍历语料的次数（约）"), f"{epochs:.2g}"
+    seconds = sum(value for _, value in log.timed("seconds") if math.isfinite(value))
+    if seconds:
+        yield Phrase("Time in training steps", "训练各步用时"), duration(seconds)
+    if facts.seconds is not None:
+        yield Phrase("Time in all", "总用时"), duration(facts.seconds)
+    if facts.peak_memory is not None:
+        yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)
+    if facts.resumed_from:
+        yield Phrase("Resumed at steps", "续训于第几步"), ", ".join(f"{step:,}" for step in facts.resumed_from)
+
+
+def _corpus(facts: PretrainingFacts) -> Iterator[tuple[Words, ...]]:
+    numbers = (
+        (facts.documents, Phrase("Documents", "文档")),
+        (facts.held_out_documents, Phrase("of which held out for evaluation", "其中留作评估")),
+        (facts.sentences, Phrase("Sentences", "句子")),
+        (facts.tokens, Phrase("Tokens", "词元")),
+    )
+    for amount, name in numbers:
+        if amount is not None:
+            yield name, count(amount)
+    if facts.languages:
+        shares = [
+            Phrase(f"{_language(name).en} {percent(share, 0)}", f"{_language(name).zh} {percent(share, 0)}")
+            for name, share in facts.languages.items()
+        ]
+        yield Phrase("Languages", "语言"), joined(shares)
+    if facts.vocabulary_seen is not None:
+        seen = facts.vocabulary_seen
+        share = percent(seen / max(1, facts.vocabulary_size))
+        yield (
+            Phrase("Vocabulary that occurs in it", "出现过的词表"),
+            Phrase(
+                f"{seen:,} of {facts.vocabulary_size:,} ({share})",
+                f"{facts.vocabulary_size:,} 个中的 {seen:,} 个（{share}）",
+            ),
+        )
+    if facts.unigram_entropy is not None:
+        yield (
+            Phrase("Unigram entropy", "一元熵"),
+            Phrase(f"{facts.unigram_entropy:.3f} nats", f"{facts.unigram_entropy:.3f} 纳特"),
+        )
+    if facts.documents is not None:
+        yield (
+            Phrase("Random second spans (NotNext)", "随机的第二片段（NotNext）"),
+            _NEGATIVES.get(facts.negatives, facts.negatives),
+        )

@@ -1,0 +1,364 @@
+"""Every setting of a pretraining run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.config import merge, override
+from qkv.data.batch import Batch
+from qkv.data.corpus.segments import PairConfig, instances
+from qkv.data.corpus.shards import Shards
+from qkv.errors import InputError
+from qkv.metrics.numbers import perplexity
+from qkv.models.bert import folder as hf
+from qkv.models.bert.network import BertConfig, BertWithHeads
+from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated, training_flops
+from qkv.models.bert.page import PretrainingFacts, pretraining_page
+from qkv.models.folders import hub
+from qkv.models.folders.hub import locate
+from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.nn.block import FeedForward, matrices_of
+from qkv.nn.gpu.layers import Halves
+from qkv.report.page import RunPage
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.loop import Job, TrainConfig, Trainer
+from qkv.train.progress import Progress, Silent
+from qkv.train.run_folder import Sessions
+
+_MODEL_TYPE = "bert"
+SHAPE = ("layers", "width", "heads", "inner_width")
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    size: str = "mini"  # a preset of models/bert/network.py; the fields below change it
+    layers: int | None = None
+    width: int | None = None
+    heads: int | None = None
+    inner_width: int | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
+        for name in SHAPE:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+
+    def config(self, vocabulary_size: int, max_length: int) -> BertConfig:
+        named = {name: getattr(self, name) for name in SHAPE}
+        changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        return BertConfig.preset(
+            self.size,
+            vocabulary_size=vocabulary_size,
+            max_length=max(512, max_length),
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+            **changes,
+        )
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    model_type: str = _MODEL_TYPE
+    data: str = ""  # the folder that `qkv prepare` wrote
+    data_sha256: str | None = None  # of its manifest; put here at the start
+    init: str | None = None  # a folder to go on from; None: random weights
+    rows: int = 32  # a batch
+    evaluation_rows: int = 256  # of the held-out documents
+    device: str = "cpu"
+    model: ModelChoice = field(default_factory=ModelChoice)
+    pairs: PairConfig = field(default_factory=PairConfig)
+    masking: MaskingConfig = field(default_factory=MaskingConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.model_type != _MODEL_TYPE:
+            raise InputError(f"These are the settings of model_type '{_MODEL_TYPE}', not of '{self.model_type}'.")
+        for name in ("rows", "evaluation_rows"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
+    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
+    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
+        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
+    if "init" in flags and "model.size" in flags:
+        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
+    config = merge(PretrainConfig(), read_recipe(recipe, _MODEL_TYPE), str(recipe))
+    changes: dict[str, Any] = {"data": data}
+    for key, value in flags.items():
+        table, _, name = key.rpartition(".")
+        (changes.setdefault(table, {}) if table else changes)[name] = value
+    return override(merge(config, changes, "command line"), assignments)
+
+
+# --- How a pretrained model does on documents it was not trained on: the two losses, and blanks that a person can
+# read.
+#
+# Rows, masks and blanks are drawn once, from a seed of their own: every evaluation of a run asks the same questions.
+
+SEED = 20_181_011  # the day BERT was put on arXiv
+SHORTEST, LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
+
+
+@dataclass(frozen=True)
+class BlankedSentence:
+    """A held-out sentence with one word hidden."""
+
+    text: str
+    answer: str
+    batch: Batch
+    place: int
+
+    def filled(self, model: BertWithHeads, tokenizer: Tokenizer, k: int = 5) -> dict[str, Any]:
+        batch = self.batch.to(next(model.parameters()).device)
+        hidden = model.encoder(**batch.inputs()).hidden[self.place]
+        best = model.predict("masked", hidden[None])[0].float().softmax(-1).topk(min(k, model.config.vocabulary_size))
+        candidates = [
+            [tokenizer.token(int(token)), round(float(probability), 4)]
+            for token, probability in zip(best.indices, best.values, strict=True)
+        ]
+        return {"text": self.text, "answer": self.answer, "candidates": candidates}
+
+
+class Evaluation:
+    """Called with a model, answers with what goes into the log."""
+
+    def __init__(
+        self, held_out: Shards, tokenizer: Tokenizer, batches: PretrainingBatches, objective: Pretraining, rows: int
+    ) -> None:
+        self.tokenizer, self.objective = tokenizer, objective
+        pairs = batches.pairs
+        if pairs.negatives == "document" and held_out.n_documents < 2:
+            pairs = replace(pairs, negatives="corpus")  # a single held-out document has no other to borrow from
+        drawn = instances(held_out, pairs, SEED, 0)
+        draw = np.random.default_rng(SEED)
+        chosen = draw.permutation(len(drawn))[:rows]
+        build = batches.over(held_out)
+        self.batches = [
+            build.batch(drawn.take(part), draw)
+            for part in np.array_split(chosen, max(1, len(chosen) // batches.rows))
+            if len(part)
+        ]
+        longest = min(LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
+        self.blanks = blanked_sentences(held_out, tokenizer, draw, count=6, longest=longest)
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        assert isinstance(model, BertWithHeads)
+        result: dict[str, Any] = {}
+        for name, (loss, correct, count) in evaluated(model, self.objective, self.batches).items():
+            result |= {f"{name}_loss": loss, f"{name}_accuracy": correct / max(1, count)}
+            result |= {f"{name}_correct": correct, f"{name}_count": count}
+        result["masked_perplexity"] = perplexity(result["masked_loss"])
+        result["samples"] = [blank.filled(model, self.tokenizer) for blank in self.blanks]
+        return result
+
+
+def blanked_sentences(
+    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = LONGEST
+) -> list[BlankedSentence]:
+    """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
+    offsets = held_out.sentence_offsets
+    lengths = np.diff(offsets)
+    suitable = np.flatnonzero((lengths >= SHORTEST) & (lengths <= longest))
+    found: list[BlankedSentence] = []
+    for sentence in draw.permutation(suitable)[: 10 * count]:
+        start, length = offsets[sentence : sentence + 1], lengths[sentence : sentence + 1]
+        ids = held_out.tokens(start, length)
+        begins = np.append(held_out.word_starts(start, length), True)
+        words = [
+            place
+            for place in range(len(ids))
+            # a word of one token, so that one blank is the whole of it
+            if begins[place] and begins[place + 1] and tokenizer.token(int(ids[place])).isalpha()
+        ]
+        if not words or int(tokenizer.unk_id) in ids:
+            continue
+        place = int(draw.choice(words))
+        answer = tokenizer.token(int(ids[place]))
+        ids[place] = tokenizer.mask_id
+        row, segments = tokenizer.with_special(ids.tolist())
+        text = tokenizer.decode(ids.tolist(), skip_special=False)
+        found.append(BlankedSentence(text, answer, Batch.of([row], segments=[segments]), place + 1))
+        if len(found) == count:
+            break
+    return found
+
+
+# --- A whole pretraining run: shards in, a Hugging Face folder out, and everything in between resumable.
+#
+# RUN/config.toml       the resolved settings; a resumed run reads nothing else
+# RUN/log.jsonl         step, losses, learning rate; evaluations with sample fillings. Reproducible
+# RUN/timing.jsonl      speed, by the clock
+# RUN/checkpoints/      what a resume starts from
+# RUN/model/            the finished model
+# RUN/report.html       the run as a page
+# RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means:
+# finished
+
+
+def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
+    """Begin a run in a new folder."""
+    init = config.init
+    if init is not None and init not in hub.MODELS and Path(init).expanduser().is_dir():
+        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
+    return _training().start(replace(config, init=init), out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    return _training().resume(run, progress)
+
+
+def _training() -> Training[PretrainConfig, Batch]:
+    return Training(PretrainConfig(), _trainer, _save, _page)
+
+
+def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    device = device_named(config.device)
+    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    tokenizer = corpus.tokenizer()
+    paired = config.pairs.negatives != "none"
+    torch.manual_seed(config.train.seed)  # the initial weights
+    model = _model(config, tokenizer, paired, tell).to(device)
+    batches = PretrainingBatches(
+        corpus,
+        tokenizer,
+        config.pairs,
+        config.masking,
+        rows=config.rows,
+        accumulate=config.train.accumulate,
+        seed=config.train.seed,
+    )
+    batches(0)[0].check(
+        vocabulary=model.config.vocabulary_size, positions=model.config.max_length, segments=model.config.segments
+    )
+    objective = Pretraining(next_sentence=paired)
+    evaluate = None
+    if held_out.n_documents:
+        evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
+    if evaluate is None or not evaluate.batches:
+        evaluate = None
+        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+    return Trainer(
+        Job(
+            model,
+            objective,
+            batches,
+            out,
+            evaluate=evaluate,
+            flops=partial(training_flops, model),
+            compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
+            recomputed=list(model.encoder.blocks),
+            matrices=matrices_of(model),
+            sizes=_sizes(batches, out),
+            around=Halves,
+        ),
+        config.train,
+        progress,
+    )
+
+
+def _sizes(batches: PretrainingBatches, out: Path) -> Sizes[Batch]:
+    """The rows of a step in smaller batches, and more of them."""
+
+    def accumulate(rows: int) -> int:
+        return batches.accumulate * batches.rows // rows
+
+    def cut(rows: int, step: int) -> list[Batch]:
+        other = copy(batches)  # with the same drawn epochs
+        other.rows, other.accumulate = rows, accumulate(rows)
+        return other(step)
+
+    def settings(rows: int) -> str:
+        return rows_and_accumulation(rows, accumulate(rows), out)
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
+
+
+def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Callable[[str], None]) -> BertWithHeads:
+    heads = ["masked", "next_sentence"] if paired else ["masked"]
+    if config.init is None:
+        return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
+    if chosen := [name for name in ("size", *SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
+        raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
+    folder = hf.load(locate(config.init))
+    ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
+    if ours != theirs:
+        raise InputError(
+            f"{config.data} was prepared with another tokenizer than that of {config.init}. "
+            f"Prepare the corpus again with --tokenizer {config.init}."
+        )
+    if config.pairs.max_length > folder.config.max_length:
+        raise InputError(
+            f"{config.init} reads {folder.config.max_length} tokens at most, and pairs.max_length is "
+            f"{config.pairs.max_length}. Set it lower."
+        )
+    wanted = replace(folder.config, dropout=config.model.dropout, attention_dropout=config.model.attention_dropout)
+    model = BertWithHeads(wanted, heads)
+    missing, left_out = model.load_state_dict(folder.model.state_dict(), strict=False)
+    if missing:
+        tell(f"{config.init} has no {_parts(missing)}: begun from random weights.")
+    if left_out:
+        tell(f"{config.init} has {_parts(left_out)}, which is not trained here and left out.")
+    return model
+
+
+def _parts(names: Sequence[str]) -> str:
+    """
+    >>> _parts(["encoder.pooler.dense.weight", "encoder.pooler.dense.bias", "heads.masked.bias"])
+    'encoder.pooler, heads.masked'
+    """
+    return ", ".join(sorted({".".join(name.split(".")[:2]) for name in names}))
+
+
+def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    terms: dict[str, bytes] = {}
+    if config.init is not None:
+        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
+            terms = hf.terms_of(locate(config.init))
+    hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
+
+
+def _trained(trainer: Trainer[Batch]) -> BertWithHeads:
+    assert isinstance(trainer.job.model, BertWithHeads)
+    return trainer.job.model
+
+
+def _page(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
+    manifest, model = corpus.manifest, _trained(trainer)
+    facts = PretrainingFacts(
+        vocabulary_size=model.config.vocabulary_size,
+        unigram_entropy=manifest["unigram_entropy"],
+        vocabulary_seen=manifest["vocabulary_seen"],
+        documents=corpus.n_documents,
+        sentences=corpus.n_sentences,
+        tokens=corpus.n_tokens,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        languages={name: share for name, share in manifest["languages"].items() if share >= 0.005},
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
+        negatives=config.pairs.negatives,
+        masked_share=config.masking.treatment[0],
+        resumed_from=sessions.resumed_from,
+        held_out_documents=manifest["valid"]["documents"],
+    )
+    return pretraining_page(out, facts)

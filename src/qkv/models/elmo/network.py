@@ -1,0 +1,160 @@
+"""ELMo: vectors of tokens that depend on their sentence (Peters et al. 2018, "Deep contextualized word
+representations").
+
+Two language models of the same depth read a text, one from its beginning and one from its end. They share how a token
+is spelled into a vector (nn/characters.py) and the scores of words, and nothing in between. A token then has a vector
+for every layer, both directions side by side: the spelled one, twice, which is the same in every sentence; and those of
+the recurrent layers, which are not. Who uses them learns how much of each (`ScalarMix`).
+
+The network keeps no state. Who carries it from piece to piece: models/elmo/objective.py.
+
+Shapes: U different tokens, N tokens of all rows, P width of a direction, K = 1 + layers, V vocabulary, L bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from qkv.errors import InputError, did_you_mean
+from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
+from qkv.nn.recurrent import LSTM
+from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.word_scores import WordScores
+
+DIRECTIONS = ("forward", "backward")
+
+
+@dataclass(frozen=True)
+class ElmoConfig:
+    vocabulary_size: int
+    filters: tuple[int, ...] = (32, 32, 64, 128, 256, 512, 1024)  # how many see 1 byte, 2 bytes, …
+    byte_width: int = 16
+    longest: int = 50  # bytes of a token, its two marks included; the rest is cut off
+    highways: int = 1
+    layers: int = 2
+    width: int = 128  # of a token in one direction: what a cell's output is projected to
+    cell_width: int = 1024
+    clip: float | None = None  # of cell states and projections; torch has no kernel for cells that are clipped
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.filters:
+            raise InputError("filters are how many there are of each width, and there must be one at least.")
+        for count in self.filters:
+            if count < 1:
+                raise InputError(f"filters must all be at least 1, not {count}.")
+        for name, least in (("byte_width", 1), ("longest", 3), ("highways", 0), ("layers", 1), ("width", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}.")
+        if self.cell_width <= self.width:
+            raise InputError(
+                f"cell_width ({self.cell_width}) must be more than width ({self.width}), which it is projected to."
+            )
+        if self.clip is not None and not self.clip > 0:
+            raise InputError(f"clip must be a number above 0, not {self.clip}.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        if name not in PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "mini": {"filters": (16, 16, 32, 32, 64, 64, 64), "width": 64, "cell_width": 256},
+    "small": {},
+    "paper": {"highways": 2, "width": 512, "cell_width": 4096, "clip": 3.0},
+}
+
+
+class BothWays(nn.Module):
+    """ELMo below its scores: what spells a token, and what reads from either end. This is all that features need."""
+
+    def __init__(self, config: ElmoConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.characters = CharacterCNN(config.filters, config.width, config.byte_width, config.highways)
+        self.forward_stack, self.backward_stack = (_stack(config, direction) for direction in DIRECTIONS)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def stack(self, direction: str) -> Stack:
+        return self.forward_stack if direction == "forward" else self.backward_stack
+
+    def begin(self, direction: str, rows: int) -> States:
+        """The states before anything was read."""
+        return self.stack(direction).begin(rows)
+
+    def read(
+        self, direction: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None
+    ) -> tuple[tuple[Tensor, ...], States]:
+        """Spelled tokens (N, P) of rows end to end → (N, P) of every layer, and the states after each row: at its end,
+        or backward at its beginning."""
+        return self.stack(direction)(self.dropout(x), lengths, states)
+
+    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
+        row begins with nothing seen."""
+        ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
+        return torch.stack([torch.cat(pair, dim=-1) for pair in zip(*ways, strict=True)], dim=1)
+
+
+class Elmo(BothWays):
+    spelled: Tensor
+
+    def __init__(self, config: ElmoConfig, tokens: Sequence[str]) -> None:
+        """`tokens` are the vocabulary, by id."""
+        super().__init__(config)
+        assert len(tokens) == config.vocabulary_size, f"{len(tokens)} tokens of {config.vocabulary_size}"
+        self.register_buffer("spelled", spell(tokens, config.longest), persistent=False)  # (V, L)
+        self.scores = WordScores(config.vocabulary_size, config.width)
+
+    def sizes(self) -> Tensor:
+        """(V,) How many bytes each token has, its marks included"""
+        return (self.spelled != NONE).sum(1)
+
+    def spell(self, words: Tensor, groups: Groups = ()) -> Tensor:
+        """Ids (U,) → (U, P), the same in every sentence. If they come in the order of their length, `groups` says so,
+        and the short ones are not padded to the longest."""
+        if not groups:
+            return self.characters(self.spelled[words])
+        parts = words.split([count for count, _ in groups])
+        sizes = [longest for _, longest in groups]
+        return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
+        return self.dropout(hidden), *self.scores.parts(hidden)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
+        words, place = ids.unique(return_inverse=True)
+        return self.layers(self.spell(words)[place], lengths)
+
+
+def _stack(config: ElmoConfig, direction: str) -> Stack:
+    cells = [
+        LSTM(config.width, config.cell_width, config.width, config.clip, config.clip) for _ in range(config.layers)
+    ]
+    return Stack(cells, dropout=config.dropout, residual=True, reverse=direction == "backward")
+
+
+class ScalarMix(nn.Module):
+    """γ Σ s x: one vector from those of all layers, with weights s that sum to 1 (equation 1 of the paper)."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def shares(self) -> Tensor:
+        """(K,)"""
+        return self.weights.softmax(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, K, D) → (N, D)"""
+        return self.gamma * (self.shares() @ x)

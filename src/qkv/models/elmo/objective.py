@@ -1,0 +1,297 @@
+"""The loss of a word against some words of a large vocabulary instead of all of them (Jean et al. 2015, "On Using Very
+Large Target Vocabulary for Neural Machine Translation", §3): which of target and words drawn is the target?
+
+    loss = −log( exp s(target) / π(target)  /  Σ over the target and the words drawn exp s(word) / π(word) )
+
+S words are drawn by their frequency, once for all targets of a batch; π is the chance of a word to be among them. The
+target is there whether it was drawn or not, and without π a frequent word would be told from itself too seldom. With π
+the best scores are those of the whole softmax, however few words are drawn: given who is there, a word is the target
+with a chance in proportion to exp s / π, as long as words are drawn independently (almost: S draws, each word counted
+once). With all words drawn, π is 1 and this is the whole softmax.
+
+To divide only the words drawn and not the target makes the sum right on average, and its logarithm too low, the more
+so the fewer are drawn. Tried here on a small corpus (20 words of 50), that training made the perplexity worse.
+
+Loss and share of right words are among the words drawn: for training, and not to be compared with those of all.
+
+Shapes: M targets, S words drawn, D width, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.data.batch import Batch
+from qkv.data.batching import Epochs
+from qkv.data.corpus.running_text import Integers, Shuffled, StreamBatches
+from qkv.models.elmo.network import DIRECTIONS, Elmo
+from qkv.nn.characters import Groups, by_length
+from qkv.nn.gpu.layers import word_loss
+from qkv.nn.recurrent_stack import States
+from qkv.train.loop import Term
+
+_NEVER = -1e4  # a score that adds nothing; the logarithm of nothing at all would have no gradient
+
+
+class Unigram:
+    """Draws words in proportion to their counts, one added to each so that every word can be drawn."""
+
+    def __init__(self, counts: Tensor, size: int) -> None:
+        shares = (counts.double() + 1) / (counts.double() + 1).sum()
+        self.size = size
+        self.cumulative = shares.cumsum(0)  # V
+        self.log_chances = (-torch.expm1(size * torch.log1p(-shares))).log().float()  # V, of being among S
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """(S,) words in the order of ids, and (S,) whether the same one stands before it; by torch's own generator of
+        the device, which the loop seeds at every step."""
+        chosen = torch.rand(self.size, dtype=torch.float64, device=self.cumulative.device).sort().values
+        words = torch.searchsorted(self.cumulative, chosen).clamp_max(len(self.cumulative) - 1)
+        again = torch.zeros_like(words, dtype=torch.bool)
+        again[1:] = words[1:] == words[:-1]
+        return words, again
+
+
+def sampled_loss(x: Tensor, table: Tensor, bias: Tensor, targets: Tensor, sampler: Unigram) -> tuple[Tensor, Tensor]:
+    """Vectors (M, D), scored against their targets and words drawn from the table (V, D) → the summed loss, and how
+    many targets were the likeliest of those."""
+    drawn, again = sampler.draw()
+    if not x.is_cuda:  # a GPU would have to be asked how many are left, which takes longer than to score them in vain
+        drawn, again = drawn[~again], again[~again]
+    bias = bias - sampler.log_chances  # V
+    target = (x * _rows(table, targets)).sum(-1).float() + _rows(bias[:, None], targets)[:, 0]  # M
+    offsets = _rows(bias[:, None], drawn)[:, 0].masked_fill(again, _NEVER)  # S
+    scores = functional.linear(x, _rows(table, drawn), offsets).float()  # M, S
+    scores = scores.masked_fill_(drawn == targets[:, None], _NEVER)
+    others = scores.logsumexp(-1)  # M
+    right = (target > scores.detach().amax(-1)).sum()
+    return (torch.logaddexp(target, others) - target).sum(), right
+
+
+def _rows(table: Tensor, ids: Tensor) -> Tensor:
+    """A look-up whose gradient is added up in one order, every time."""
+    return functional.embedding(ids, table)
+
+
+# --- Which token comes next, and which came before: the two losses of ELMo, and the states that its two language
+# models
+# carry through running text.
+#
+# The model that reads backward goes on from what stands *after* a piece, so it must have read that first. Each
+# direction
+# therefore has streams of its own (data/corpus/running_text.py): at a step the one takes the next pieces from the
+# beginning of the
+# text on, the other the next ones from its end on. In an epoch both come by everything.
+#
+# `backward_batches` reads the text in a mirror, where what came before comes next, and turns each row of what it
+# finds
+# round again: tokens of a batch lie in the order of the text, and a stack that reads in reverse meets them from the
+# end.
+#
+# Labels beside those of data/corpus/running_text.py, whose `next` is the token before, of a backward batch:
+#
+#     word     (N,)  which of the batch's different tokens each one is
+#     words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once, the shortest first
+#
+# Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of a direction.
+
+_NAMES = {"next": "forward", "previous": "backward"}
+
+
+@dataclass(frozen=True)
+class TwoWays:
+    """What both models read at a step: different places of the same text."""
+
+    forward: Batch
+    backward: Batch
+    groups: Groups = ()  # of the different tokens, by length; () if their length is not known
+
+    @property
+    def n_tokens(self) -> int:
+        return self.forward.n_tokens  # the others count in their turn
+
+    def of(self, direction: str) -> Batch:
+        return self.forward if direction == "forward" else self.backward
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> Self:
+        return self._each(lambda batch: batch.to(device, non_blocking))
+
+    def pinned(self) -> Self:
+        return self._each(Batch.pinned)
+
+    def _each(self, change: Callable[[Batch], Batch]) -> Self:
+        return replace(self, forward=change(self.forward), backward=change(self.backward))
+
+
+class Mirrored(Shuffled):
+    """The same text from its end to its beginning, and its documents counted from there."""
+
+    def __init__(self, text: Shuffled) -> None:
+        self.straight = text
+        self.begins = text.text.n_tokens - np.append(text.begins[1:], text.text.n_tokens)[::-1]
+
+    def look_up(self, places: Integers) -> tuple[Integers, Integers]:
+        ids, document = self.straight.look_up(self.straight.text.n_tokens - 1 - places)
+        return ids, len(self.begins) - 1 - document
+
+
+class TwoWayBatches(StreamBatches):
+    """Step → what both directions read at that step, at the next one of which each row's stream goes on."""
+
+    def __init__(self, *text: Any, sizes: Integers | None = None, **how: Any) -> None:
+        """`sizes` (V,) are how many bytes each token has, its marks included; the rest is as for StreamBatches."""
+        super().__init__(*text, **how)
+        self.sizes = sizes
+
+    @cached_property
+    def mirrored(self) -> Epochs[Mirrored]:
+        return Epochs(lambda epoch: Mirrored(self.epoch(epoch)))
+
+    def two_ways(self, step: int) -> list[TwoWays]:
+        pairs = zip(self(step), self.backward_batches(step), strict=True)
+        return [_spelled_once(forward, backward, self.sizes) for forward, backward in pairs]
+
+    def backward_batches(self, step: int) -> list[Batch]:
+        epoch, within = divmod(step, self.steps_per_epoch)
+        streams = np.arange(self.streams)
+        begins = streams * self.stream_length + within * self.config.length
+        return [turned(batch) for batch in self._batches(self.mirrored(epoch), begins, streams, goes_on=within > 0)]
+
+
+def turned(batch: Batch) -> Batch:
+    """Every row the other way round, and where it is scored."""
+    offsets, row = batch.offsets.long(), batch.row_of_token
+    order = offsets[row] + offsets[row + 1] - 1 - torch.arange(batch.n_tokens)
+    scored_at = order[batch.labels["scored_at"]]
+    return replace(batch, ids=batch.ids[order], labels={**batch.labels, "scored_at": scored_at})
+
+
+def _spelled_once(forward: Batch, backward: Batch, sizes: Integers | None) -> TwoWays:
+    ids = torch.cat([forward.ids, backward.ids]).numpy()
+    place = np.zeros(int(ids.max()) + 1, np.int64)  # of a word among the different ones
+    place[ids] = 1
+    words = np.flatnonzero(place)
+    groups: Groups = ()
+    if sizes is not None:
+        words = words[np.argsort(sizes[words], kind="stable")]
+        groups = by_length(sizes[words].tolist())
+    place[words] = np.arange(len(words))
+    of_forward, of_backward = torch.from_numpy(place[ids]).split([forward.n_tokens, backward.n_tokens])
+    labels = {**forward.labels, "word": of_forward, "words": torch.from_numpy(words)}
+    return TwoWays(
+        replace(forward, labels=labels), replace(backward, labels={**backward.labels, "word": of_backward}), groups
+    )
+
+
+class CarryingBoth(nn.Module):
+    """ELMo while it is trained: its buffers are the states in which its streams were left."""
+
+    def __init__(self, network: Elmo, streams: int) -> None:
+        super().__init__()
+        self.network = network
+        for direction in DIRECTIONS:
+            for number, part in enumerate(_flat(network.begin(direction, streams))):
+                self.register_buffer(f"carried_{direction}_{number}", part)
+
+    def carried(self, direction: str) -> list[Tensor]:
+        """(S, ·) each: of every layer, the hidden and the cell state"""
+        return [self.get_buffer(f"carried_{direction}_{number}") for number in range(2 * self.network.config.layers)]
+
+    def forget(self) -> None:
+        for direction in DIRECTIONS:
+            for part in self.carried(direction):
+                part.zero_()
+
+    def forward(self, batch: TwoWays) -> dict[str, Tensor]:
+        """By direction, what the tokens to be found are scored from (N, P); the streams have moved on."""
+        spelled = self.network.spell(batch.forward.labels["words"], batch.groups)  # (U, P)
+        return {direction: self._read(direction, spelled, batch.of(direction)) for direction in DIRECTIONS}
+
+    def _read(self, direction: str, spelled: Tensor, batch: Batch) -> Tensor:
+        carried, labels = self.carried(direction), batch.labels
+        # where, not times: a state that is no number any more must not reach another document
+        continues = labels["continues"][:, None]
+        begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in carried]  # (R, ·)
+        states = tuple(zip(begin[::2], begin[1::2], strict=True))
+        x = nn.functional.embedding(labels["word"], spelled)  # (N, P)
+        layers, after = self.network.read(direction, x, batch.lengths, states)
+        with torch.no_grad():
+            for part, state in zip(carried, _flat(after), strict=True):
+                part.index_copy_(0, labels["streams"], state.detach()[labels["last"]].to(part.dtype))
+        return layers[-1]
+
+
+def _flat(states: States) -> list[Tensor]:
+    return [part for state in states for part in state]
+
+
+class BothDirections:
+    """The cross entropies of the next token and of the one before, added. In training, against the words of `sampler`
+    if there is one; else against all."""
+
+    weights: Mapping[str, float] = dict.fromkeys(_NAMES, 1.0)
+
+    def __init__(self, sampler: Unigram | None = None) -> None:
+        self.sampler = sampler
+
+    def counts(self, batch: TwoWays) -> dict[str, int]:
+        return {name: batch.of(direction).labels["next"].numel() for name, direction in _NAMES.items()}
+
+    def terms(self, model: nn.Module, batch: TwoWays) -> dict[str, Term]:
+        assert isinstance(model, CarryingBoth)
+        hidden, found = model(batch), {}
+        for name, direction in _NAMES.items():
+            labels = batch.of(direction).labels
+            chosen = hidden[direction].index_select(0, labels["scored_at"])  # (M, P)
+            parts = model.network.before_words(chosen)
+            if self.sampler is not None and model.training:
+                found[name] = Term(*sampled_loss(*parts, labels["next"], self.sampler))
+            else:
+                found[name] = Term(*word_loss(*parts, labels["next"]))
+        return found
+
+
+class _Figures(NamedTuple):
+    loss: float  # the mean
+    right: int
+    scored: int
+
+
+def evaluated(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
+    """By what was predicted, "next" and "previous"; the model must come with states of its own."""
+    device, objective = next(model.parameters()).device, BothDirections()
+    sums: dict[str, list[Any]] = {name: [0.0, 0, 0] for name in _NAMES}
+    for batch in batches:
+        counts = objective.counts(batch)
+        for name, term in objective.terms(model, batch.to(device)).items():
+            parts = (term.loss.item(), int(term.correct), counts[name])
+            sums[name] = [total + part for total, part in zip(sums[name], parts, strict=True)]
+    return {name: _Figures(loss / max(1, count), right, count) for name, (loss, right, count) in sums.items()}
+
+
+class TrainingFlops:
+    """Multiplications and additions of forward and backward: 6 for a weight and each time it is met."""
+
+    def __init__(self, network: Elmo, words: float) -> None:
+        """`words` is how many a target is scored against, on average."""
+        self.bytes = network.sizes().cpu()  # (V,)
+        characters = network.characters
+        self.of_byte = sum(weight.numel() for weight in characters.convolutions.parameters() if weight.dim() == 3)
+        mixing = (*characters.highways.parameters(), characters.project.weight)
+        self.of_word = sum(weight.numel() for weight in mixing if weight.dim() == 2)
+        self.of_token = sum(weight.numel() for weight in network.forward_stack.parameters() if weight.dim() == 2)
+        self.of_target = words * network.config.width
+
+    def __call__(self, batch: TwoWays) -> float:
+        words = batch.forward.labels["words"].cpu()
+        found = float(self.of_byte * int(self.bytes[words].sum()) + self.of_word * len(words))
+        for direction in DIRECTIONS:
+            one = batch.of(direction)
+            found += self.of_token * one.n_tokens + self.of_target * one.labels["next"].numel()
+        return 6.0 * found

@@ -1,0 +1,274 @@
+"""The tensors of a folder, wherever they lie: model.safetensors, its shards, or pytorch_model.bin and its shards.
+
+A tensor is handed out as a view of the file mapped into memory (private: training may write to it, the file stays as
+it is), or read into a tensor of the caller's. Reading does not go through the mapping, so that bytes which end up in
+other memory, such as a fused qkv or a converted half-precision weight, are not resident twice.
+
+The header of a safetensors file is parsed here, not by the safetensors package, for its byte offsets (that is what
+reading past the mapping needs) and for messages that say what is wrong with which file. The format: eight bytes with
+the header's length, little-endian; a JSON header of {name: {dtype, shape, data_offsets}}; then the data.
+"""
+
+import json
+import math
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from qkv.errors import InputError
+from qkv.files import read_object
+from qkv.models.bert.keys import listed
+
+_DTYPES: dict[str, torch.dtype] = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+SINGLE, SINGLE_INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLED, PICKLED_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+_FOREIGN = ("tf_model.h5", "flax_model.msgpack", "bert_model.ckpt.index", "model.onnx")
+
+_DAMAGED = "The file is damaged or was not copied completely: copy or download it again."
+SCRATCH_BYTES = 1 << 16
+"""Of a conversion. Small on purpose: a large buffer that comes and goes between the weights leaves holes in the heap
+(measured: a quarter of the weights), because the C library moves its limit for separate mappings when one is freed."""
+
+
+class StoredTensor(Protocol):
+    """One tensor of a file, not yet read."""
+
+    @property
+    def file(self) -> Path: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    def mapped(self) -> Tensor:
+        """A view of the file, or a copy where the file's layout allows no view."""
+
+    def read_into(self, destination: Tensor) -> None:
+        """Copy to a contiguous CPU tensor of the same size, converted to its dtype."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    source: Path  # the file to name when a tensor is missing: the weights or the index of their shards
+    tensors: Mapping[str, StoredTensor]
+    files: tuple[Path, ...]
+
+
+class _Mapping:
+    """One file's bytes, mapped when the first tensor asks for them."""
+
+    def __init__(self, file: Path, size: int) -> None:
+        self.file, self.size = file, size
+        self._bytes: Tensor | None = None
+
+    def bytes(self) -> Tensor:
+        if self._bytes is None:
+            self._bytes = torch.from_file(str(self.file), shared=False, size=self.size, dtype=torch.uint8)
+        return self._bytes
+
+
+@dataclass(frozen=True)
+class SafeTensor:
+    file: Path
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    start: int  # in the file
+    stop: int
+    mapping: _Mapping = field(repr=False)
+
+    def mapped(self) -> Tensor:
+        if self.start % self.dtype.itemsize or self.start == self.stop:
+            # headers were not always padded, and a view must start at a multiple of its item size
+            copy = torch.empty(self.shape, dtype=self.dtype)
+            self.read_into(copy)
+            return copy
+        return self.mapping.bytes()[self.start : self.stop].view(self.dtype).view(self.shape)
+
+    def read_into(self, destination: Tensor) -> None:
+        flat = destination.view(-1)
+        assert flat.numel() * self.dtype.itemsize == self.stop - self.start
+        with self.file.open("rb", buffering=0) as file:
+            file.seek(self.start)
+            if flat.dtype == self.dtype:
+                self._fill(file, flat)
+                return
+            step = SCRATCH_BYTES // self.dtype.itemsize
+            scratch = torch.empty(min(step, flat.numel()), dtype=self.dtype)
+            for part in torch.split(flat, step):
+                self._fill(file, scratch[: part.numel()])
+                part.copy_(scratch[: part.numel()])
+
+    def _fill(self, file: Any, part: Tensor) -> None:
+        left = part.view(torch.uint8).numpy().data
+        while len(left):
+            count = file.readinto(left)
+            if not count:  # the header's check has passed, so somebody cut the file after that
+                raise InputError(f"{self.file} ended early while it was read. {_DAMAGED}")
+            left = left[count:]
+
+
+def read_header(file: Path) -> dict[str, SafeTensor]:
+    """The tensors of a safetensors file, checked against each other and the file's size."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        first = stream.read(8)
+        length = int.from_bytes(first, "little")
+        if first == b"version ":
+            raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull` in its folder.")
+        if len(first) < 8 or length > size - 8:
+            raise InputError(f"{file} holds {size} bytes, which is less than its header. {_DAMAGED}")
+        raw = stream.read(length)
+    try:
+        header = json.loads(raw)
+        header.pop("__metadata__", None)
+        start = 8 + length
+        mapping = _Mapping(file, size)
+        tensors = {name: _entry(file, entry, start, mapping) for name, entry in header.items()}
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{file} has a header that cannot be read ({error}). {_DAMAGED}") from None
+    end = start
+    for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].stop)):
+        if tensor.start != end or tensor.stop - end != math.prod(tensor.shape) * tensor.dtype.itemsize:
+            raise InputError(f"{file} has a header that contradicts itself at tensor {name}. {_DAMAGED}")
+        end = tensor.stop
+    if end != size:
+        raise InputError(f"{file} holds {size} bytes, but its header describes {end}. {_DAMAGED}")
+    return tensors
+
+
+def _entry(file: Path, entry: dict[str, Any], start: int, mapping: _Mapping) -> SafeTensor:
+    if entry["dtype"] not in _DTYPES:
+        raise InputError(
+            f"{file} stores weights as {entry['dtype']}, which qkv does not read (known: {', '.join(_DTYPES)}). "
+            "Save the model in float32, float16 or bfloat16."
+        )
+    begin, end = (int(offset) for offset in entry["data_offsets"])
+    shape = tuple(int(length) for length in entry["shape"])
+    return SafeTensor(file, shape, _DTYPES[entry["dtype"]], start + begin, start + end, mapping)
+
+
+@dataclass(frozen=True)
+class PickledTensor:
+    """A tensor of a .bin file, already mapped by torch."""
+
+    file: Path
+    tensor: Tensor = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensor.dtype
+
+    def mapped(self) -> Tensor:
+        return self.tensor.contiguous()
+
+    def read_into(self, destination: Tensor) -> None:
+        destination.copy_(self.tensor)
+
+
+def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTensor]:
+    """A .bin file through torch's restricted unpickler, which builds tensors and runs nothing."""
+    with file.open("rb") as stream:
+        first = stream.read(8)
+    if first == b"version ":
+        raise InputError(f"{file} is a Git LFS pointer, not the weights. Run `git lfs pull` in its folder.")
+    place = "meta" if shapes_only else "cpu"
+    try:
+        # files from before torch 1.6 are no zip archives and cannot be mapped
+        content = torch.load(file, map_location=place, weights_only=True, mmap=first.startswith(b"PK"))
+    except pickle.UnpicklingError:
+        raise InputError(
+            f"{file} is not a plain file of tensors, and qkv does not run code from a file. "
+            "Ask for a model.safetensors, or convert it with transformers on a machine that trusts it."
+        ) from None
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
+        raise InputError(f"{file} cannot be read ({str(error).split('. ')[0]}). {_DAMAGED}") from None
+    if not isinstance(content, Mapping) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise InputError(f"{file} is not a table of tensors by name (a state dict), as transformers writes it.")
+    return {name: PickledTensor(file, tensor) for name, tensor in content.items()}
+
+
+def open_weights(folder: Path, shapes_only: bool = False) -> Weights:
+    """The weights of a folder; with `shapes_only`, nothing but names, shapes and dtypes of a .bin is there."""
+
+    def read(file: Path) -> Mapping[str, StoredTensor]:
+        return read_header(file) if file.suffix == ".safetensors" else read_pickled(file, shapes_only)
+
+    for single, index in ((SINGLE, SINGLE_INDEX), (PICKLED, PICKLED_INDEX)):
+        if (folder / single).is_file():
+            return Weights(folder / single, read(folder / single), (folder / single,))
+        if (folder / index).is_file():
+            shards = _read_index(folder / index)
+            opened = {file: read(file) for file in sorted(set(shards.values()))}
+            for name, file in shards.items():
+                if name not in opened[file]:
+                    raise InputError(f"{folder / index} says that {name} is in {file.name}, but it is not. {_DAMAGED}")
+            for file, tensors in opened.items():
+                if extra := [name for name in tensors if shards.get(name) != file]:
+                    raise InputError(f"{file} holds {listed(extra)}, which {index} does not name there. {_DAMAGED}")
+            return Weights(folder / index, {name: opened[file][name] for name, file in shards.items()}, tuple(opened))
+    others = [name for name in _FOREIGN if (folder / name).exists()]
+    hint = f" It has {others[0]}: convert it with transformers first." if others else ""
+    raise InputError(f"{folder} has no weights: neither {SINGLE} nor {PICKLED}, nor an index of their shards.{hint}")
+
+
+def _read_index(index: Path) -> dict[str, Path]:
+    content = read_object(index)
+    shards = content.get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise InputError(f'{index} has no "weight_map" that says which tensor is in which file. {_DAMAGED}')
+    files: dict[str, Path] = {}
+    for name, file_name in shards.items():
+        # a shard lies beside its index: a path in here would read some other file of the user's
+        if (
+            not isinstance(file_name, str)
+            or Path(file_name).name != file_name
+            or not file_name.endswith((".safetensors", ".bin"))
+        ):
+            raise InputError(f"{index} names {file_name!r} as the file of {name}, which is no weights file beside it.")
+        files[name] = index.parent / file_name
+    for file in sorted(set(files.values())):
+        if not file.is_file():
+            count = sum(1 for other in files.values() if other == file)
+            raise InputError(f"{file} is missing; {index.name} says that {count} tensors are in it. Copy it there.")
+    return files
+
+
+def same(one: StoredTensor, other: StoredTensor) -> bool:
+    """Whether two tensors hold the same bytes, looked at piece by piece so that neither becomes resident."""
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return False
+    if not (isinstance(one, SafeTensor) and isinstance(other, SafeTensor)):
+        return torch.equal(one.mapped(), other.mapped())
+    with one.file.open("rb", buffering=0) as first, other.file.open("rb", buffering=0) as second:
+        first.seek(one.start)
+        second.seek(other.start)
+        left = one.stop - one.start
+        while left:
+            size = min(left, SCRATCH_BYTES)
+            pieces = first.read(size), second.read(size)
+            if pieces[0] != pieces[1] or not pieces[0]:
+                return False
+            left -= len(pieces[0])
+    return True

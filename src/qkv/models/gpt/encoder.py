@@ -1,0 +1,121 @@
+"""GPT below the heads of tasks (Radford et al. 2018, §3.2 and §3.3): what it was pretrained for, and one linear layer.
+
+The same network as network.py, in the parts that any encoder has (models/encoder.py). A row is read between the marks start,
+delimiter and extract, and its vector is the one after its last token, `extract`, which alone has seen all of it. No
+pooler stands between that vector and the linear layer.
+
+    P(y | x¹ … xᵐ) = softmax(h_m W_y)
+
+The scores of words stay, so that the language model can be trained along with the task (tasks/transfer.py). They
+are of the tokens that texts are made of: the marks of tasks are never predicted.
+
+Shapes: N tokens of all rows, R rows, M of the tokens, D width, V vocabulary, W words (V without the marks of tasks).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor, nn
+
+from qkv.data.batch import Packing
+from qkv.models.encoder import Encoder, Encoding, LinearHead, WithHeads, ways_to_attend
+from qkv.models.gpt.network import GPT, GPTConfig, positions_of, tokens_in_place
+from qkv.nn.gpu.pre_norm import block_stack
+
+
+@dataclass(frozen=True)
+class GPTReaderConfig(GPTConfig):
+    head_dropout: float | None = None
+    words: int = 0  # tokens of texts; those after them are marks of tasks
+
+    @property
+    def segments(self) -> int:
+        """As many as there are: what is first and what is second in a pair is told by the delimiter between them."""
+        return 2
+
+    @property
+    def network(self) -> GPTConfig:
+        """Without what belongs to tasks."""
+        return GPTConfig(**{name: getattr(self, name) for name in GPTConfig.__dataclass_fields__})
+
+    @classmethod
+    def of(cls, config: GPTConfig, words: int) -> Self:
+        return cls(**vars(config), words=words)
+
+
+class TokensInPlace(nn.Module):
+    """E[token] + P[position], and dropout."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.token, self.position, self.dropout = gpt.embedding, gpt.position, gpt.dropout
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """(N,) each → (N, D)"""
+        return self.dropout(tokens_in_place(self.token, self.position, ids, positions))
+
+
+class GPTEncoder(Encoder):
+    embedding: TokensInPlace
+
+    def __init__(self, config: GPTReaderConfig) -> None:
+        super().__init__()
+        gpt = GPT(config.network)
+        self.config = config
+        self.embedding = TokensInPlace(gpt)
+        self.blocks = gpt.blocks
+        self.norm = gpt.norm
+        self.table: nn.Linear | None = None  # that scores words, where it is not the one that reads them
+        if gpt.table is not None:
+            self.table = nn.Linear(config.width, config.vocabulary_size, bias=False)
+            self.table.weight = gpt.table
+        self.pooler = None
+
+    def forward(
+        self,
+        ids: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        *,
+        packing: Packing,
+        attention: Collection[int] = (),
+        pool: bool = True,
+    ) -> Encoding:
+        """Packed ids (N,); a token sees those before it in its row.
+
+        `attention` names the layers, counted from 0, whose weights are wanted; they take the explicit path.
+        """
+        fused_way, explicit_way = ways_to_attend(None, packing, causal=True)
+        x = self.embedding(ids, positions_of(packing) if positions is None else positions)  # (N, D)
+        all_weights: dict[int, Tensor] = {}
+        if attention:
+            for number, block in enumerate(self.blocks):
+                x, weights = block(x, explicit_way if number in attention else fused_way)
+                if weights is not None:
+                    all_weights[number] = weights
+            hidden = self.norm(x)
+        else:
+            hidden = block_stack(list(self.blocks), self.norm, x, fused_way)
+        return Encoding(hidden, self.of_rows(hidden, packing) if pool else None, None, all_weights)
+
+    def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
+        """(N, D) → (R, D), at the last token of a row."""
+        return hidden.index_select(0, packing.offsets[1:].long() - 1)
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, None]:
+        """What the scores of the next word are made of, x Eᵀ: x (M, D), E (W, D), and no bias."""
+        table = self.embedding.token.weight if self.table is None else self.table.weight
+        return hidden, table[: self.config.words], None
+
+
+class GPTWithHeads(WithHeads):
+    """A GPT and the heads of tasks by name. That of a row has no bias, as transformers' has none."""
+
+    encoder: GPTEncoder
+
+    def __init__(self, config: GPTReaderConfig, heads: Sequence[str] = (), labels: int = 2) -> None:
+        self.config: GPTReaderConfig
+        dropout = config.dropout if config.head_dropout is None else config.head_dropout
+        own = {"sequence": lambda: LinearHead(config.width, labels, dropout, bias=False)}
+        super().__init__(config, lambda pooler: GPTEncoder(config), heads, labels, own=own)

@@ -1,0 +1,336 @@
+"""Every setting of a GPT's pretraining, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers.pre_tokenizers import ByteLevel
+from torch import nn
+
+from qkv.config import merge, override
+from qkv.data.batch import Batch
+from qkv.data.corpus.shards import Shards, hash_of, map_arrays
+from qkv.data.corpus.writer import COUNTS
+from qkv.errors import InputError
+from qkv.metrics.numbers import bits_per_character, perplexity
+from qkv.models.bert import folder as hf
+from qkv.models.bert.keys import listed
+from qkv.models.folders.hub import locate
+from qkv.models.gpt import folder as gpt2
+from qkv.models.gpt.folder import dialect_of
+from qkv.models.gpt.network import GPT, GPTConfig
+from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_flops
+from qkv.models.gpt.page import gpt_page
+from qkv.models.gpt.tokenizer import never_written
+from qkv.models.language_model import facts_of, row_sizes
+from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.nn.block import FeedForward, matrices_of
+from qkv.nn.gpu.layers import Halves
+from qkv.report.page import RunPage
+from qkv.search.options import CHANCE, GenerateConfig
+from qkv.search.search import generate
+from qkv.search.stream import continuation
+from qkv.text.backend import ENDS_WORD
+from qkv.text.tokenizer import Tokenizer
+from qkv.text.wordpiece import CONTINUES
+from qkv.train.device import device_named
+from qkv.train.loop import Job, Trainer
+from qkv.train.progress import Progress, Silent
+from qkv.train.run_folder import Sessions, model_folder
+from qkv.train.settings import TrainConfig
+
+MODEL_TYPE = "gpt"
+SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
+DROPOUTS = ("dropout", "attention_dropout", "embedding_dropout")
+
+
+@dataclass(frozen=True)
+class GPTChoice:
+    size: str = "mini"  # a preset of models/gpt/network.py; the fields below change it
+    layers: int | None = None
+    width: int | None = None
+    heads: int | None = None
+    inner_width: int | None = None
+    max_length: int | None = None  # positions; None: `length`, since no others would be trained
+    order: str | None = None  # of norm and residual: "pre" as in GPT-2, "post" as in GPT
+    # None: that of the folder to go on from, or what GPTConfig has
+    dropout: float | None = None  # of what each half of a block adds
+    attention_dropout: float | None = None
+    embedding_dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        # width and heads must fit together, which is checked when both were said (`configured`)
+        GPTConfig.preset(self.size, vocabulary_size=1, **self._given("width", "heads"))
+        GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
+
+    def config(self, vocabulary_size: int, length: int) -> GPTConfig:
+        """For rows of so many tokens; one that can be saved when it is trained."""
+        settings = {"max_length": length} | self._given()
+        config = GPTConfig.preset(self.size, vocabulary_size=vocabulary_size, **settings)
+        dialect_of(config)
+        return config
+
+    def _given(self, *left_out: str) -> dict[str, Any]:
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("size", *left_out)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class GPTTrainConfig:
+    model_type: str = MODEL_TYPE
+    data: str = ""  # the folder that `qkv prepare` wrote
+    data_sha256: str | None = None  # of its manifest; put here at the start
+    init: str | None = None  # a folder to go on from; None: random weights
+    rows: int = 32  # a batch has about rows · length tokens
+    length: int = 128  # tokens of a row; a document that has more becomes several rows
+    evaluation_tokens: int = 100_000  # of the held-out documents, about so many at most
+    device: str = "cpu"
+    model: GPTChoice = field(default_factory=GPTChoice)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.model_type != MODEL_TYPE:
+            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
+        for name in ("rows", "length", "evaluation_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+
+
+def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> GPTTrainConfig:
+    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
+    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
+        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
+    if "init" in flags and "model.size" in flags:
+        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
+    config = merge(GPTTrainConfig(), read_recipe(recipe, MODEL_TYPE), str(recipe))
+    changes: dict[str, Any] = {"data": data}
+    for key, value in flags.items():
+        table, _, name = key.rpartition(".")
+        (changes.setdefault(table, {}) if table else changes)[name] = value
+    config = override(merge(config, changes, "command line"), assignments)
+    if config.init is None and config.length > config.model.config(1, config.length).max_length:
+        raise InputError(
+            f"Rows of {config.length} tokens do not fit a model of {config.model.max_length} positions. Set length "
+            "lower, or model.max_length higher."
+        )
+    return config
+
+
+# --- How well a GPT predicts documents it was not trained on, and what it writes: the same tokens and prompts every
+# time.
+#
+# The loss is a mean over tokens, so it is comparable among models of one tokenizer. Bits per character are comparable
+# among all. They are by the characters of the tokens that were predicted; what no token shows, such as a space
+# between
+# words, is shared out among all characters of the corpus alike.
+
+_SEED = 20_180_611  # the day GPT was made known
+PROMPTS = 2  # beside a text that is begun from nothing
+SHORTEST = 3  # tokens of a prompt
+WRITTEN = 100  # tokens of a sample, at most
+_INSIDE = frozenset(map(chr, (*range(161, 173), *range(174, 192), *range(290, 324))))
+"""How a tokenizer of bytes spells those that go on with a character (UTF-8: 80 to BF)."""
+
+
+class _Prompt(NamedTuple):
+    ids: list[int]  # of which the first may be the mark that stands before documents
+    text: str
+
+
+class GPTEvaluation:
+    """Called with a model, answers with what goes into the log."""
+
+    def __init__(
+        self, held_out: Shards, tokenizer: Tokenizer, end_id: int, length: int, rows: int, tokens: int
+    ) -> None:
+        self.tokenizer, self.end_id, self.length = tokenizer, end_id, length
+        self.batches: list[Batch] = []
+        self.prompts: list[_Prompt] = []
+        if not held_out.n_documents:
+            return
+        self.batches = CausalBatches(held_out, end_id, length, rows=rows, seed=_SEED).beginning(tokens)
+        written, everything = characters_of(tokenizer), np.array([held_out.n_tokens])
+        counts = map_arrays(held_out.folder / COUNTS)["counts"] + np.bincount(
+            held_out.tokens(np.zeros_like(everything), everything), minlength=len(written)
+        )
+        shares = written * (held_out.manifest["totals"]["characters"] / max(float(written @ counts), 1.0))
+        self.characters = sum(float(shares[batch.labels["next"].numpy()].sum()) for batch in self.batches)
+        self.prompts = [_Prompt([end_id], ""), *prompts(held_out, tokenizer, end_id, longest=length // 2)]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        assert isinstance(model, GPT)
+        loss, right, count = evaluated(model, self.batches)
+        return {
+            "next_loss": loss / count,
+            "next_accuracy": right / count,
+            "next_correct": right,
+            "next_count": count,
+            "next_perplexity": perplexity(loss / count),
+            "bits_per_character": bits_per_character(loss, self.characters),
+            "samples": self.written(model) if math.isfinite(loss) else [],
+        }
+
+    def written(self, model: GPT) -> list[dict[str, str]]:
+        """How the model goes on from the prompts; drawn by chance, which comes out the same for the same weights."""
+        source = Batch.of([prompt.ids for prompt in self.prompts]).to(next(model.parameters()).device)
+        room = min(WRITTEN, model.config.max_length + 1 - source.longest)
+        options = GenerateConfig.of({"sample": True, **CHANCE, "max_length": room, "seed": _SEED})
+        never = never_written(self.tokenizer, model.config.vocabulary_size, self.end_id)
+        state = model.start(source.ids, source.packing, longest=room)
+        begin = source.ids[source.offsets[1:].long() - 1]
+        texts = generate(model.step, state, begin, self.end_id, options, never=never)
+        return [
+            {
+                "prompt": prompt.text,
+                "text": continuation(self.tokenizer.decode, prompt.ids[prompt.ids[0] == self.end_id :], best.tokens),
+            }
+            for prompt, (best,) in zip(self.prompts, texts, strict=True)
+        ]
+
+
+def characters_of(tokenizer: Tokenizer) -> NDArray[np.float64]:
+    """(V,): of how many characters each token is. A mark is none, and what the vocabulary lacks at least one. A byte
+    counts if a character begins with it."""
+    found = np.zeros(tokenizer.size)
+    of_bytes = isinstance(tokenizer.backend.pre_tokenizer, ByteLevel)
+    for token, number in tokenizer.vocabulary.items():
+        if number not in tokenizer.special_ids:
+            plain = token.removeprefix(CONTINUES).removesuffix(ENDS_WORD) if tokenizer.kind != "character" else token
+            found[number] = sum(one not in _INSIDE for one in token) if of_bytes else len(plain or token)
+    if tokenizer.unk_id in tokenizer.special_ids - {tokenizer.sep_id}:
+        found[tokenizer.unk_id] = 1
+    return found
+
+
+def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -> list[_Prompt]:
+    """First sentences of documents, or of a few long documents any sentences, from all over the held-out text."""
+    offsets = held_out.sentence_offsets
+    lengths = np.diff(offsets)
+    firsts = held_out.document_offsets[:-1]
+    suits = (lengths >= SHORTEST) & (lengths <= longest)
+    suitable = firsts[suits[firsts]]
+    if len(suitable) < PROMPTS:
+        suitable = np.flatnonzero(suits)
+    found = []
+    for number in np.random.default_rng(_SEED).permutation(suitable)[:PROMPTS]:
+        ids = held_out.tokens(offsets[number : number + 1], lengths[number : number + 1]).tolist()
+        begins = [end_id] if number in firsts else []
+        found.append(_Prompt([*begins, *ids], tokenizer.decode(ids)))
+    return found
+
+
+# --- A whole pretraining of a GPT: shards in, a folder of transformers' GPT-2 or OpenAI GPT out, exactly resumable.
+#
+# The folder of a run is that of a BERT's (models/bert/pretrain.py); evaluations in its log also hold texts that the
+# model wrote.
+
+
+def start(config: GPTTrainConfig, out: Path, progress: Progress) -> Finished:
+    """Begin a run in a new folder."""
+    init = config.init
+    if init is not None and Path(init).expanduser().is_dir():
+        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
+    return _training().start(replace(config, init=init), out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    return _training().resume(run, progress)
+
+
+def _training() -> Training[GPTTrainConfig, Batch]:
+    return Training(GPTTrainConfig(), _trainer, _save, _page)
+
+
+def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    device = device_named(config.device)
+    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    tokenizer = corpus.tokenizer()
+    if not tokenizer.has_marks:
+        raise InputError(
+            f"The tokenizer of {config.data} has no mark that ends a text, such as [SEP] or <|endoftext|>, and GPT "
+            "learns where texts end. Prepare the corpus with another tokenizer."
+        )
+    torch.manual_seed(config.train.seed)  # the initial weights
+    model = _model(config, tokenizer).to(device)
+    end_id = tokenizer.sep_id
+    batches = CausalBatches(
+        corpus, end_id, config.length, rows=config.rows, accumulate=config.train.accumulate, seed=config.train.seed
+    )
+    evaluate = GPTEvaluation(held_out, tokenizer, end_id, config.length, config.rows, config.evaluation_tokens)
+    if not evaluate.batches:
+        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+    return Trainer(
+        Job(
+            model,
+            Causal(),
+            batches,
+            out,
+            evaluate=evaluate if evaluate.batches else None,
+            flops=partial(training_flops, model),
+            compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
+            recomputed=list(model.blocks),
+            matrices=matrices_of(model),
+            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            around=Halves,
+        ),
+        config.train,
+        progress,
+    )
+
+
+def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
+    if config.init is None:
+        return GPT(config.model.config(tokenizer.size, config.length))
+    if chosen := [name for name in SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
+        raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
+    folder, heads = gpt2.load_with_heads(model_folder(locate(config.init)))
+    if heads:
+        raise InputError(
+            f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "
+            "vocabulary. Go on from the one that it was made of."
+        )
+    if hash_of(tokenizer) != hash_of(folder.tokenizer):
+        raise InputError(
+            f"{config.data} was prepared with another tokenizer than that of {config.init}. "
+            f"Prepare the corpus again with --tokenizer {config.init}."
+        )
+    if config.length > folder.config.max_length:
+        raise InputError(
+            f"{config.init} reads {folder.config.max_length} tokens at most, and length is {config.length}. "
+            "Set it lower."
+        )
+    said = {name: getattr(config.model, name) for name in DROPOUTS}
+    dropouts = {name: value for name, value in said.items() if value is not None}
+    model = GPT(replace(folder.config, **dropouts))
+    model.load_state_dict(folder.model.state_dict())
+    return model
+
+
+def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    terms: dict[str, bytes] = {}
+    if config.init is not None:
+        with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
+            terms = hf.terms_of(model_folder(locate(config.init)))
+    gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
+
+
+def _trained(trainer: Trainer[Batch]) -> GPT:
+    assert isinstance(trainer.job.model, GPT)
+    return trainer.job.model
+
+
+def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
+    return gpt_page(out, facts_of(MODEL_TYPE, _trained(trainer), corpus, sessions))

@@ -1,0 +1,201 @@
+"""Folders of a GPT that a task is put on, or has been (models/gpt/encoder.py).
+
+A GPT as it was pretrained gets the marks of tasks (models/gpt/tokenizer.py): new tokens in its tokenizer, and a new row each
+in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
+transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it:
+
+    sequence   score                          GPT2ForSequenceClassification, OpenAIGPTForSequenceClassification
+    token      classifier                     GPT2ForTokenClassification
+    span       qa_outputs                     GPT2ForQuestionAnswering
+    choice     multiple_choice_head.summary   GPT2DoubleHeadsModel, OpenAIGPTDoubleHeadsModel
+
+transformers has no other class of OpenAI's first GPT: there the head is a tensor beside the network, for qkv alone.
+
+Shapes: V vocabulary, D width.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from qkv.errors import InputError, reading
+from qkv.files import read_object
+from qkv.models.bert import folder as hf
+from qkv.models.bert.keys import default_labels, read_labels, write_labels
+from qkv.models.bert.plan import Undrawn
+from qkv.models.folders.card import MARK
+from qkv.models.folders.own import CONFIG
+from qkv.models.gpt import folder as gpt2
+from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
+from qkv.models.gpt.folder import GPT1, HEADS, dialect_of, read_config
+from qkv.models.gpt.network import GPT
+from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks
+
+CLASSES = {
+    "sequence": "ForSequenceClassification",
+    "token": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+    "choice": "DoubleHeadsModel",
+}
+"""How transformers' class for a head is called, after the name of the network."""
+_ABOUT = {
+    "sequence": ("a GPT that classifies a text (Radford et al. 2018, §3.2)", "GPT，可给文本分类"),
+    "token": ("a GPT that labels every token of a text", "GPT，可给每个词元打标签"),
+    "span": ("a GPT that finds an answer in a text", "GPT，可在文本中找出答案"),
+    "choice": ("a GPT that picks one of several choices", "GPT，可从几个选项中选一个"),
+}
+OF_THE_FIRST = ("sequence", "choice")
+"""Heads that it has for OpenAI's first GPT."""
+EMBEDDINGS = {
+    "embedding.weight": "encoder.embedding.token.weight",
+    "position.weight": "encoder.embedding.position.weight",
+    "table": "encoder.table.weight",
+}
+"""Parameters of a GPT and their names below heads; all others have theirs after "encoder."."""
+
+
+@dataclass
+class GPTFolder:
+    """A GPT below heads and all that its folder says about it, under the names of `hf.Folder`."""
+
+    model: GPTWithHeads
+    tokenizer: TaskTokenizer
+    config: GPTReaderConfig
+    labels: tuple[str, ...]
+    path: Path
+    record: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    carried: Mapping[str, Any] = field(default_factory=dict)
+    # what a folder of sentence-transformers may say, and this one never does
+    pooling: ClassVar[str | None] = None
+    normalize: ClassVar[bool] = False
+    foreign_pooling: ClassVar[str | None] = None
+
+    @property
+    def architecture(self) -> str:
+        return "GPT" if not self.model.heads else f"GPT with a head for {' and '.join(self.model.heads)}"
+
+    def save(self, path: str | Path, architecture: str | None = None) -> Path:
+        own = _architecture_of(self.config, list(self.model.heads))
+        if architecture not in (None, own):
+            raise InputError(f"{self.path} is a {own}, and cannot be saved as {architecture}.")
+        problem = self.carried.get("problem_type")
+        terms = hf.terms_of(self.path)
+        return save_gpt(path, self.model, self.tokenizer, self.labels, self.record, problem, files=terms)
+
+
+def open_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> GPTFolder:
+    """A GPT as it was pretrained, made ready for a task, or one that was fine-tuned."""
+    loaded, stored = gpt2.load_with_heads(path, dtype=dtype)
+    file, tokenizer = loaded.path / CONFIG, TaskTokenizer(loaded.tokenizer)
+    rows = max(loaded.config.vocabulary_size, tokenizer.size)
+    config = replace(GPTReaderConfig.of(loaded.config, tokenizer.words), vocabulary_size=rows)
+    state = {_below(name): tensor for name, tensor in loaded.model.state_dict().items()}
+    for name in (EMBEDDINGS["embedding.weight"], EMBEDDINGS["table"]):
+        if name in state and tokenizer.added:
+            state[name] = with_rows(state[name], rows, tokenizer.added, config.initial_std)
+    heads = [ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in stored]
+    if heads and tokenizer.added:
+        raise InputError(
+            f"{loaded.path} has a head for {' and '.join(heads)}, and its vocabulary has no {DELIMITER}: it was not "
+            "fine-tuned by qkv, and reads texts in another form. Begin from the GPT that it was made of."
+        )
+    for ours in heads:
+        for kind in ("weight", "bias"):
+            if (theirs := f"{HEADS[ours]}.{kind}") in stored:
+                state[f"heads.{ours}.linear.{kind}"] = stored[theirs]
+    outputs = max((len(stored[f"{HEADS[head]}.weight"]) for head in heads), default=2)
+    with reading(loaded.path):
+        fields = read_object(file)
+        labels = read_labels(file, fields)[0] if {"sequence", "token"} & set(heads) else ()
+    labels = default_labels(outputs) if labels is None else labels
+    if labels and len(labels) != outputs:
+        raise InputError(f"{file} names {len(labels)} labels, and the head has {outputs} outputs: one is of another.")
+    with torch.device("meta"), Undrawn():
+        model = GPTWithHeads(config, heads, labels=outputs)
+    model.load_state_dict(state, strict=True, assign=True)
+    carried = {"problem_type": fields["problem_type"]} if fields.get("problem_type") else {}
+    return GPTFolder(model.eval(), tokenizer, config, labels, loaded.path, loaded.record, loaded.notes, carried)
+
+
+def shape_of_gpt(path: str | os.PathLike[str]) -> GPTReaderConfig:
+    """The sizes that a folder states, without its weights."""
+    folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        config, _, _ = read_config(read_object(folder / CONFIG), folder / CONFIG)
+    return GPTReaderConfig.of(config, config.vocabulary_size)
+
+
+def save_gpt(
+    path: str | os.PathLike[str],
+    model: GPTWithHeads,
+    tokenizer: TaskTokenizer,
+    labels: Sequence[str] = (),
+    record: Mapping[str, Any] | None = None,
+    problem: str | None = None,
+    *,
+    files: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Write a folder, whole or not at all; return its path. `problem` is what transformers calls what is learned, and
+    `files` are beside those of the model: its licence."""
+    config, heads = model.config, list(model.heads)
+    with torch.device("meta"), Undrawn():
+        network = GPT(config.network)
+    state = model.state_dict()
+    network.load_state_dict({name: state[_below(name)] for name in network.state_dict()}, assign=True)
+    stored = {
+        f"{HEADS[head]}.{kind}": state[name]
+        for head in heads
+        for kind in ("weight", "bias")
+        if (name := f"heads.{head}.linear.{kind}") in state
+    }
+    fields: dict[str, Any] = {"architectures": [_architecture_of(config, heads)]} | write_labels(labels)
+    if problem is not None:
+        fields["problem_type"] = problem
+    target = Path(os.path.expanduser(path))
+    card = _card(target.resolve().name, model, labels) if heads else None
+    beside: dict[str, str | bytes] = {**(files or {})}
+    if heads:
+        beside |= files_for_tasks(tokenizer, config.max_length)
+    return gpt2.save(target, network, tokenizer.base, record, heads=stored, fields=fields, card=card, files=beside)
+
+
+def _architecture_of(config: GPTReaderConfig, heads: Sequence[str]) -> str:
+    """transformers' class for a GPT with one head; with none, or none that it knows, that of the network."""
+    dialect = dialect_of(config)
+    if len(heads) != 1 or (dialect is GPT1 and heads[0] not in OF_THE_FIRST):
+        return dialect.classes[0] if not heads else dialect.classes[1]
+    return dialect.classes[1].removesuffix("Model") + CLASSES[heads[0]]
+
+
+def with_rows(table: Tensor, rows: int, new: Sequence[int], std: float) -> Tensor:
+    """A table (V, D) grown to so many rows, with those of the `new` tokens drawn."""
+    draw = torch.Generator().manual_seed(0)
+    grown = torch.zeros(rows, table.size(1), dtype=table.dtype)
+    grown[: len(table)] = table
+    grown[list(new)] = (torch.randn(len(new), table.size(1), generator=draw) * std).to(table.dtype)
+    return grown
+
+
+def _below(name: str) -> str:
+    return EMBEDDINGS.get(name, f"encoder.{name}")
+
+
+def _card(name: str, model: GPTWithHeads, labels: Sequence[str]) -> str:
+    config, (head, *_) = model.config, model.heads
+    dialect, (english, chinese) = dialect_of(config), _ABOUT[head]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    lines = ["---", "library_name: transformers", "tags:", "- qkv", f"- {dialect.model_type}", "---", MARK, ""]
+    lines += [f"# {name}", "", f"{dialect.model_type}: {english}. {parameters:,} parameters.", ""]
+    lines += [f"{dialect.model_type}：{chinese}。{parameters:,} 个参数。", ""]
+    sizes = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
+    lines += ["| | |", "|---|---|", *(f"| {key} | {getattr(config, key)} |" for key in sizes), ""]
+    if labels:
+        lines += [f"Labels / 标签: {', '.join(f'`{label}`' for label in labels)}", ""]
+    lines += ["## Use / 用法", "", "```bash", 'qkv predict path/to/this/folder "TEXT"', "```", ""]
+    return "\n".join(lines)

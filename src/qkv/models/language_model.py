@@ -1,0 +1,430 @@
+"""Which token comes next: the loss of NNLM and RNNLM over running text, and the state that a recurrent model carries.
+
+`Carrying` is a recurrent model while it is trained. Its buffers are the state that each stream of data/corpus/running_text.py was
+left in, so that a checkpoint holds them like weights. The gradient ends there: truncated back-propagation through time.
+
+Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of the last layer.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from qkv.config import merge, override
+from qkv.data.batch import Batch
+from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, WindowBatches
+from qkv.data.corpus.shards import Shards
+from qkv.errors import InputError, did_you_mean
+from qkv.metrics.numbers import perplexity
+from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.nnlm.network import NNLM, NNLMConfig
+from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
+from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.nn.recurrent import Cell
+from qkv.nn.recurrent_stack import States
+from qkv.report.language_model import LanguageModelFacts, language_model_page
+from qkv.report.page import RunPage
+from qkv.text.tokenizer import Tokenizer
+from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer
+from qkv.train.progress import Progress, Silent
+from qkv.train.run_folder import Sessions
+
+
+class Carrying(nn.Module):
+    """A recurrent model, and the states in which its streams were left."""
+
+    def __init__(self, network: RNNLM, streams: int) -> None:
+        super().__init__()
+        self.network = network
+        self.shape = tuple(len(state) for state in network.begin(1))  # hidden and cell state, of each layer
+        for number, part in enumerate(_flat(network.begin(streams))):
+            self.register_buffer(f"carried_{number}", part)
+
+    @property
+    def carried(self) -> list[Tensor]:
+        """(S, ·) each"""
+        return [self.get_buffer(f"carried_{number}") for number in range(sum(self.shape))]
+
+    def forget(self) -> None:
+        for part in self.carried:
+            part.zero_()
+
+    def forward(self, batch: Batch) -> Tensor:
+        """What the next tokens are scored from (N, P); the streams of the batch have moved on."""
+        continues = batch.labels["continues"][:, None]
+        # where, not times: a state that is no number any more must not reach the next document
+        begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in self.carried]  # (R, ·)
+        hidden, states = self.network(batch.ids, batch.lengths, self._unflat(begin))
+        streams, last = batch.labels["streams"], batch.labels["last"]
+        with torch.no_grad():
+            for part, after in zip(self.carried, _flat(states), strict=True):
+                part.index_copy_(0, streams, after.detach()[last].to(part.dtype))
+        return hidden
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.network.before_words(hidden)
+
+    def _unflat(self, parts: list[Tensor]) -> States:
+        rest = iter(parts)
+        return tuple(tuple(next(rest) for _ in range(size)) for size in self.shape)
+
+
+def _flat(states: States) -> list[Tensor]:
+    return [part for state in states for part in state]
+
+
+class NextToken:
+    """The cross entropy of the token that comes next, of every token that has a next one."""
+
+    weights: Mapping[str, float] = {"next": 1.0}
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"next": batch.labels["next"].numel()}
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
+        assert isinstance(model, NNLM | Carrying)
+        hidden = model(batch) if isinstance(model, Carrying) else model(batch.ids, batch.positions)
+        chosen = hidden.index_select(0, batch.labels["scored_at"])  # (M, P)
+        return {"next": Term(*word_loss(*model.before_words(chosen), batch.labels["next"]))}
+
+
+def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
+    """The mean loss, how many were right, of how many; a recurrent model must come with states of its own."""
+    device, objective = next(model.parameters()).device, NextToken()
+    loss, right, count = 0.0, 0, 0
+    for batch in batches:
+        term = objective.terms(model, batch.to(device))["next"]
+        loss, right, count = loss + term.loss.item(), right + int(term.correct), count + objective.counts(batch)["next"]
+    return loss / max(1, count), right, count
+
+
+def training_flops(model: NNLM | RNNLM, batch: Batch) -> float:
+    """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it."""
+    inner = model.hidden if isinstance(model, NNLM) else model.stack
+    weights = sum(weight.numel() for weight in inner.parameters() if weight.dim() == 2)
+    width = model.config.hidden_width if isinstance(model, NNLM) else model.config.output_width
+    if isinstance(model, NNLM) and model.config.direct:
+        width += model.config.context * model.config.width
+    head = model.config.vocabulary_size * width
+    return 6.0 * (weights * batch.n_tokens + head * batch.labels["next"].numel())
+
+
+# --- Every setting of a language model's training, with its default: the keys of RUN/config.toml, of recipes and of
+# --set.
+#
+# NNLM and RNNLM share all but the table of their own name.
+
+MODELS = ("nnlm", "rnnlm")
+
+
+@dataclass(frozen=True)
+class NNLMChoice:
+    size: str = "small"  # a preset of models/nnlm/network.py; the fields below change it
+    context: int | None = None
+    width: int | None = None
+    hidden_width: int | None = None
+    direct: bool | None = None
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        self.config(1, 0)
+
+    def config(self, vocabulary_size: int, begin_id: int) -> NNLMConfig:
+        return NNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, begin_id=begin_id, **_given(self))
+
+
+@dataclass(frozen=True)
+class RNNLMChoice:
+    size: str = "small"  # a preset of models/rnnlm/network.py; the fields below change it
+    cell: str | None = None  # rnn, lstm, peephole, coupled or gru
+    layers: int | None = None
+    width: int | None = None
+    cell_width: int | None = None
+    projection: int | None = None
+    dropout: float | None = None
+    tied: bool | None = None
+
+    def __post_init__(self) -> None:
+        # what must fit together is checked when all of it was said (`configured`)
+        alone = {name: value for name, value in _given(self).items() if name not in ("projection", "tied")}
+        RNNLMConfig.preset(self.size, vocabulary_size=1, **(alone | {"tied": False}))
+
+    def config(self, vocabulary_size: int) -> RNNLMConfig:
+        return RNNLMConfig.preset(self.size, vocabulary_size=vocabulary_size, **_given(self))
+
+
+def _given(choice: NNLMChoice | RNNLMChoice) -> dict[str, Any]:
+    named = {one.name: getattr(choice, one.name) for one in fields(choice) if one.name != "size"}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig:
+    model_type: str = "rnnlm"  # or "nnlm"
+    data: str = ""  # the folder that `qkv prepare` wrote
+    data_sha256: str | None = None  # of its manifest; put here at the start
+    rows: int = 32  # a batch: pieces of text, for rnnlm each of a stream of its own
+    evaluation_tokens: int = 100_000  # of the held-out documents, at most
+    device: str = "cpu"
+    text: TextConfig = field(default_factory=TextConfig)
+    nnlm: NNLMChoice = field(default_factory=NNLMChoice)
+    rnnlm: RNNLMChoice = field(default_factory=RNNLMChoice)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.model_type not in MODELS:
+            hint = did_you_mean(self.model_type, MODELS)
+            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(MODELS)}.")
+        for name in ("rows", "evaluation_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("compile", "recompute"):
+            if getattr(self.train, name):
+                raise InputError(f"train.{name} does nothing for {self.model_type}: leave it out.")
+
+
+def configured(
+    model_type: str, data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
+) -> LanguageModelConfig:
+    """The defaults, then a recipe's differences, then the command line's flags, then each --set.
+
+    The flag `size` is one of the model that is trained.
+    """
+    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
+        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
+    config = merge(LanguageModelConfig(model_type=model_type), read_recipe(recipe, model_type), str(recipe))
+    changes: dict[str, Any] = {"data": data}
+    for key, value in flags.items():
+        table, _, name = (f"{model_type}.size" if key == "size" else key).rpartition(".")
+        (changes.setdefault(table, {}) if table else changes)[name] = value
+    config = override(merge(config, changes, "command line"), assignments)
+    other = "nnlm" if config.model_type == "rnnlm" else "rnnlm"
+    if getattr(config, other) != getattr(LanguageModelConfig(), other):
+        raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
+    if config.model_type == "rnnlm":
+        config.rnnlm.config(1)
+    return config
+
+
+# --- How well a language model predicts documents it was not trained on: perplexity, over the same tokens every time.
+
+LEAST = 16  # pieces of a stream: a recurrent model begins each with nothing seen, which is not what it is asked for
+
+
+class NextTokenEvaluation:
+    """Called with a model, answers with what goes into the log."""
+
+    def __init__(
+        self, held_out: Shards, special: SpecialIds, config: TextConfig, seen: int, rows: int, tokens: int
+    ) -> None:
+        self.count = 0  # of batches
+        total = held_out.n_tokens
+        if total < 2:
+            return
+        config = TextConfig(min(config.length, total - 1), config.ends)
+        rows = max(1, min(rows, min(total, tokens) // (LEAST * config.length)))
+        self.batches = StreamBatches(held_out, special, config, rows=rows, seen=seen, shuffle=False)
+        self.count = min(self.batches.steps_per_epoch, -(-tokens // (rows * config.length)))
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        assert isinstance(model, NNLM | Carrying)
+        if isinstance(model, Carrying):  # with states of its own: those of the training go on afterwards
+            device = next(model.parameters()).device
+            model = Carrying(model.network, self.batches.streams).to(device).eval()
+        with torch.inference_mode():
+            loss, right, count = evaluated(model, (self.batches(step)[0] for step in range(self.count)))
+        return {
+            "next_loss": loss,
+            "next_accuracy": right / max(1, count),
+            "next_correct": right,
+            "next_count": count,
+            "next_perplexity": perplexity(loss),
+        }
+
+
+# --- A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
+#
+# The folder of a run is that of a BERT's (models/bert/pretrain.py). What is new is the state that a recurrent model
+# carries from
+# step to step: checkpoints hold it too, so that a run which was killed goes on in the middle of its texts.
+
+_Network = NNLM | RNNLM
+
+
+class LanguageModel(NamedTuple):
+    network: _Network
+    tokenizer: Tokenizer
+    record: dict[str, Any]
+
+
+class CarryingTrainer(Trainer[Batch]):
+    """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        if isinstance(self.job.model, Carrying):
+            self.job.model.forget()
+
+    def trained(self) -> dict[str, Tensor]:
+        return super().trained() | dict(self.job.model.named_buffers())
+
+
+def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
+    """Begin a run in a new folder."""
+    return _training().start(config, out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    return _training().resume(run, progress)
+
+
+def _training() -> Training[LanguageModelConfig, Batch]:
+    return Training(LanguageModelConfig(), _trainer, _save, _page)
+
+
+def load_language_model(path: str | Path) -> LanguageModel:
+    """The network of a folder that a run has written, ready to be asked."""
+    folder = read_folder(path, *MODELS)
+    try:
+        network: _Network
+        if folder.model_type == "nnlm":
+            network = NNLM(NNLMConfig(**folder.config))
+        else:
+            network = RNNLM(RNNLMConfig(**folder.config))
+        network.load_state_dict(folder.tensors)
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
+    return LanguageModel(network.eval(), folder.tokenizer, folder.record)
+
+
+def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    device = device_named(config.device)
+    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    tokenizer = corpus.tokenizer()
+    torch.manual_seed(config.train.seed)  # the initial weights
+    network = _network(config, tokenizer)
+    batches = _batches(config, corpus, tokenizer)
+    model: nn.Module = network if isinstance(network, NNLM) else Carrying(network, batches.streams)
+    evaluate = NextTokenEvaluation(
+        held_out, tokenizer, config.text, batches.seen, config.rows, config.evaluation_tokens
+    )
+    if not evaluate.count:
+        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+    return CarryingTrainer(
+        Job(
+            model.to(device),
+            NextToken(),
+            batches,
+            out,
+            evaluate=evaluate if evaluate.count else None,
+            flops=partial(training_flops, network),
+            matrices=_matrices(model),
+            sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
+            around=Halves,
+        ),
+        config.train,
+        progress,
+    )
+
+
+def _network(config: LanguageModelConfig, tokenizer: Tokenizer) -> _Network:
+    if config.model_type == "nnlm":
+        return NNLM(config.nnlm.config(tokenizer.size, tokenizer.cls_id))
+    return RNNLM(config.rnnlm.config(tokenizer.size))
+
+
+def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) -> StreamBatches:
+    rows, accumulate, seed = config.rows, config.train.accumulate, config.train.seed
+    if config.model_type == "rnnlm":
+        return StreamBatches(corpus, tokenizer, config.text, rows=rows, accumulate=accumulate, seed=seed)
+    seen = config.nnlm.config(tokenizer.size, tokenizer.cls_id).context - 1
+    return WindowBatches(corpus, tokenizer, config.text, rows=rows, accumulate=accumulate, seed=seed, seen=seen)
+
+
+def _matrices(model: nn.Module) -> dict[str, int]:
+    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of words."""
+    found: dict[str, int] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Cell):
+            found |= {f"{name}.from_input.weight": module.blocks, f"{name}.from_state.weight": module.blocks}
+            if getattr(module, "project", None) is not None:
+                found[f"{name}.project.weight"] = 1
+        elif isinstance(module, NNLM):
+            found["hidden.weight"] = 1
+    return found
+
+
+class Resizable(Protocol):
+    """Batches of rows, of which a step has `streams`."""
+
+    rows: int
+
+    @property
+    def streams(self) -> int: ...
+    def resized(self, rows: int, accumulate: int) -> Self: ...
+
+
+_S = TypeVar("_S", bound=Resizable)
+_B = TypeVar("_B", bound=Trainable)
+
+
+def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Sizes[_B]:
+    """The rows of a step in smaller batches, and more of them; `at` says what a step reads."""
+
+    def settings(rows: int) -> str:
+        return rows_and_accumulation(rows, batches.streams // rows, out)
+
+    def cut(rows: int, step: int) -> list[_B]:
+        return at(batches.resized(rows, batches.streams // rows), step)
+
+    return Sizes(batches.rows, "rows", divisors(batches.rows), cut, settings)
+
+
+def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
+    network = _trained(trainer)
+    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    sizes = dataclasses.asdict(network.config)
+    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
+
+
+def _trained(trainer: Trainer[Batch]) -> _Network:
+    model = trainer.job.model
+    network = model.network if isinstance(model, Carrying) else model
+    assert isinstance(network, NNLM | RNNLM)
+    return network
+
+
+def _page(
+    config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions
+) -> RunPage:
+    return language_model_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+
+
+def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
+    """What the report of a language model says beside the log."""
+    manifest = corpus.manifest
+    return LanguageModelFacts(
+        model_type=model_type,
+        vocabulary_size=corpus.tokenizer().size,
+        unigram_entropy=manifest["unigram_entropy"],
+        documents=corpus.n_documents,
+        held_out_documents=manifest["valid"]["documents"],
+        sentences=corpus.n_sentences,
+        tokens=corpus.n_tokens,
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
+        resumed_from=sessions.resumed_from,
+    )

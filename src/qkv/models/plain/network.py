@@ -1,0 +1,231 @@
+"""Encoders without attention, on vectors of tokens: none at all, convolutions (Kim 2014), recurrent layers.
+
+They stand in for BERT below any head, so that the same task can be learned with each of them. All read packed rows, and
+a row's result never depends on its neighbours.
+
+    lookup    a token's vector is its word's, whatever stands around it; a row is their mean
+    textcnn   windows of several widths beside each other, one layer; a row is the maximum of every feature (Kim 2014)
+    cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
+    rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
+
+The vectors are looked up in a table, or given by a pretrained language model (contextual.py): the same reader on other
+features. Those of ELMo, a vector a layer, go through a mix that is learned with the task (Peters et al. 2018, equation
+1).
+
+What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
+by whoever has some.
+
+Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.data.batch import Packing
+from qkv.errors import InputError, did_you_mean
+from qkv.models.elmo.network import ElmoConfig, ScalarMix
+from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
+from qkv.models.plain.contextual import Pretrained, Words, contextual, width_of
+from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
+from qkv.nn.fused import Packed
+from qkv.nn.recurrent import CELLS
+from qkv.nn.recurrent_stack import Bidirectional
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    kind: str = "lstm"
+    vocabulary_size: int = 30_522
+    embedding_width: int = 128
+    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
+    layers: int = 1
+    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
+    dropout: float = 0.3
+    max_length: int = 512  # longer texts are read in parts, as by every encoder
+    segments: int = 2
+    head_dropout: float | None = None
+    initial_std: float = 0.02
+    pad_id: int = 0
+    features: Pretrained | None = None  # None: vectors are looked up in a table
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(
+                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}."
+            )
+        if any(kernel % 2 == 0 for kernel in self.kernels):
+            raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
+        if self.features is not None and self.embedding_width != width_of(self.features):
+            raise InputError(
+                f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
+                f"{width_of(self.features)}."
+            )
+        if self.layers != KINDS[self.kind].layers(self.layers):
+            raise InputError(f"a {self.kind} has {KINDS[self.kind].layers(self.layers)} layers, not {self.layers}.")
+
+    @property
+    def width(self) -> int:
+        """Of the encoder's vectors, D."""
+        return KINDS[self.kind].width(self)
+
+    @property
+    def mixed_layers(self) -> int:
+        """Of ELMo, how many vectors of a token are mixed to one; 0 where there is one from the beginning."""
+        return 1 + self.features.layers if isinstance(self.features, ElmoConfig) else 0
+
+
+class Table(nn.Embedding):
+    """A vector a token, whatever stands around it."""
+
+    def forward(self, input: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
+        """(N,) → (N, E)"""
+        return super().forward(input)
+
+
+class Reader(Encoder):
+    """Vectors of tokens, then whatever `_read` makes of them."""
+
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        """`words` are for features that are spelled."""
+        super().__init__()
+        self.config = config
+        if config.features is None:
+            self.embedding = Table(config.vocabulary_size, config.embedding_width)
+            nn.init.normal_(self.embedding.weight, std=0.1)
+        else:
+            self.embedding = contextual(config.features, words)
+        self.mix = ScalarMix(config.mixed_layers) if config.mixed_layers else None
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList()
+        self.pooler = Pooler(config.width) if pooler else None
+
+    def forward(
+        self,
+        ids: Tensor,
+        segments: Tensor | None = None,
+        positions: Tensor | None = None,
+        *,
+        packing: Packing,
+        pool: bool = True,
+    ) -> Encoding:
+        """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
+        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
+        x = x if self.mix is None else self.mix(x)
+        hidden = self._read(self.dropout(x), packing)  # (N, D)
+        pooled = self.pooler(self.of_rows(hidden, packing)) if pool and self.pooler is not None else None
+        return Encoding(hidden, pooled, None, {})
+
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+        """(N, E) → (N, D)"""
+        return x
+
+
+class Lookup(Reader):
+    def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
+        return mean_over_rows(hidden, Packed(*packing))
+
+
+class TextCNN(Reader):
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
+        windows = (Convolution(config.embedding_width, config.inner_width, kernel) for kernel in config.kernels)
+        self.blocks = nn.ModuleList([nn.ModuleList(windows)])
+
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+        windows = self.blocks[0]
+        assert isinstance(windows, nn.ModuleList)
+        return functional.relu(torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1))
+
+    def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
+        return max_over_rows(hidden, Packed(*packing))
+
+
+class CNN(Reader):
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
+        blocks: list[nn.Module] = [
+            ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
+            for _ in range(config.layers)
+        ]
+        # part of the lowest block: what an encoder has lies in its embedding and its blocks, and nowhere else
+        entrance = nn.Linear(config.embedding_width, config.inner_width)
+        self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
+
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+        lowest, *above = self.blocks
+        assert isinstance(lowest, nn.ModuleList)
+        entrance, first = lowest
+        x = entrance(x)
+        for block in (first, *above):
+            x = block(x, Packed(*packing))
+        return x
+
+    def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
+        return max_over_rows(hidden, Packed(*packing))
+
+
+class Recurrent(Reader):
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+        super().__init__(config, pooler, words)
+        cell, width = CELLS[config.kind], config.inner_width
+        inputs = [config.embedding_width, *[2 * width] * (config.layers - 1)]
+        ways = [[cell(one, width) for one in inputs] for _ in range(2)]
+        self.stack = Bidirectional(ways[0], ways[1], config.dropout)
+        self.blocks = self.stack.layers
+
+    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+        return self.stack(x, packing.lengths)[0][-1]
+
+    def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
+        """The last token of what read forward, the first of what read backward."""
+        forward, backward = hidden.chunk(2, dim=-1)
+        offsets = packing.offsets.long()
+        return torch.cat([forward[offsets[1:] - 1], backward[offsets[:-1]]], dim=-1)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    build: Callable[[ReaderConfig, bool, Words | None], Reader]
+    width: Callable[[ReaderConfig], int]
+    layers: Callable[[int], int]  # how many it has when so many are asked for
+    sizes: tuple[str, ...] = ()  # of its config, beside the layers, those that not every kind uses
+
+
+def _as_asked(layers: int) -> int:
+    return max(1, layers)
+
+
+KINDS: dict[str, _Kind] = {
+    "lookup": _Kind(Lookup, lambda config: config.embedding_width, lambda layers: 0),
+    "textcnn": _Kind(
+        TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
+    ),
+    "cnn": _Kind(CNN, lambda config: config.inner_width, _as_asked, ("inner_width", "kernels")),
+    **{name: _Kind(Recurrent, lambda config: 2 * config.inner_width, _as_asked, ("inner_width",)) for name in CELLS},
+}
+
+
+def reader(config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> Reader:
+    return KINDS[config.kind].build(config, pooler, words)
+
+
+class ReaderWithHeads(WithHeads):
+    """A reader and the heads of tasks by name."""
+
+    encoder: Reader
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        heads: Sequence[str] = (),
+        labels: int = 2,
+        pooler: bool | None = None,
+        words: Words | None = None,
+    ) -> None:
+        self.config: ReaderConfig
+        super().__init__(config, partial(reader, config, words=words), heads, labels, pooler)

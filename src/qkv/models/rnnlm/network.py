@@ -1,0 +1,111 @@
+"""RNNLM: a recurrent language model (Mikolov et al. 2010), with any cell of nn/recurrent.py.
+
+Each token is looked up, goes through the layers, and the state after it gives a score to every word that could come
+next. What was read long ago is still there, as far as the cell keeps it: the state after one piece of a text is where
+the next piece goes on from, and the gradient stops between the two (truncated back-propagation through time). Dropout
+is between layers only, as by Zaremba et al. (2014), whose sizes are the presets.
+
+The network returns the state and keeps none. Who carries it on: models/language_model.py.
+
+Shapes: R rows, N tokens of all rows, D width of a word, P width of the last layer's output, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from qkv.errors import InputError, did_you_mean
+from qkv.nn.recurrent import CELLS, LSTM, Cell
+from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.word_scores import WordScores
+
+
+@dataclass(frozen=True)
+class RNNLMConfig:
+    vocabulary_size: int
+    cell: str = "lstm"  # a name of nn/recurrent.py
+    layers: int = 2
+    width: int = 200
+    cell_width: int | None = None  # None: width
+    projection: int | None = None  # of an LSTM's output
+    dropout: float = 0.1
+    tied: bool = True  # predict with the input embedding
+
+    def __post_init__(self) -> None:
+        if self.cell not in CELLS:
+            raise InputError(f"Unknown cell '{self.cell}'.{did_you_mean(self.cell, CELLS)} Known: {', '.join(CELLS)}.")
+        for name in ("layers", "width", "cell_width", "projection"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        if self.projection is not None and self.cell != "lstm":
+            raise InputError(f"projection is for the cell lstm, not for {self.cell}.")
+        if self.tied and self.output_width != self.width:
+            raise InputError(
+                f"With tied = true the last layer's output must be as wide as a word, and {self.output_width} is not "
+                f"{self.width}. Set tied = false, or for an lstm projection = {self.width}."
+            )
+
+    @property
+    def output_width(self) -> int:
+        return self.projection or self.cell_width or self.width
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        if name not in PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
+        return cls(**(PRESETS[name] | changes))
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "small": {"layers": 2, "width": 200, "dropout": 0.0},
+    "medium": {"layers": 2, "width": 650, "dropout": 0.5},
+    "large": {"layers": 2, "width": 1500, "dropout": 0.65},
+}
+
+
+class RNNStates(nn.Module):
+    """RNNLM below its scores: what was read, as the state after each token."""
+
+    def __init__(self, config: RNNLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary_size, config.width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.stack = Stack([_cell(config, number) for number in range(config.layers)], dropout=config.dropout)
+        # a cell that is given faint words learns slowly, and words that are scored with must be faint
+        self.scale = config.width**0.5 if config.tied else 1.0
+
+    def begin(self, rows: int) -> States:
+        """The states before anything was read."""
+        return self.stack.begin(rows)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...], states: States | None = None) -> tuple[Tensor, States]:
+        """Tokens (N,) of rows end to end → what the next ones are scored from (N, P), and the states after each row."""
+        x = self.dropout(self.embedding(ids) * self.scale)  # (N, D)
+        outputs, states = self.stack(x, lengths, states)
+        return self.dropout(outputs[-1]), states
+
+
+class RNNLM(RNNStates):
+    def __init__(self, config: RNNLMConfig) -> None:
+        super().__init__(config)
+        self.scores = WordScores(config.vocabulary_size, config.output_width, config.tied)
+        nn.init.normal_(self.embedding.weight, std=1 / self.scale)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """(…, P) → logits (…, V) of the next token"""
+        return self.scores(hidden, self.embedding.weight)
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,)."""
+        return hidden, *self.scores.parts(self.embedding.weight)
+
+
+def _cell(config: RNNLMConfig, layer: int) -> Cell:
+    inputs, width = config.output_width if layer else config.width, config.cell_width or config.width
+    if config.projection is not None:
+        return LSTM(inputs, width, config.projection)
+    return CELLS[config.cell](inputs, width)

@@ -1,0 +1,54 @@
+"""A recurrent language model that writes: its state as what decoding goes on from (search/decoding.py).
+
+It has no positions, so a text may become as long as one likes; what a row remembers is one vector a layer.
+
+Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+from qkv.data.batch import Packing
+from qkv.models.rnnlm.network import RNNLM
+from qkv.nn.recurrent_stack import States
+from qkv.search.decoding import Stepped
+
+
+class RecurrentState:
+    def __init__(self, states: States) -> None:
+        self.states = states
+
+    def select(self, rows: Tensor) -> "RecurrentState":
+        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        return RecurrentState(tuple(tuple(part[rows] for part in layer) for layer in self.states))
+
+
+class RecurrentWriting:
+    """Called as a GPT is: `start` reads prompts but for their last tokens, `step` takes the token written last."""
+
+    def __init__(self, network: RNNLM) -> None:
+        self.network = network
+
+    @torch.no_grad()
+    def start(self, prompt: Tensor, prompt_packing: Packing, *, hypotheses: int = 1, longest: int) -> RecurrentState:
+        """Row r · hypotheses + j is hypothesis j of prompt r (N,)."""
+        lengths = torch.tensor(prompt_packing.lengths)
+        read = torch.ones(len(prompt), dtype=torch.bool)
+        read[lengths.cumsum(0) - 1] = False
+        states = self.network.begin(len(lengths))
+        long = (lengths > 1).nonzero().squeeze(1)
+        if len(long):
+            ids = prompt[read.nonzero().squeeze(1).to(prompt.device)]
+            _, found = self.network(ids, tuple((lengths[long] - 1).tolist()))
+            rows = long.to(prompt.device)
+            for layer, after in zip(states, found, strict=True):
+                for part, values in zip(layer, after, strict=True):
+                    part[rows] = values
+        each = torch.arange(len(lengths), device=prompt.device).repeat_interleave(hypotheses)
+        return RecurrentState(states).select(each)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: RecurrentState) -> Stepped[RecurrentState]:
+        """(Q,) → scores of the next (Q, V)."""
+        hidden, states = self.network(tokens, (1,) * len(tokens), state.states)
+        return Stepped(self.network.predict(hidden), RecurrentState(states), None)

@@ -1,0 +1,256 @@
+"""Seq2seq: one recurrent network reads a text, another one writes its translation (Sutskever et al. 2014; Cho et al.
+2014; Bahdanau et al. 2015; Luong et al. 2015).
+
+The encoder reads in both directions; its states at both ends, mapped, are what the decoder begins from, H_0. What else
+the decoder knows of the source is its `context` (nn/recurrent_decoder.py):
+
+    fixed         nothing: all that is to be said must fit into H_0
+    every_step    C, the same at every step
+    attention     C_i, a mixture of the source's states, of which the decoder asks for what it needs now
+
+and what is scored comes, in all of them, from t_i = tanh(W [H_i; y_{i-1}; context]): after Bahdanau's appendix A.2.2,
+with H_i for his s_{i-1} and tanh for maxout.
+So the three differ in what reaches the decoder, and in nothing else.
+
+The network keeps no state: `start` and `step` hand it to the caller. Who searches: generate/.
+
+Shapes: N, M tokens of all source and target rows, R sources, S tokens of the longest one, Q rows (hypotheses of all
+sources), D width of a token, P width of the decoder's cells, E width of the encoder's output, V target vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from qkv.data.batch import Packing, pad
+from qkv.errors import InputError, did_you_mean
+from qkv.nn.recurrent import CELLS, Cell, State
+from qkv.nn.recurrent_decoder import (
+    AttentionDecoder,
+    CurrentDecoder,
+    Decoder,
+    EveryStepDecoder,
+    FixedDecoder,
+    PreviousDecoder,
+)
+from qkv.nn.recurrent_stack import Bidirectional, Stack, States
+from qkv.nn.source_attention import AdditiveScore, BilinearScore, DotScore, Score, Source, SourceRows
+from qkv.nn.word_scores import WordScores
+from qkv.search.decoding import Stepped
+
+CONTEXTS = ("fixed", "every_step", "attention")
+QUERIES = ("previous", "current")
+DECODERS: dict[str, type[Decoder]] = {
+    "fixed": FixedDecoder,
+    "every_step": EveryStepDecoder,
+    "previous": PreviousDecoder,
+    "current": CurrentDecoder,
+}
+SCORES: dict[str, type[Score]] = {"additive": AdditiveScore, "dot": DotScore, "bilinear": BilinearScore}
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    vocabulary_size: int  # of the target
+    source_vocabulary_size: int | None = None  # None: one vocabulary, and one table, for both
+    context: str = "attention"
+    score: str = "additive"  # how attention compares two states
+    query: str = "previous"  # which state asks: H_{i-1}, or Luong's H_i ("current")
+    cell: str = "gru"  # a name of nn/recurrent.py
+    layers: int = 1  # of the encoder, and of the decoder
+    width: int = 256
+    cell_width: int = 512
+    encoder_width: int | None = None  # of a cell in one direction; None: all directions together are cell_width
+    bidirectional: bool = True
+    dropout: float = 0.3
+    tied: bool = True  # predict with the target's embedding
+
+    def __post_init__(self) -> None:
+        for name, known in (("context", CONTEXTS), ("score", SCORES), ("query", QUERIES), ("cell", CELLS)):
+            if (value := getattr(self, name)) not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        for name in ("vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is a share from 0 to less than 1, not {self.dropout}.")
+        if self.encoder_width is None and self.bidirectional and self.cell_width % 2:
+            raise InputError(
+                f"cell_width ({self.cell_width}) is odd, and two directions share it. Set encoder_width too."
+            )
+        for name in ("score", "query"):
+            if self.context != "attention" and (value := getattr(self, name)) != getattr(Seq2SeqConfig, name):
+                raise InputError(
+                    f"{name} = {value} is for attention, and with context = {self.context} there is none. Leave {name} "
+                    "out, or set context = attention."
+                )
+        if self.context == "attention" and self.score == "dot" and self.source_width != self.cell_width:
+            raise InputError(
+                f"With score = dot the encoder's states must be as wide as the decoder's, and {self.source_width} is "
+                f"not {self.cell_width}. Leave encoder_width out, or set score = bilinear."
+            )
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def one_way_width(self) -> int:
+        """Of the encoder, in one direction"""
+        return self.encoder_width or self.cell_width // self.directions
+
+    @property
+    def source_width(self) -> int:
+        return self.one_way_width * self.directions
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        if name not in _PRESETS:
+            raise InputError(f"Unknown size '{name}'.{did_you_mean(name, _PRESETS)} Known: {', '.join(_PRESETS)}.")
+        return cls(**(_PRESETS[name] | changes))
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "small": {"width": 64, "cell_width": 128, "dropout": 0.1},
+    "base": {},
+}
+
+
+@dataclass(frozen=True)
+class Seq2SeqState:
+    """What rows remember. The source is here once, however many rows are written from it."""
+
+    source: Source
+    rows: SourceRows
+    states: States
+
+    def select(self, rows: Tensor) -> "Seq2SeqState":
+        picked = rows.tolist()
+        if picked == list(range(len(self.rows.owners))):
+            return self
+        states = tuple(tuple(part.index_select(0, rows) for part in state) for state in self.states)
+        left, sources = self.rows.select(picked)
+        return Seq2SeqState(self.source if sources is None else self.source.take(sources), left, states)
+
+
+class Seq2Seq(nn.Module):
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary_size, config.width)
+        self.source_embedding = (
+            None if config.source_vocabulary_size is None else nn.Embedding(config.source_vocabulary_size, config.width)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = _encoder(config)
+        self.decoder = _decoder(config)
+        self.to_hidden = _maps(config, config.layers)
+        self.to_memory = _maps(config, config.layers if CELLS[config.cell].has_memory else 0)
+        seen = config.cell_width + config.width + (config.source_width if self.decoder.shows else 0)
+        self.readout = nn.Linear(seen, config.width)
+        self.words = WordScores(config.vocabulary_size, config.width, config.tied)
+        # a cell that is given faint words learns slowly, and words that are scored with must be faint
+        self.scale = config.width**0.5 if config.tied else 1.0
+        for table in (self.embedding, self.source_embedding):
+            if table is not None:
+                nn.init.normal_(table.weight, std=1 / self.scale)
+
+    def forward(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
+        """(N,), (M,) → t (M, D), with teacher forcing: the token before is the right one."""
+        sources, rows = len(source_packing.lengths), len(target_packing.lengths)
+        assert sources == rows, f"every source has one target, and there are {sources} sources and {rows} targets"
+        read, states = self.read(source, source_packing)
+        x = self._embed(target)  # (M, D)
+        hidden, context = self.decoder(x, target_packing.lengths, read, states)
+        return self._read_out(hidden, x, context)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(…, D) → logits (…, V) of the next token"""
+        logits: Tensor = self.words(hidden, self.embedding.weight)
+        return logits
+
+    def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        return hidden, *self.words.parts(self.embedding.weight)
+
+    @torch.no_grad()
+    def start(
+        self, source: Tensor, source_packing: Packing, *, hypotheses: int = 1, longest: int = 512
+    ) -> Seq2SeqState:
+        """Read the sources (N,). Nothing grows with the text, so `longest` says nothing new here."""
+        assert not self.training, "dropout would blur what is decoded: call eval() first"
+        read, states = self.read(source, source_packing)
+        sources = len(source_packing.lengths)
+        owners = [number for number in range(sources) for _ in range(hypotheses)]
+        rows = SourceRows.of(owners, sources, source.device)
+        begun = tuple(tuple(part.repeat_interleave(hypotheses, dim=0) for part in state) for state in states)
+        return Seq2SeqState(read, rows, begun)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: Seq2SeqState) -> Stepped[Seq2SeqState]:
+        """(Q,), the token that was written last in every row → scores of the next, and where it looked for it."""
+        x = self._embed(tokens)  # (Q, D)
+        written = self.decoder.step(x, state.source, state.rows, state.states)
+        logits = self.scores(self._read_out(written.hidden, x, written.context))
+        return Stepped(logits, Seq2SeqState(state.source, state.rows, written.states), written.weights)
+
+    def read(self, source: Tensor, packing: Packing) -> tuple[Source, States]:
+        """(N,) → what the decoder may look at, and the states that it begins from."""
+        table = self.embedding if self.source_embedding is None else self.source_embedding
+        x = self.dropout(table(source) * self.scale)  # (N, D)
+        outputs, ends = self.encoder(x, packing.lengths)
+        ways = self.config.directions
+        layers = [_side_by_side(ends[first : first + ways]) for first in range(0, len(ends), ways)]
+        states = pad(self.dropout(outputs[-1]), packing)  # (R, S, E)
+        mask = pad(torch.ones_like(source, dtype=torch.bool), packing, False)  # (R, S)
+        read = Source(self.dropout(layers[-1][0]), states, mask, self.decoder.keys(states))
+        return read, tuple(self._begin(number, layer) for number, layer in enumerate(layers))
+
+    def _begin(self, number: int, ends: State) -> State:
+        """A layer's state before anything is written. A hidden state lies between -1 and 1; a cell state may not."""
+        found = [torch.tanh(self.to_hidden[number](ends[0]))]  # (R, P)
+        if len(ends) == 2:
+            found.append(self.to_memory[number](ends[1]))
+        # in autocast too, a cell begins in the type of its weights
+        return tuple(part.to(self.readout.weight.dtype) for part in found)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.dropout(self.embedding(tokens) * self.scale)
+        return x
+
+    def _read_out(self, hidden: Tensor, x: Tensor, context: Tensor | None) -> Tensor:
+        """t (…, D)"""
+        seen = [hidden, x] if context is None else [hidden, x, context]
+        return self.dropout(torch.tanh(self.readout(torch.cat(seen, dim=-1))))
+
+
+def _side_by_side(directions: States) -> State:
+    """The states of a layer, (R, E) each."""
+    return tuple(torch.cat(parts, dim=-1) for parts in zip(*directions, strict=True))
+
+
+def _maps(config: Seq2SeqConfig, layers: int) -> nn.ModuleList:
+    return nn.ModuleList(nn.Linear(config.source_width, config.cell_width) for _ in range(layers))
+
+
+def _encoder(config: Seq2SeqConfig) -> Stack | Bidirectional:
+    def cells() -> list[Cell]:
+        widths = [config.width] + [config.source_width] * (config.layers - 1)
+        return [CELLS[config.cell](width, config.one_way_width) for width in widths]
+
+    return (
+        Bidirectional(cells(), cells(), config.dropout)
+        if config.bidirectional
+        else Stack(cells(), dropout=config.dropout)
+    )
+
+
+def _decoder(config: Seq2SeqConfig) -> Decoder:
+    kind = DECODERS[config.query if config.context == "attention" else config.context]
+    widths = [config.width + (config.source_width if kind.is_fed else 0)] + [config.cell_width] * (config.layers - 1)
+    cells = [CELLS[config.cell](width, config.cell_width) for width in widths]
+    if issubclass(kind, AttentionDecoder):
+        return kind(cells, SCORES[config.score](config.cell_width, config.source_width), config.dropout)
+    return kind(cells, config.dropout)

@@ -1,0 +1,387 @@
+"""OPUS-MT folders (Tiedemann and Thottingal 2020), as transformers stores Marian's models: config.json and weights.
+
+Marian's network is the Transformer with SiLU or ReLU, post-norm, positions with all sines before all cosines, a bias on
+the scores of words, and texts that begin with the padding token. `KEYS` is the table of names, ours and theirs. Of the
+fields of config.json each becomes a value of ours, must have the one value that this network has, is known to say
+nothing about the numbers, or is unknown and named in a note.
+
+What this file does NOT do: the tokenizer of such a folder (text/sentencepiece.py), or write one.
+
+Shapes: V vocabulary, D width.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.files import read_object
+from qkv.models.bert.keys import ACTIVATIONS, listed
+from qkv.models.bert.plan import Undrawn
+from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.position import HalvedSinusoidalPositions
+
+MODEL_TYPE = "marian"
+
+_ATTENTION = {
+    "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attention.out": ("self_attn.out_proj",),
+    "attention_norm": ("self_attn_layer_norm",),
+}
+_FEED_FORWARD = {
+    "feed_forward.up": ("fc1",),
+    "feed_forward.down": ("fc2",),
+    "feed_forward_norm": ("final_layer_norm",),
+}
+KEYS: dict[str, dict[str, tuple[str, ...]]] = {
+    "encoder": _ATTENTION | _FEED_FORWARD,
+    "decoder": _ATTENTION
+    | {
+        "cross_attention.query": ("encoder_attn.q_proj",),
+        "cross_attention.key_value": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
+        "cross_attention.out": ("encoder_attn.out_proj",),
+        "cross_attention_norm": ("encoder_attn_layer_norm",),
+    }
+    | _FEED_FORWARD,
+}
+"""By side, the layers of a block and those of theirs that lie in them one under the other; each has weight and bias."""
+
+_TABLES = {
+    "joint": ("model.shared.weight", "model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"),
+    "source": ("model.encoder.embed_tokens.weight",),
+    "target": ("model.decoder.embed_tokens.weight",),
+}
+_SCORES = "lm_head.weight"
+"""The tables of words: with one vocabulary they are one, stored under any or all of these names; the target's scores
+its words as well."""
+BIAS = "final_logits_bias"
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+
+_FIELDS: dict[str, str] = {
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "d_model": "width",
+    "encoder_attention_heads": "heads",
+    "encoder_ffn_dim": "inner_width",
+    "max_position_embeddings": "max_length",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+    "activation_function": "activation",
+    "scale_embedding": "scaled",
+}
+_WORDS = ("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings")
+DECODING = (
+    *("decoder_start_token_id", "eos_token_id", "pad_token_id", "bad_words_ids", "num_beams", "max_length"),
+    *("renormalize_logits", "forced_eos_token_id"),
+)
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True, None),
+    "is_decoder": (False, None),
+    "tie_word_embeddings": (True, None),
+    "normalize_before": (False, None),
+    "normalize_embedding": (False, None),
+    "add_final_layer_norm": (False, None),
+    "static_position_embeddings": (True, None),
+    "quantization_config": (None,),
+}
+SAME_ON_BOTH_SIDES = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
+OF_TRAINING = ("activation_dropout", "encoder_layerdrop", "decoder_layerdrop")
+"""What drops more than qkv drops in training: 0 in every published folder, and named in a note elsewhere."""
+_NEUTRAL = frozenset(
+    {
+        *("model_type", "architectures", "transformers_version", "_name_or_path", "dtype", "torch_dtype", "init_std"),
+        *("num_hidden_layers", "bos_token_id", "use_cache", "gradient_checkpointing", "add_bias_logits"),
+        *("id2label", "label2id", "_num_labels", "num_labels", "classif_dropout", "classifier_dropout"),
+        *("extra_pos_embeddings", "force_bos_token_to_be_generated", "tokenizer_class", "torchscript"),
+        *("output_attentions", "output_hidden_states", "output_past", "return_dict"),
+        *("_from_model_config", "task_specific_params"),
+    }
+)
+UNFOLLOWED: dict[str, tuple[Any, ...]] = {
+    "length_penalty": (None, 1),
+    "early_stopping": (None, False),
+    "repetition_penalty": (None, 1),
+    "no_repeat_ngram_size": (None, 0),
+    "min_length": (None, 0),
+    "do_sample": (None, False),
+}
+"""Wishes about decoding that are the user's to make; one that is more than these values is named in a note."""
+FORCED_END = (
+    "forced_eos_token_id: where a text reaches its greatest length, transformers writes an end in place of its last "
+    "token; qkv keeps the token and says that the text is not finished"
+)
+ABOUT_DECODING = frozenset({*DECODING, *UNFOLLOWED, *_NEUTRAL})
+
+
+class Marian(NamedTuple):
+    """A loaded network, and what its folder says about decoding with it."""
+
+    model: Transformer
+    begin_id: int
+    end_id: int
+    pad_id: int
+    banned: tuple[int, ...]  # tokens that are never to be written, the padding among them
+    beams: int | None  # what its makers decode with
+    longest: int | None  # tokens that they write at most, the end among them
+    renormalise: bool  # the probabilities of what may be written add up to 1 again, whatever the banned ones had
+    notes: tuple[str, ...]
+
+
+def load_marian(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> Marian:
+    """Load the network of an OPUS-MT folder for decoding. Weights stored in another dtype are converted.
+
+    The weights are a private mapping of the file where they fit as they are; it must not be written over in place while
+    the model lives.
+    """
+    folder = Path(os.path.expanduser(path))
+    with reading(folder):
+        file = folder / "config.json"
+        fields = read_object(file)
+        config, notes = _read_config(fields, file)
+        weights = open_weights(folder)
+        names, tensors = _matched(weights, config)
+        with torch.device("meta"), Undrawn():
+            model = Transformer(config)
+        _check_shapes(weights, names, tensors, model)
+        _check_positions(weights, config)
+        state = {
+            ours: _gathered([names[name] for name in tensors[ours]], dtype).view(parameter.shape)
+            for ours, parameter in model.state_dict().items()
+        }
+        model.load_state_dict(state, strict=True, assign=True)
+        return _with_decoding(model.eval(), fields, folder, notes)
+
+
+def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConfig, list[str]]:
+    if fields.get("model_type") != MODEL_TYPE:
+        raise InputError(
+            f"{file} says model_type {fields.get('model_type')!r}, where '{MODEL_TYPE}' (an OPUS-MT model) belongs."
+        )
+    for name, allowed in _FIXED.items():
+        if fields.get(name) not in allowed:
+            raise InputError(
+                f"{file}: {name} is {fields[name]!r}; qkv loads Marian models with {allowed[0]!r} alone. This folder "
+                "cannot be loaded."
+            )
+    for one, other in SAME_ON_BOTH_SIDES:
+        if fields.get(other, fields.get(one)) != fields.get(one):
+            raise InputError(
+                f"{file}: {one} is {fields.get(one)!r} and {other} {fields[other]!r}; qkv's Transformer has the same "
+                "on both sides. This folder cannot be loaded."
+            )
+    if missing := [name for name in (*_FIELDS, "vocab_size") if name not in fields]:
+        raise InputError(f"{file} lacks {listed(missing)}: it is no whole config of a Marian model. Copy it again.")
+    values = {ours: _value(file, theirs, fields[theirs]) for theirs, ours in _FIELDS.items()}
+    source, target = (_value(file, name, fields.get(name) or fields["vocab_size"]) for name in _WORDS[:2])
+    is_shared = fields.get("share_encoder_decoder_embeddings", True)
+    if is_shared and source != target:
+        raise InputError(
+            f"{file}: share_encoder_decoder_embeddings is true, but vocab_size is {source} and decoder_vocab_size "
+            f"{target}. One table cannot be both."
+        )
+    values |= {"vocabulary_size": target, "source_vocabulary_size": None if is_shared else source}
+    notes = []
+    if dropped := [name for name in OF_TRAINING if fields.get(name)]:
+        notes.append(f"{file.name}: {listed(dropped)} would count in training, and qkv's Transformer has no such thing")
+    known = {*_FIELDS, *_WORDS, *_FIXED, *OF_TRAINING, *(other for _, other in SAME_ON_BOTH_SIDES), *ABOUT_DECODING}
+    if unknown := set(fields) - known:
+        notes.append(f"{file.name}: {listed(unknown)} mean nothing to qkv and change nothing here")
+    try:
+        return TransformerConfig(**values, positions="halved"), notes
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _value(file: Path, name: str, value: Any) -> Any:
+    """One field, checked where it is read."""
+    if name == "activation_function":
+        if not isinstance(value, str) or value not in ACTIVATIONS:
+            hint = did_you_mean(str(value), ACTIVATIONS)
+            raise InputError(f"{file}: {name} {value!r} is not known.{hint} Known: {', '.join(ACTIVATIONS)}.")
+        return ACTIVATIONS[value]
+    if name == "scale_embedding":
+        good, wanted = isinstance(value, bool), "true or false"
+    elif name in ("dropout", "attention_dropout"):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        good, wanted = number and 0 <= value < 1, "a number in [0, 1)"
+    else:
+        good, wanted = _is_count(value), "a whole number above 0"
+    if not good:
+        raise InputError(f"{file}: {name} is {value!r}, where {wanted} belongs.")
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000
+
+
+def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
+    """What is stored by name, and for each of our tensors the names that make it up: all there, and no others."""
+    names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
+    tensors: dict[str, tuple[str, ...]] = {}
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        for number in range(min(layers, len(names) + 1)):  # with more than tensors, some are missing in any case
+            for ours, theirs in KEYS[side].items():
+                for kind in ("weight", "bias"):
+                    tensors[f"{side}.{number}.{ours}.{kind}"] = tuple(
+                        f"model.{side}.layers.{number}.{one}.{kind}" for one in theirs
+                    )
+    if config.source_vocabulary_size is None:
+        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["joint"], _SCORES)),)
+    else:
+        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["target"], _SCORES)),)
+        tensors["source_embedding.weight"] = (_one_of(weights, names, _TABLES["source"]),)
+    tensors["words.bias"] = (BIAS,)
+    if BIAS not in names:  # left out where it is zero
+        names[BIAS] = _Zeros(weights.source, (1, config.vocabulary_size))
+    wanted = {name for theirs in tensors.values() for name in theirs}
+    shape = f"{config.encoder_layers} + {config.decoder_layers} layers"
+    if missing := wanted - set(names):
+        raise InputError(
+            f"{weights.source} lacks {len(missing)} of the tensors that a Marian model of {shape} needs: "
+            f"{listed(missing)}. The file is incomplete, or config.json belongs to another model."
+        )
+    if unexpected := set(names) - wanted:
+        raise InputError(
+            f"{weights.source} holds {len(unexpected)} tensors that a Marian model of {shape} does not have: "
+            f"{listed(unexpected)}. The folder is of another architecture, or config.json of another model."
+        )
+    return names, tensors
+
+
+def _one_of(weights: Weights, names: dict[str, StoredTensor], aliases: Sequence[str]) -> str:
+    """The name that a table is stored under; the others, if they are there, must hold the same and are put aside."""
+    first, *others = [name for name in aliases if name in names] or [aliases[0]]
+    for other in others:
+        if not same(names[first], names[other]):
+            raise InputError(
+                f"{weights.source}: {first} and {other} differ, and config.json says that they are one table. One of "
+                "the two files belongs to another model."
+            )
+        del names[other]
+    return first
+
+
+def _check_shapes(
+    weights: Weights, names: Mapping[str, StoredTensor], tensors: Mapping[str, tuple[str, ...]], model: Transformer
+) -> None:
+    for ours, parameter in model.state_dict().items():
+        theirs = tensors[ours]
+        shape = (parameter.shape[0] // len(theirs), *parameter.shape[1:])
+        for name in theirs:
+            stored = names[name]
+            if stored.shape != ((1, *shape) if name == BIAS else shape):
+                raise InputError(
+                    f"{weights.source}: {name} has the shape {list(stored.shape)}, but config.json asks for "
+                    f"{list(shape)}. One of the two files belongs to another model."
+                )
+            if not stored.dtype.is_floating_point:
+                raise InputError(f"{weights.source}: {name} is stored as {stored.dtype}; qkv reads float weights.")
+
+
+def _check_positions(weights: Weights, config: TransformerConfig) -> None:
+    """Older files store the waves. They are worked out here; but what is stored there must be these."""
+    for name in _POSITIONS:
+        if name in weights.tensors:
+            stored = weights.tensors[name].mapped().float()
+            waves = HalvedSinusoidalPositions(config.width)(torch.arange(stored.size(0)))
+            # half precision is known to 3 digits
+            if stored.shape != waves.shape or not torch.allclose(stored, waves, atol=2e-3):
+                raise InputError(
+                    f"{weights.source}: {name} is not the table of sines and cosines that Marian's models have. This "
+                    "folder cannot be loaded."
+                )
+
+
+class _Zeros:
+    """A tensor that is not stored because all of it is zero."""
+
+    dtype = torch.float32
+
+    def __init__(self, file: Path, shape: tuple[int, ...]) -> None:
+        self.file, self.shape = file, shape
+
+    def mapped(self) -> Tensor:
+        return torch.zeros(self.shape)
+
+    def read_into(self, destination: Tensor) -> None:
+        destination.zero_()
+
+
+def _gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+    """One tensor as the file has it, or several one under the other in new memory."""
+    if len(stored) == 1 and stored[0].dtype == dtype:
+        return stored[0].mapped()
+    rows = [one.shape[0] for one in stored]
+    whole = torch.empty((sum(rows), *stored[0].shape[1:]), dtype=dtype)
+    for one, part in zip(stored, whole.split(rows), strict=True):
+        one.read_into(part)
+    return whole
+
+
+def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, notes: Sequence[str]) -> Marian:
+    """What config.json says about decoding, and over it generation_config.json, where newer folders have it."""
+    newer = folder / "generation_config.json"
+    more = {name: value for name, value in read_object(newer).items() if value is not None} if newer.is_file() else {}
+    said = dict(fields) | more
+    if unknown := set(more) - ABOUT_DECODING:
+        notes = [*notes, f"{newer.name}: {listed(unknown)} mean nothing to qkv and change nothing here"]
+    if unfollowed := [name for name, usual in UNFOLLOWED.items() if said.get(name) not in usual]:
+        notes = [
+            *notes,
+            f"its makers decode with {', '.join(f'{name} {said[name]}' for name in unfollowed)}; qkv does as told",
+        ]
+    if said.get("forced_eos_token_id") is not None:
+        notes = [*notes, FORCED_END]
+    vocabulary = model.config.vocabulary_size
+
+    def wrong(name: str, wanted: str) -> InputError:
+        file = newer if name in more else folder / "config.json"
+        return InputError(f"{file}: {name} is {said.get(name)!r}, where {wanted} belongs.")
+
+    def is_token(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < vocabulary
+
+    def token(name: str) -> int:
+        value = said.get(name)
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, int) or not is_token(value):
+            raise wrong(name, f"a token id, 0 to {vocabulary - 1},")
+        return value
+
+    def count(name: str, least: int) -> int | None:
+        value = said.get(name)
+        if value is not None and not (_is_count(value) and value >= least):
+            raise wrong(name, f"a whole number from {least} up")
+        return value
+
+    pad_id = token("pad_token_id")
+    bad = said.get("bad_words_ids") or []
+    if not isinstance(bad, list) or not all(
+        isinstance(word, list) and word and all(map(is_token, word)) for word in bad
+    ):
+        raise wrong("bad_words_ids", f"a list of lists of token ids, 0 to {vocabulary - 1},")
+    if longer := [word for word in bad if len(word) != 1]:
+        notes = [*notes, f"bad_words_ids: {longer} are of more than one token, and qkv bans single tokens alone"]
+    renormalise = said.get("renormalize_logits")
+    if renormalise is not None and not isinstance(renormalise, bool):
+        raise wrong("renormalize_logits", "true or false")
+    longest = count("max_length", 2)
+    return Marian(
+        model,
+        begin_id=token("decoder_start_token_id") if "decoder_start_token_id" in said else pad_id,
+        end_id=token("eos_token_id"),
+        pad_id=pad_id,
+        banned=tuple(sorted({pad_id, *(word[0] for word in bad if len(word) == 1)})),
+        beams=count("num_beams", 1),
+        longest=None if longest is None else longest - 1,  # transformers counts the token that texts begin with
+        renormalise=bool(renormalise),
+        notes=tuple(notes),
+    )

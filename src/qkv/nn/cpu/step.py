@@ -1,0 +1,152 @@
+"""A decoder's layer for one new token a row, in as few calls as will do.
+
+nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
+text alone, the way through modules, hooks and dropouts that do nothing takes as long as the products. Here the same
+stands in straight lines, with every function and weight looked up beforehand. Tests hold the two equal.
+
+Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
+
+Shapes: Q rows, D width, H heads, K head width, … (R, S) sources and their tokens.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from qkv.nn.block import PostNormBlock, PostNormDecoderBlock, PreNormBlock, PreNormDecoderBlock, keys_with_values
+from qkv.nn.fused import Attend
+
+Function = Callable[[Tensor], Tensor]
+AskSource = Callable[..., tuple[Tensor, Tensor | None]]
+"""Queries (Q, H, K), what is remembered of the source, and `scale` → answers (Q, H, K), and where was looked."""
+
+
+class DecoderStep:
+    """What the two orders of norm and residual have in common."""
+
+    def __init__(self, block: PostNormDecoderBlock | PreNormDecoderBlock) -> None:
+        own, source, feed_forward = block.attention, block.cross_attention, block.feed_forward
+        self.shape, self.scale = (3, own.heads, own.head_width), own.scale
+        self.qkv, self.out = direct(own.qkv), direct(own.out)
+        self.source_shape, self.source_scale = (source.heads, source.head_width), source.scale
+        self.source_query, self.source_out = direct(source.query), direct(source.out)
+        self.up, self.activation, self.down = (
+            direct(feed_forward.up),
+            feed_forward.activation,
+            direct(feed_forward.down),
+        )
+        norms = (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
+        self.norm, self.source_norm, self.last_norm = map(direct, norms)
+        self.remembered = partial(keys_with_values, block)
+
+    def write(self, x: Tensor, attend: Attend) -> Tensor:
+        """(Q, D): what was written so far is asked."""
+        query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
+        return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
+
+    def ask(self, x: Tensor, memory: tuple[Tensor, ...], attend: AskSource) -> tuple[Tensor, Tensor | None]:
+        """(Q, D), and where the source was looked at."""
+        query = self.source_query(x).view(x.size(0), *self.source_shape)  # (Q, H, K)
+        answer, weights = attend(query, *memory, scale=self.source_scale)
+        return self.source_out(answer.flatten(1)), weights
+
+    def feed(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class PostNormStep(DecoderStep):
+    def __call__(
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (Q, D); `memory` is what is asked of the source, as `attend_to_source` takes it."""
+        x = self.norm(x + self.write(x, attend))
+        answer, weights = self.ask(x, memory, attend_to_source)
+        x = self.source_norm(x + answer)
+        return self.last_norm(x + self.feed(x)), weights
+
+
+class PreNormStep(DecoderStep):
+    def __call__(
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
+    ) -> tuple[Tensor, Tensor | None]:
+        x = x + self.write(self.norm(x), attend)
+        answer, weights = self.ask(self.source_norm(x), memory, attend_to_source)
+        x = x + answer
+        return x + self.feed(self.last_norm(x)), weights
+
+
+def decoder_step(block: nn.Module) -> PostNormStep | PreNormStep:
+    if isinstance(block, PostNormDecoderBlock):
+        return PostNormStep(block)
+    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is no layer of a decoder"
+    return PreNormStep(block)
+
+
+def direct(module: nn.Module) -> Function:
+    """What a module computes, without the way there."""
+    if isinstance(module, nn.Linear):
+        return partial(functional.linear, weight=module.weight, bias=module.bias)
+    if isinstance(module, nn.LayerNorm):
+        shape = list(module.normalized_shape)
+        return partial(torch.layer_norm, normalized_shape=shape, weight=module.weight, bias=module.bias, eps=module.eps)
+    function: Function = module.forward
+    return function
+
+
+# --- A layer of a language model for the next tokens of texts, in as few calls as will do.
+#
+# nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
+# text
+# alone, the way through modules, hooks and dropouts that do nothing takes long. Here the same stands in straight
+# lines,
+# with every function and weight looked up beforehand, as step.py has it for layers that ask a source as well.
+# Tests hold the two equal.
+#
+# Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
+#
+# Shapes: Q tokens, D width, H heads, K head width.
+
+
+class CausalStep:
+    """What the two orders of norm and residual have in common."""
+
+    def __init__(self, block: PostNormBlock | PreNormBlock) -> None:
+        attention, feed_forward = block.attention, block.feed_forward
+        self.shape, self.scale = (3, attention.heads, attention.head_width), attention.scale
+        self.qkv, self.out = direct(attention.qkv), direct(attention.out)
+        self.up, self.activation, self.down = (
+            direct(feed_forward.up),
+            feed_forward.activation,
+            direct(feed_forward.down),
+        )
+        self.attention_norm, self.feed_forward_norm = direct(block.attention_norm), direct(block.feed_forward_norm)
+
+    def attended(self, x: Tensor, attend: Attend) -> Tensor:
+        """(Q, D)"""
+        query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
+        return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
+
+    def fed(self, x: Tensor) -> Tensor:
+        return self.down(self.activation(self.up(x)))
+
+
+class PostNormCausalStep(CausalStep):
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        x = self.attention_norm(x + self.attended(x, attend))
+        return self.feed_forward_norm(x + self.fed(x))
+
+
+class PreNormCausalStep(CausalStep):
+    def __call__(self, x: Tensor, attend: Attend) -> Tensor:
+        x = x + self.attended(self.attention_norm(x), attend)
+        return x + self.fed(self.feed_forward_norm(x))
+
+
+def causal_step(block: nn.Module) -> PostNormCausalStep | PreNormCausalStep:
+    if isinstance(block, PostNormBlock):
+        return PostNormCausalStep(block)
+    assert isinstance(block, PreNormBlock), f"{type(block).__name__} is no layer of a language model"
+    return PreNormCausalStep(block)

@@ -1,0 +1,486 @@
+"""Attention of one new token a row, compiled by numba (extra `fast`): to what its row has written, and to its source.
+
+A new token asks each key once, so that reading keys and values from memory is most of what it costs. torch's kernels
+are made for many questions and take longer for one, and sources of different lengths have to be padded to the longest.
+Here rows are read as they lie, token after token with all heads, and no further than they go.
+
+One thread does it: see nn/cpu/step_kernels.py for why.
+
+What this file does NOT do: know torch (int8_step.py does).
+
+Shapes: Q rows, T tokens that there is room for, N tokens of all sources, C sources, S tokens of the longest, H heads, K
+head width.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.nn.cpu.compiled import (
+    LANES,
+    SETTINGS,
+    Floats,
+    compiled,
+    exp,
+    half,
+    kept,
+    loop,
+    loop_of_one,
+    most_of,
+    numba,
+    one,
+    sums,
+    weighed,
+    wide,
+    zero,
+)
+
+_Memory = NDArray[Any]  # single precision, or the bits of half
+
+
+def _to_past(
+    new: tuple[Floats, Floats, Floats],
+    keys: _Memory,
+    values: _Memory,
+    length: int,
+    scale: float,
+    scores: Floats,
+    answer: Floats,
+) -> None:
+    """Query, key and value (Q, H, K) of a new token: the latter two are written behind the first `length` of keys and
+    values (Q or more, T, H, K), and all of them are asked → answer (Q, H, K); scores (H, T) are a place to work."""
+    query, new_key, new_value = new
+    rows, heads, width = query.shape
+    for r in range(rows):
+        for h in range(heads):
+            key, value = keys[r, length, h], values[r, length, h]
+            for k in range(width):
+                key[k] = kept(new_key[r, h, k], key)
+                value[k] = kept(new_value[r, h, k], value)
+        for t in range(length + 1):
+            for h in range(heads):
+                asked, key, score = query[r, h], keys[r, t, h], zero
+                for k in range(width):
+                    score += asked[k] * wide(key[k])
+                scores[h, t] = score * np.float32(scale)
+        for h in range(heads):
+            weighed(scores[h], length + 1)
+            found = answer[r, h]
+            for k in range(width):
+                found[k] = zero
+        for t in range(length + 1):
+            for h in range(heads):
+                found, value, weight = answer[r, h], values[r, t, h], scores[h, t]
+                for k in range(width):
+                    found[k] += weight * wide(value[k])
+
+
+def _to_source(
+    query: Floats,
+    memory: _Memory,
+    begins: NDArray[np.int64],
+    owners: NDArray[np.int64],
+    scale: float,
+    looks: Floats,
+    answer: Floats,
+) -> None:
+    """query (Q, H, K) to keys and values (N, 2, H, K) of the source that each row has, whose tokens begin at begins
+    (C + 1,) → answer (Q, H, K) and looks (Q, H, S), which are zeros."""
+    rows, heads, width = query.shape
+    for r in range(rows):
+        begin = begins[owners[r]]
+        length = begins[owners[r] + 1] - begin
+        for t in range(length):
+            for h in range(heads):
+                asked, key, score = query[r, h], memory[begin + t, 0, h], zero
+                for k in range(width):
+                    score += asked[k] * wide(key[k])
+                looks[r, h, t] = score * np.float32(scale)
+        for h in range(heads):
+            weighed(looks[r, h], length)
+            found = answer[r, h]
+            for k in range(width):
+                found[k] = zero
+        for t in range(length):
+            for h in range(heads):
+                found, value, weight = answer[r, h], memory[begin + t, 1, h], looks[r, h, t]
+                for k in range(width):
+                    found[k] += weight * wide(value[k])
+
+
+@cache
+def to_past() -> Callable[..., None]:
+    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
+    run: Callable[..., None] = numba.njit(cache=True, **SETTINGS)(_to_past)
+    return run
+
+
+@cache
+def to_source() -> Callable[..., None]:
+    run: Callable[..., None] = numba.njit(cache=True, **SETTINGS)(_to_source)
+    return run
+
+
+# --- A decoder's step in 8 bits for a few rows, compiled by numba (extra `fast`): all layers in one call.
+#
+# With one text, or the beams of one, a step's products are so short that calling them, and sharing them out among
+# threads, takes longer than computing them. Here nothing is called and one thread does all: what is read from
+# memory, the
+# weights, is what a step then costs. (Several threads would read faster. But those of numba and those of torch, which
+# computes the rest, wait for work in busy loops, and kept each other from their CPUs where others used them too.)
+#
+# Numbers are rounded as torch's kernels round them (nn/cpu/int8.py): weights to 8 bits with a scale for each output,
+# x to 8
+# bits anew for every product, with one scale and one zero for all rows. Sums of products are whole and exact, so the
+# two ways differ by rounding of single precision alone. Without numba torch's kernels are called (nn/cpu/step.py).
+#
+# What this file does NOT do: know torch, hold weights or texts (int8_step.py does), more than a few rows.
+#
+# Shapes: L layers, R rows, D width, F inner width, H heads, K head width, T tokens that there is room for, S tokens
+# of
+# the longest source, N tokens of all C sources, I inputs, O outputs.
+
+Bytes = NDArray[np.int8]
+Steps = NDArray[np.uint8]
+_Integers = NDArray[np.int32]
+
+PRODUCTS = ("qkv", "out", "query", "source_out", "up", "down")
+QKV, OUT, QUERY, SOURCE_OUT, UP, DOWN = range(6)
+ACTIVATIONS = ("relu", "silu", "gelu", "gelu_tanh", "tanh")
+
+
+class Weights(NamedTuple):
+    """The linear maps of a layer end to end, in the order of PRODUCTS, their outputs counted through."""
+
+    weight: Bytes  # (L, all weights of a layer)
+    scale: Floats  # (L, all outputs)
+    total: _Integers  # (L, all outputs): the sum of an output's weights, times which the zero of x is taken off
+    bias: Floats  # (L, all outputs)
+    table: NDArray[np.int64]  # (PRODUCTS, 3): inputs, first weight, first output
+    norms: Floats  # (L, 3, 2, D): gain and bias of the norm of each sub-layer
+
+
+class Settings(NamedTuple):
+    scale: float  # of scores
+    source_scale: float
+    epsilon: float
+    activation: int  # in ACTIVATIONS
+    before: bool  # the norms: x + f(norm(x)), not norm(x + f(x))
+    narrow: bool  # 7 bits for x
+    look: int  # the layer whose look at the source is wanted
+
+
+class Scratch(NamedTuple):
+    x: Floats  # (R, D): goes in and comes out
+    normed: Floats  # (R, D)
+    steps: Steps  # (R · max(D, H · K, F),): x in 8 bits
+    heads: Floats  # (R, 3 · H · K): queries, keys and values
+    answer: Floats  # (R, H · K): of attention
+    inner: Floats  # (R, F)
+    scores: Floats  # (max(T, S),)
+    looks: Floats  # (R, H, S)
+
+
+class Past(NamedTuple):
+    keys: NDArray[Any]  # (L, R or more, T, H, K), single precision or the bits of half
+    values: NDArray[Any]
+    length: int  # tokens that are written already
+
+
+class Source(NamedTuple):
+    memory: NDArray[Any]  # (L, N, 2, H, K): keys and values, single precision or the bits of half
+    begins: NDArray[np.int64]  # (C + 1,): where the tokens of each source begin
+    owners: NDArray[np.int64]  # (R,): which source a row asks
+
+
+_Run = Callable[[Weights, Settings, Scratch, Past, Source], None]
+"""run(weights, settings, scratch, past, source): `scratch.x` becomes what the last layer gives, and what is
+new is written into the past, whose length stays."""
+
+sums_of: tuple[Any, Any] = sums() if numba else (loop, loop_of_one)
+four_sums, one_sum = sums_of
+SMALLEST_STEP = 6.1e-5  # torch's
+
+
+def _extremes(x: Floats, rows: int, width: int) -> tuple[np.float32, np.float32]:
+    """Of x (R, I) and 0. In lanes side by side: a compiler compares neighbours one by one."""
+    lows, highs = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
+    for r in range(rows):
+        for begin in range(0, width, LANES):
+            for lane in range(LANES):
+                lows[lane] = min(lows[lane], x[r, begin + lane])
+                highs[lane] = max(highs[lane], x[r, begin + lane])
+    low = high = zero
+    for lane in range(LANES):
+        low, high = min(low, lows[lane]), max(high, highs[lane])
+    return low, high
+
+
+# for these alone, numbers that are none are not thought of; inputs are a multiple of LANES (int8_step.py)
+extremes = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_extremes) if numba else _extremes
+
+
+def _rounded(x: Floats, rows: int, width: int, steps: Steps, narrow: bool) -> tuple[np.float32, np.int32]:
+    """x (R, I) in steps, as torch chooses them → how large a step is, and which one is 0."""
+    low, high = extremes(x, rows, width)
+    most = 127 if narrow else 255
+    step = float((np.float64(high) - np.float64(low)) / most)
+    if np.float32(step) == zero or math.isinf(one / np.float32(step)):
+        step = 0.1
+    if step < SMALLEST_STEP:
+        low, high = np.float32(low * (SMALLEST_STEP / step)), np.float32(high * (SMALLEST_STEP / step))
+        step = SMALLEST_STEP
+    # 0 lies on a step: on the one next to its place as counted from below or from above, whichever is surer
+    below, above = -low / step, most - high / step
+    nearer = below if abs(low / step) < most + abs(high / step) else above
+    at = np.int32(min(max(np.rint(nearer), 0), most))
+    inverse, origin, top = np.float32(one / np.float32(step)), np.float32(at), np.float32(most)
+    for r in range(rows):
+        mine = steps[r * width : (r + 1) * width]
+        for i in range(width):
+            mine[i] = np.uint8(np.int32(min(max(np.rint(x[r, i] * inverse) + origin, zero), top)))
+    return np.float32(step), at
+
+
+def _multiplied(
+    x: Floats, product: int, layer: int, weights: Weights, narrow: bool, steps: Steps, onto: bool, found: Floats
+) -> None:
+    """A product of x (R, I), into found (R, O); or added to what is there."""
+    rows = x.shape[0]
+    width, at_weight, at_output = weights.table[product]
+    step, at = rounded(x, rows, width, steps, narrow)
+    weight = weights.weight[layer]
+    for o in range(found.shape[1]):
+        size, bias = step * weights.scale[layer, at_output + o], weights.bias[layer, at_output + o]
+        off, w = at * weights.total[layer, at_output + o], at_weight + o * width
+        for r in range(0, rows, 4):
+            if rows - r == 1:
+                s0 = s1 = s2 = s3 = one_sum(steps, r * width, weight, w, width)
+            else:
+                # where there are fewer than four, the last one comes again
+                r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
+                s0, s1, s2, s3 = four_sums(steps, r * width, r1 * width, r2 * width, r3 * width, weight, w, width)
+            for k, s in enumerate((s0, s1, s2, s3)):
+                if r + k < rows:
+                    before = found[r + k, o] if onto else zero
+                    found[r + k, o] = before + np.float32(s - off) * size + bias
+
+
+def _normed(x: Floats, norm: Floats, epsilon: float, found: Floats) -> None:
+    """x (R, D), gain and bias (2, D) → found (R, D), which may be x itself"""
+    rows, width = x.shape
+    for r in range(rows):
+        mean = zero
+        for d in range(width):
+            mean += x[r, d]
+        mean /= np.float32(width)
+        square = zero
+        for d in range(width):
+            square += (x[r, d] - mean) * (x[r, d] - mean)
+        size = one / np.float32(math.sqrt(square / np.float32(width) + np.float32(epsilon)))
+        for d in range(width):
+            found[r, d] = (x[r, d] - mean) * size * norm[0, d] + norm[1, d]
+
+
+def _bent(x: Floats, activation: int) -> None:
+    """(F,), in place"""
+    if activation == 0:
+        for f in range(x.size):
+            x[f] = max(x[f], zero)
+    elif activation == 1:
+        for f in range(x.size):
+            x[f] = x[f] / (one + exp(-x[f]))
+    elif activation == 2:
+        for f in range(x.size):
+            x[f] = half * x[f] * (one + np.float32(math.erf(x[f] * np.float32(math.sqrt(0.5)))))
+    elif activation == 3:
+        for f in range(x.size):
+            inside = np.float32(math.sqrt(2 / math.pi)) * (x[f] + np.float32(0.044715) * x[f] * x[f] * x[f])
+            x[f] = half * x[f] * (one + np.float32(math.tanh(inside)))
+    else:
+        for f in range(x.size):
+            x[f] = np.float32(math.tanh(x[f]))
+
+
+def _copied(to: Floats, what: Floats) -> None:
+    """As long as `to` is. Arrays that are assigned are compared in shape first, which takes seconds to compile."""
+    for k in range(to.size):
+        to[k] = what[k]
+
+
+rounded, multiplied, normed = map(compiled, (_rounded, _multiplied, _normed))
+bent, copied = map(compiled, (_bent, _copied))
+
+
+def _written(layer: int, scale: float, scratch: Scratch, past: Past) -> None:
+    """New keys and values into the past, and attention to all of it."""
+    heads, width = past.keys.shape[3:]
+    scores, D = scratch.scores, heads * width
+    for r in range(scratch.x.shape[0]):
+        for h in range(heads):
+            at = h * width
+            query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
+            new_key, new_value = past.keys[layer, r, past.length, h], past.values[layer, r, past.length, h]
+            for k in range(width):
+                new_key[k] = kept(scratch.heads[r, D + at + k], new_key)
+                new_value[k] = kept(scratch.heads[r, 2 * D + at + k], new_value)
+            for t in range(past.length + 1):
+                key, score = past.keys[layer, r, t, h], zero
+                for k in range(width):
+                    score += query[k] * wide(key[k])
+                scores[t] = score * np.float32(scale)
+            weighed(scores, past.length + 1)
+            for k in range(width):
+                answer[k] = zero
+            for t in range(past.length + 1):
+                value, weight = past.values[layer, r, t, h], scores[t]
+                for k in range(width):
+                    answer[k] += weight * wide(value[k])
+
+
+def _asked(layer: int, scale: float, scratch: Scratch, source: Source, is_looked_at: bool) -> None:
+    """Attention to the source."""
+    heads, width = source.memory.shape[3:]
+    scores = scratch.scores
+    for r in range(scratch.x.shape[0]):
+        begin = source.begins[source.owners[r]]
+        length = source.begins[source.owners[r] + 1] - begin
+        for h in range(heads):
+            at = h * width
+            query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
+            for s in range(length):
+                key, score = source.memory[layer, begin + s, 0, h], zero
+                for k in range(width):
+                    score += query[k] * wide(key[k])
+                scores[s] = score * np.float32(scale)
+            weighed(scores, length)
+            for k in range(width):
+                answer[k] = zero
+            for s in range(length):
+                value, weight = source.memory[layer, begin + s, 1, h], scores[s]
+                for k in range(width):
+                    answer[k] += weight * wide(value[k])
+            if is_looked_at:
+                copied(scratch.looks[r, h, :length], scores)
+
+
+written, asked = map(compiled, (_written, _asked))
+
+
+def _run(weights: Weights, settings: Settings, scratch: Scratch, past: Past, source: Source) -> None:
+    x, steps, narrow = scratch.x, scratch.steps, settings.narrow
+    epsilon = settings.epsilon
+    for layer in range(weights.norms.shape[0]):
+        norms = weights.norms[layer]
+        for part in range(3):
+            inside = x
+            if settings.before:
+                normed(x, norms[part], epsilon, scratch.normed)
+                inside = scratch.normed
+            if part == 0:
+                multiplied(inside, QKV, layer, weights, narrow, steps, False, scratch.heads)
+                written(layer, settings.scale, scratch, past)
+                multiplied(scratch.answer, OUT, layer, weights, narrow, steps, True, x)
+            elif part == 1:
+                query = scratch.heads[:, : scratch.answer.shape[1]]
+                multiplied(inside, QUERY, layer, weights, narrow, steps, False, query)
+                asked(layer, settings.source_scale, scratch, source, layer == settings.look)
+                multiplied(scratch.answer, SOURCE_OUT, layer, weights, narrow, steps, True, x)
+            else:
+                multiplied(inside, UP, layer, weights, narrow, steps, False, scratch.inner)
+                for r in range(x.shape[0]):
+                    bent(scratch.inner[r], settings.activation)
+                multiplied(scratch.inner, DOWN, layer, weights, narrow, steps, True, x)
+            if not settings.before:
+                normed(x, norms[part], epsilon, x)
+
+
+@cache
+def kernel() -> _Run:
+    """Compiled on its first call, which takes seconds; kept on disk beside this file where that can be written."""
+    run: _Run = numba.njit(cache=True, **SETTINGS)(_run)
+    return run
+
+
+# --- Scores of a large vocabulary looked through by compiled loops (numba, extra `fast`), for a few rows:
+# search/largest.py makes
+# a dozen calls for it, which take longer than their work. With many rows torch's two threads or more are faster.
+#
+# Shapes: Q rows, V vocabulary.
+
+_BLOCK = 2_048
+"""Scores that are looked at together: most blocks hold none of the largest."""
+
+
+def _has_none(scores: Floats) -> bool:
+    """Whether something among (V,) is no number."""
+    none = 0
+    for place in range(scores.size):
+        none += scores[place] != scores[place]
+    return none > 0
+
+
+has_none = compiled(_has_none)
+
+
+def _log_totals(scores: Floats, totals: Floats) -> None:
+    """(Q, V) → log Σ eˣ of each row (Q,); of a row with something that is no number, none."""
+    lanes = np.empty(LANES, np.float32)
+    for row in range(scores.shape[0]):
+        own = scores[row]
+        if has_none(own):
+            totals[row] = np.float32(np.nan)
+            continue
+        most, total = most_of(own, lanes), zero
+        if math.isinf(most):  # infinity less infinity is not a number
+            totals[row] = most
+        else:
+            for place in range(own.size):
+                total += exp(own[place] - most)
+            totals[row] = np.float32(math.log(total)) + most
+
+
+def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
+    """(Q, V) → the k largest scores of each row and where they are, (Q, k) each, largest first; of equals the first.
+    What is no number counts as the largest."""
+    rows, vocabulary = scores.shape
+    k, lanes = values.shape[1], np.empty(LANES, np.float32)
+    for row in range(rows):
+        own, best, at = scores[row], values[row], places[row]
+        found, none = 0, has_none(own)  # of the k
+        if none:
+            for place in range(vocabulary):
+                if found < k and own[place] != own[place]:
+                    best[found], at[found] = own[place], place
+                    found += 1
+        first = found
+        for begin in range(0, vocabulary, _BLOCK):
+            block = own[begin : begin + _BLOCK]
+            if none or found < k or most_of(block, lanes) > best[k - 1]:
+                for place in range(block.size):
+                    score = block[place]
+                    if score == score and (found < k or score > best[k - 1]):
+                        number = min(found, k - 1)
+                        while number > first and score > best[number - 1]:
+                            best[number], at[number] = best[number - 1], at[number - 1]
+                            number -= 1
+                        if number < k and first < k:
+                            best[number], at[number] = score, begin + place
+                        found = min(found + 1, k)
+
+
+@cache
+def log_totals() -> Callable[[Floats, Floats], None]:
+    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
+    run: Callable[[Floats, Floats], None] = numba.njit(cache=True, **SETTINGS)(_log_totals)
+    return run
+
+
+@cache
+def largest() -> Callable[[Floats, Floats, NDArray[np.int64]], None]:
+    run: Callable[[Floats, Floats, NDArray[np.int64]], None] = numba.njit(cache=True, **SETTINGS)(_largest)
+    return run

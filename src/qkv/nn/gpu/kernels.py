@@ -1,0 +1,422 @@
+"""Triton kernels, sent to the device that their tensors are on, in as little of the host's time as there can be.
+
+At every launch Triton finds out again which of its compiled kernels is meant: it reads the types of all arguments,
+and whether numbers and addresses are multiples of 16. This takes the host several times as long as the launch itself,
+and longer than a small kernel runs. Our kernels are told apart by less, so what was found is kept here; the compiled
+kernel is then called as Triton's own documentation calls it, by a grid and all of its arguments.
+
+What this file does NOT do: anything without a GPU, where Triton's interpreter runs kernels as they are.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_COMPILED: dict[tuple[Any, ...], tuple[Any, list[Any]]] = {}
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
+    """On the device of the first argument: Triton takes whichever is the current one. Constants stand last in a
+    kernel."""
+    device = arguments[0].device
+    if device.type != "cuda":
+        kernel[grid](*arguments, **constants)
+    elif device.index == torch.cuda.current_device():
+        launch_known(kernel, grid, device.index, arguments, constants)
+    else:
+        with torch.cuda.device(device):
+            launch_known(kernel, grid, device.index, arguments, constants)
+
+
+def launch_known(
+    kernel: Any, grid: tuple[int, ...], place: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> None:
+    """By what Triton compiled, where the like was launched before on this device. On ROCm Triton is asked every time:
+    there it also compiles for how far a pointer reaches."""
+    if torch.version.hip or (kinds := kinds_of(arguments)) is None:
+        kernel[grid](*arguments, **constants)
+        return
+    key = (id(kernel), place, kinds, *constants.values())  # its own hash reads the source again
+    if (known := _COMPILED.get(key)) is None:
+        compiled = kernel[grid](*arguments, **constants)
+        _COMPILED[key] = compiled, [constants[name] for name in kernel.arg_names[len(arguments) :]]
+    else:
+        compiled, last = known
+        compiled[(*grid, 1, 1)[:3]](*arguments, *last)
+
+
+def kinds_of(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What Triton compiles for: types, and whether a whole number is 1 or a multiple of 16. None where an address is
+    no multiple of 16 bytes, or a number has more than 31 bits, which is rare.
+
+    >>> kinds_of((torch.zeros(2), 7, 32, 1, 0.5, None))
+    (torch.float32, 0, 16, 1, 'float', None)
+    """
+    found: list[Any] = []
+    addresses = 0
+    for one in arguments:
+        if isinstance(one, Tensor):
+            addresses |= one.data_ptr()
+            found.append(one.dtype)
+        elif isinstance(one, int):
+            if not -(1 << 31) <= one < 1 << 31:
+                return None
+            found.append(1 if one == 1 else 0 if one % 16 else 16)
+        else:
+            found.append(None if one is None else type(one).__name__)
+    return None if addresses % 16 else tuple(found)
+
+
+# --- Triton kernels for what stands between the matrix products of a block, each passing over its bytes once.
+#
+# A product of BERT-base reads and writes a few vectors a token and keeps the chip busy; everything else (add, drop
+# out,
+# normalise, bend, score) does next to no arithmetic and costs what it moves. So each kernel here does all that can be
+# done while a row is at hand: the bias of the product before it, dropout, the residual, the norm. On the way back the
+# sums over all tokens (the gradients of biases and norms) are taken from the same rows: every program adds up the
+# rows
+# that it visits and writes one partial sum, and the partial sums are added in a fixed order. No atomic additions: the
+# order never changes.
+#
+# Dropout is not stored. Whether an element is kept is a hash of its place and the seed, computed again on the way
+# back.
+#
+# What this file does NOT do: gradients as autograd wants them, or deciding when to be used (layers.py); attention
+# (short_attention.py); matrix products, which are torch's.
+#
+# Shapes: N tokens, D width, I inner width, M predicted tokens, V vocabulary, P programs.
+
+ROW_PROGRAMS, PATCH_PROGRAMS = 8, 32
+"""How many programs share the rows, for every multiprocessor; each writes one partial sum. Measured on an H200."""
+ELEMENTS = 2048
+"""Of a tile of whole rows: 16 a thread at 4 warps, as loads of 16 bytes."""
+PATCH = {"ROWS": 16, "BLOCK": 128}
+"""A tile of rows that are too wide, or need not be seen whole."""
+BENDS = ("gelu", "gelu_tanh", "relu")
+
+
+@triton.jit
+def kept(at, seed, threshold):
+    """Whether dropout keeps the element at this place: 32 bits of its hash, against the share that is dropped."""
+    bits = at.to(tl.uint32) * 0x9E3779B1
+    bits = bits ^ seed.to(tl.uint32)
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D
+    bits = (bits ^ (bits >> 15)) * 0x846CA68B
+    return (bits ^ (bits >> 16)) >= threshold.to(tl.uint32)
+
+
+@triton.jit
+def _normal_integral(x):
+    """Φ(x) and exp(−x² / 2), by the same exponential: Abramowitz and Stegun 7.1.26, within 1.5e-7 of erf."""
+    bell = tl.exp(-0.5 * x * x)
+    t = 1.0 / (1.0 + 0.2316418882663604 * tl.abs(x))  # 0.3275911 / √2
+    tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * bell
+    return tl.where(x >= 0, 1.0 - 0.5 * tail, 0.5 * tail), bell
+
+
+@triton.jit
+def _share(x, BEND: tl.constexpr):
+    """The share of x that gelu lets through, and its slope: by the integral of the bell, or by a tanh that is near."""
+    if BEND == "gelu_tanh":
+        inner = x * (1.5957691216057308 + 0.07135481282553514 * x * x)  # √(8 / π) (x + 0.044715 x³)
+        share = 1.0 / (1.0 + tl.exp(-tl.maximum(tl.minimum(inner, 40.0), -40.0)))
+        return share, share * (1.0 - share) * (1.5957691216057308 + 0.21406443847660542 * x * x)
+    share, bell = _normal_integral(x)
+    return share, bell * 0.3989422804014327  # 1 / √(2π)
+
+
+@triton.jit(do_not_specialize=["rows", "seed", "threshold"])
+def _add_norm_forward(
+    answer, bias, x, gamma, beta, total, out, means, deviations, rows, width, epsilon, seed, threshold, kept_scale,
+    HAS_BIAS: tl.constexpr, HAS_X: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < width)
+    at = row[:, None].to(tl.int64) * width + column[None, :]
+    z = tl.load(answer + at, mask=inside, other=0.0).to(tl.float32)
+    if HAS_BIAS:
+        z += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if DROPS:
+        z = tl.where(kept(at, seed, threshold), z * kept_scale, 0.0)
+    if HAS_X:
+        z += tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    if HAS_BIAS or HAS_X or DROPS:
+        tl.store(total + at, z, mask=inside)
+        z = z.to(total.dtype.element_ty).to(tl.float32)  # what the way back will find
+    z = tl.where(inside, z, 0.0)
+    mean = tl.sum(z, axis=1) / width
+    centred = tl.where(inside, z - mean[:, None], 0.0)
+    deviation = 1.0 / tl.sqrt(tl.sum(centred * centred, axis=1) / width + epsilon)
+    scale = tl.load(gamma + column, mask=column < width, other=0.0).to(tl.float32)
+    shift = tl.load(beta + column, mask=column < width, other=0.0).to(tl.float32)
+    tl.store(out + at, centred * deviation[:, None] * scale[None, :] + shift[None, :], mask=inside)
+    tl.store(means + row, mean, mask=row < rows)
+    tl.store(deviations + row, deviation, mask=row < rows)
+
+
+@triton.jit(do_not_specialize=["rows", "seed", "threshold"])
+def _add_norm_backward(
+    gradient, more, total, gamma, means, deviations, to_x, to_answer, sums, rows, width, seed, threshold,
+    kept_scale, HAS_MORE: tl.constexpr, HAS_BIAS: tl.constexpr, DROPS: tl.constexpr, APART: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    column = tl.arange(0, BLOCK)
+    scale = tl.load(gamma + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    sum_gamma = tl.zeros((ROWS, BLOCK), tl.float32)
+    sum_beta = tl.zeros((ROWS, BLOCK), tl.float32)
+    sum_bias = tl.zeros((ROWS, BLOCK), tl.float32)
+    first = program * ROWS
+    row = first + tl.arange(0, ROWS)
+    inside = (row[:, None] < rows) & (column[None, :] < width)
+    at = row[:, None].to(tl.int64) * width + column[None, :]
+    next_dy = tl.load(gradient + at, mask=inside, other=0.0)
+    next_z = tl.load(total + at, mask=inside, other=0.0)
+    while first < rows:
+        row = first + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < width)
+        at = row[:, None].to(tl.int64) * width + column[None, :]
+        dy, z = next_dy.to(tl.float32), next_z.to(tl.float32)
+        mean = tl.load(means + row, mask=row < rows, other=0.0)
+        deviation = tl.load(deviations + row, mask=row < rows, other=0.0)
+        first += programs * ROWS
+        # the rows after these are on their way while these are worked on
+        later = (first + tl.arange(0, ROWS))[:, None]
+        there = (later < rows) & (column[None, :] < width)
+        ahead = later.to(tl.int64) * width + column[None, :]
+        next_dy = tl.load(gradient + ahead, mask=there, other=0.0)
+        next_z = tl.load(total + ahead, mask=there, other=0.0)
+        normal = tl.where(inside, (z - mean[:, None]) * deviation[:, None], 0.0)
+        sum_gamma += dy * normal
+        sum_beta += dy
+        scaled = dy * scale
+        along = tl.sum(scaled * normal, axis=1) / width
+        level = tl.sum(scaled, axis=1) / width
+        dz = (scaled - normal * along[:, None] - level[:, None]) * deviation[:, None]
+        if HAS_MORE:
+            dz += tl.load(more + at, mask=inside, other=0.0).to(tl.float32)
+        dz = tl.where(inside, dz, 0.0)
+        tl.store(to_x + at, dz, mask=inside)
+        if DROPS:
+            dz = tl.where(kept(at, seed, threshold), dz * kept_scale, 0.0)
+        if APART:
+            tl.store(to_answer + at, dz, mask=inside)
+        if HAS_BIAS:
+            sum_bias += dz
+    at = sums + program * width + column  # (3, P, D): of gamma, of beta, of the bias
+    tl.store(at, tl.sum(sum_gamma, axis=0), mask=column < width)
+    tl.store(at + programs * width, tl.sum(sum_beta, axis=0), mask=column < width)
+    if HAS_BIAS:
+        tl.store(at + 2 * programs * width, tl.sum(sum_bias, axis=0), mask=column < width)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _bend_forward(
+    before, bias, out, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # on the one axis of a grid that has no end
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < width)
+    at = row[:, None].to(tl.int64) * width + column[None, :]
+    x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
+    x += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if BEND == "relu":
+        bent = tl.where(x < 0, 0.0, x)  # what is not a number stays that
+    else:
+        share, _ = _share(x, BEND)
+        bent = x * share
+    tl.store(out + at, bent, mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _bend_backward(
+    gradient, before, bias, to_before, to_bias, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    program, programs = tl.program_id(1), tl.num_programs(1)
+    shift = tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    sum_bias = tl.zeros((ROWS, BLOCK), tl.float32)
+    first = program * ROWS
+    while first < rows:
+        row = first + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < width)
+        at = row[:, None].to(tl.int64) * width + column[None, :]
+        dy = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
+        if BEND == "relu":
+            dx = tl.where(x <= 0, 0.0, dy)  # x is bent already
+        else:
+            x += shift
+            share, slope = _share(x, BEND)
+            dx = dy * (share + x * slope)
+        tl.store(to_before + at, dx, mask=inside)
+        sum_bias += dx
+        first += programs * ROWS
+    tl.store(to_bias + program * width + column, tl.sum(sum_bias, axis=0), mask=column < width)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Three (N, D) into one (N, 3 D), and what each column of it adds up to."""
+    place = tl.program_id(0)
+    blocks = tl.cdiv(width, BLOCK)
+    which = place // blocks
+    column = (place % blocks) * BLOCK + tl.arange(0, BLOCK)
+    program, programs = tl.program_id(1), tl.num_programs(1)
+    source = one
+    if which == 1:
+        source = two
+    if which == 2:
+        source = three
+    added = tl.zeros((ROWS, BLOCK), tl.float32)
+    first = program * ROWS
+    while first < rows:
+        row = first + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < width)
+        values = tl.load(source + row[:, None].to(tl.int64) * width + column[None, :], mask=inside, other=0.0)
+        to = row[:, None].to(tl.int64) * (3 * width) + which * width + column[None, :]
+        tl.store(out + to, values, mask=inside)
+        added += values.to(tl.float32)
+        first += programs * ROWS
+    tl.store(sums + program * (3 * width) + which * width + column, tl.sum(added, axis=0), mask=column < width)
+
+
+@triton.jit
+def _nothing(out):
+    tl.store(out, 1.0)
+
+
+class Dropout:
+    """What a kernel has to know of a dropout: the seed, the share as a threshold of 32 bits, the scale of the kept."""
+
+    def __init__(self, share: float) -> None:
+        self.drops = share > 0
+        # from torch's own generator, so that `torch.manual_seed` decides it and recomputed activations drop the same
+        self.seed = int(torch.randint(1 << 31, ())) if self.drops else 0
+        self.threshold = min(round(share * (1 << 32)), (1 << 32) - 1) if self.drops else 0
+        self.kept_scale = 1 / (1 - share)
+
+    @property
+    def arguments(self) -> tuple[int, int, float]:
+        return self.seed, self.threshold, self.kept_scale
+
+
+def add_norm_forward(
+    answer: Tensor, bias: Tensor | None, x: Tensor | None, gamma: Tensor, beta: Tensor, epsilon: float, dropout: Dropout
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """norm(x + dropout(answer + bias)), (N, D) → the same, the sum before the norm (of the type of x, if there is one),
+    and its mean and 1 / deviation."""
+    rows, width = answer.shape
+    plain = bias is None and x is None and not dropout.drops
+    out = torch.empty_like(answer)
+    total = answer if plain else torch.empty_like(answer if x is None else x)
+    means, deviations = (torch.empty(rows, dtype=torch.float32, device=answer.device) for _ in range(2))
+    tile = _tile(width)
+    launch(
+        _add_norm_forward,
+        (-(-rows // tile["ROWS"]),),
+        *(answer, bias, x, gamma, beta, total, out, means, deviations, rows, width, epsilon, *dropout.arguments),
+        HAS_BIAS=bias is not None,
+        HAS_X=x is not None,
+        DROPS=dropout.drops,
+        **tile,
+    )
+    return out, total, means, deviations
+
+
+def add_norm_backward(
+    gradient: Tensor,
+    total: Tensor,
+    gamma: Tensor,
+    means: Tensor,
+    deviations: Tensor,
+    has_bias: bool,
+    dropout: Dropout,
+    more: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """→ the gradients of x and of the answer (one tensor, where nothing is dropped and both are of one type), of gamma,
+    beta and the bias. `more` (N, D) is what comes back to the sum itself, past the norm."""
+    rows, width = total.shape
+    tile = _tile(width)
+    programs = _programs(total.device, -(-rows // tile["ROWS"]), ROW_PROGRAMS)
+    to_x = torch.empty_like(total)
+    apart = dropout.drops or gradient.dtype != total.dtype  # the answer is of the type of what is handed on
+    to_answer = torch.empty_like(gradient) if apart else to_x
+    sums = torch.empty(3 if has_bias else 2, programs, width, dtype=torch.float32, device=total.device)
+    launch(
+        _add_norm_backward,
+        (programs,),
+        *(gradient, more, total, gamma, means, deviations, to_x, to_answer, sums),
+        *(rows, width, *dropout.arguments),
+        HAS_MORE=more is not None,
+        HAS_BIAS=has_bias,
+        DROPS=dropout.drops,
+        APART=apart,
+        **tile,
+    )
+    to_gamma, to_beta, *to_bias = sums.sum(1).unbind()
+    return to_x, to_answer, to_gamma, to_beta, to_bias[0] if has_bias else None
+
+
+def bend_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
+    """bend(before + bias), (N, I). Relu writes over what came before it, which its way back does not need."""
+    rows, width = before.shape
+    out = before if bend == "relu" else torch.empty_like(before)
+    grid = (-(-rows // PATCH["ROWS"]), -(-width // PATCH["BLOCK"]))
+    launch(_bend_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
+    return out
+
+
+def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
+    """→ the gradients of `before` and the bias."""
+    rows, width = before.shape
+    blocks = -(-width // PATCH["BLOCK"])
+    programs = -(-_programs(before.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
+    to_before = torch.empty_like(before)
+    sums = torch.empty(programs, width, dtype=torch.float32, device=before.device)
+    arguments = (gradient, before, bias, to_before, sums, rows, width)
+    launch(_bend_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
+    return to_before, sums.sum(0)
+
+
+def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
+    """Three (N, D) → (N, 3 D), and its sums over the tokens (3 D,)."""
+    rows, width = one.shape
+    blocks = 3 * -(-width // PATCH["BLOCK"])
+    programs = -(-_programs(one.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
+    out = torch.empty(rows, 3 * width, dtype=one.dtype, device=one.device)
+    sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
+    launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
+    return out, sums.sum(0)
+
+
+@cache
+def _tile(width: int) -> Mapping[str, int]:
+    """Whole rows, a few at a time where they are narrow."""
+    block = triton.next_power_of_2(width)
+    return {"ROWS": max(1, ELEMENTS // block), "BLOCK": block}
+
+
+def _programs(device: torch.device, most: int, a_processor: int) -> int:
+    return max(1, min(most, _processors(device) * a_processor))
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def reason_not_to(device: torch.device) -> str | None:
+    """Why no kernel can be built for this device, found by building the smallest: Triton wants a C compiler."""
+    try:
+        launch(_nothing, (1,), torch.empty(1, device=device))
+    except Exception as error:  # whatever a compiler, a linker or a driver may say
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return None

@@ -1,0 +1,425 @@
+"""The weights of a model in the 16 bits of products, all cast at once when a step begins.
+
+Weights are learned in 32 bits. Cast one by one where they are used, as autocast does, each costs a launch, and a small
+step has little else to do. Inside of
+
+    with halves:
+        loss = …
+
+`half` gives copies that were refreshed together on the way in; which ones are wanted it learns in the first step. They
+are as good as the weights are still: nothing may change these before the block ends.
+
+What this file does NOT do: gradients, which are those of the weights (layers.py, sublayer.py).
+"""
+
+import math
+import threading
+import warnings
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from qkv.nn.fused import SHORT, Attend, Packed
+
+if TYPE_CHECKING:
+    from qkv.nn.gpu.short_attention import Short
+
+
+_HERE = threading.local()  # a trainer in another thread has weights, and steps, of its own
+
+
+class Halves:
+    """Copies of what was asked for, between the steps too."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # under the weight's id; held here, it stays the weight's
+
+    def __enter__(self) -> Self:
+        if self._copies:
+            weights, copies = zip(*self._copies.values(), strict=True)
+            with torch.no_grad():
+                torch._foreach_copy_(copies, weights)
+        _HERE.halves = self
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        _HERE.halves = None
+
+    def of(self, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        found = self._copies.get(id(weight))
+        if found is None or found[1].dtype != dtype:
+            found = self._copies[id(weight)] = weight, weight.detach().to(dtype)
+        return found[1]
+
+
+def half(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The weight in the type of products; without its gradient, for a `torch.autograd.Function` has one of its own."""
+    if weight.dtype == dtype:
+        return weight
+    halves: Halves | None = getattr(_HERE, "halves", None)
+    # what is no parameter is another tensor in every step
+    return weight.to(dtype) if halves is None or not isinstance(weight, nn.Parameter) else halves.of(weight, dtype)
+
+
+# --- The layers of a post-norm block as a GPU likes them: the same maths as nn/block.py, with fewer bytes moved.
+#
+#     query, key, value, x = project(x, …)      one product; on the way back its gradient is added to the residual's
+#     answer = attend(query, key, value)
+#     x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
+#     inner, x = widen(x, …)
+#     x = add_norm(bend(inner + bias) W, bias, x, …)
+#
+# A residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` hand x
+# through for that reason: their products then add to the gradient of the residual in place, where autograd would add
+# two
+# tensors. Rows of up to 128 tokens are projected and attended at once, by `attend_short`.
+#
+# Nothing is compiled ahead and shapes may change at every step. Tests hold every function equal to its readable twin.
+#
+# What this file does NOT do: the kernels themselves (kernels.py); deciding for a layer, which asks `fits`.
+#
+# Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
+
+_KNOWN = (torch.float32, torch.bfloat16, torch.float16)
+ALIGNED = 64
+"""What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
+
+
+def fits(x: Tensor) -> bool:
+    """Whether these kernels serve: for numbers that they know, on a GPU that Triton compiles for."""
+    return x.is_cuda and x.dtype in _KNOWN and x.size(0) > 0 and _compiles_for(x.device)
+
+
+@cache
+def _compiles_for(device: torch.device) -> bool:
+    if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    from qkv.nn.gpu.kernels import reason_not_to
+
+    if reason := reason_not_to(device):
+        warnings.warn(
+            f"qkv's kernels for GPUs cannot be built here ({reason}); the slower way is taken. They want a C compiler "
+            "and Python's headers (on Debian: gcc and python3-dev).",
+            stacklevel=2,
+        )
+    return reason is None
+
+
+def compute_type(x: Tensor) -> torch.dtype:
+    """What products are computed in: autocast's choice, where there is one."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def attended(
+    x: Tensor, layer: nn.Linear, attend: Attend, heads: int, width: int, scale: float | None, dropout: float
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Queries, keys and values of x (N, D), attended as `attend` says → answers (N, H · K), its weights, and x itself.
+
+    Short rows go through their own kernel, whoever else is in the batch.
+    """
+    if fits_short(attend, x, width):
+        if attend.longest <= SHORT:
+            answer, x = attend_short(x, layer, attend, heads, scale, dropout)
+            return answer, None, x
+        if parts := attend.short_and_long:
+            answer, x = attend_mixed(x, layer, parts, heads, scale, dropout)
+            return answer, None, x
+    query, key, value, x = project(x, layer, heads, width)
+    answer, weights = attend(query, key, value, scale=scale, dropout=dropout)
+    return answer.flatten(-2), weights, x
+
+
+def project(x: Tensor, layer: nn.Linear, heads: int, head_width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x (N, D) → query, key and value (N, H, K) each, and x itself."""
+    query, key, value, x = _Project.apply(x, layer.weight, layer.bias)
+    shape = (x.size(0), heads, head_width)
+    return query.view(shape), key.view(shape), value.view(shape), x
+
+
+class _Project(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
+        ctx.save_for_backward(x, weight)
+        out = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        return *out.chunk(3, dim=1), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, to_query: Tensor, to_key: Tensor, to_value: Tensor, to_x: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from qkv.nn.gpu.kernels import side_by_side
+
+        x, weight = ctx.saved_tensors
+        gradient, to_bias = side_by_side(*(part.contiguous() for part in (to_query, to_key, to_value)))
+        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+
+
+def attend_short(
+    x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
+    return _AttendShort.apply(x, layer.weight, layer.bias, _own(rows, layer, heads, scale), dropout)
+
+
+def attend_mixed(
+    x: Tensor, layer: nn.Linear, parts: tuple[Packed, Packed], heads: int, scale: float | None, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """The same for rows of which the first are short and the others are not."""
+    width = layer.out_features // (3 * heads)
+    qkv, x = widen(x, layer, biased=True)
+    short, long = qkv.split([part.n_tokens for part in parts])
+    answer = _Short.apply(short, _own(parts[0], layer, heads, scale), dropout)
+    others, _ = parts[1](*long.unflatten(-1, (3, heads, width)).unbind(-3), scale=scale, dropout=dropout)
+    return torch.cat([answer, others.flatten(-2)]), x
+
+
+def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
+    """Whether the kernel of short rows can serve."""
+    return isinstance(attend, Packed) and knows_short(x, head_width)
+
+
+def knows_short(x: Tensor, head_width: int) -> bool:
+    from qkv.nn.gpu.short_attention import WIDTHS
+
+    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # of 32 bits it would round to 10
+
+
+def _own(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
+    """Rows that look at themselves."""
+    from qkv.nn.gpu.short_attention import Short
+
+    scale = 1 / math.sqrt(layer.out_features // (3 * heads)) if scale is None else scale
+    return Short(rows.offsets, rows.offsets, rows.longest, rows.causal, heads, scale)
+
+
+class _Short(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, rows: "Short", dropout: float) -> Tensor:
+        from qkv.nn.gpu.kernels import Dropout
+        from qkv.nn.gpu.short_attention import short_forward
+
+        ctx.rows, ctx.dropout = rows, Dropout(dropout)
+        ctx.save_for_backward(qkv)
+        return short_forward(qkv, qkv, rows, ctx.dropout)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.gpu.short_attention import short_backward
+
+        (qkv,) = ctx.saved_tensors
+        return short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)[0], None, None
+
+
+class _AttendShort(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rows: "Short", dropout: float
+    ) -> tuple[Tensor, Tensor]:
+        from qkv.nn.gpu.kernels import Dropout
+        from qkv.nn.gpu.short_attention import short_forward
+
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
+        qkv = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        ctx.rows, ctx.dropout = rows, Dropout(dropout)
+        ctx.save_for_backward(x, weight, qkv)
+        return short_forward(qkv, qkv, rows, ctx.dropout), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
+        from qkv.nn.gpu.short_attention import short_backward
+
+        x, weight, qkv = ctx.saved_tensors
+        to_qkv, _, to_bias = short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)
+        return added_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
+
+
+def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Tensor]:
+    """x (N, D) → x W (N, I), with or without the bias, and x itself."""
+    return _Widen.apply(x, layer.weight, layer.bias if biased else None)
+
+
+class _Widen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        weight = half(weight, x.dtype)
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None
+        return functional.linear(x, weight, None if bias is None else half(bias, x.dtype)), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        to_bias = gradient.sum(0, dtype=torch.float32) if ctx.has_bias else None
+        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+
+
+def added_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+    """residual + gradient W, written over the residual; without one, where x was read by nobody else, the product.
+
+    It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
+    comes before this gradient, which was computed from it.
+    """
+    return gradient @ weight if residual is None else residual.addmm_(gradient, weight)
+
+
+def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """(N, O) and (N, D) → (O, D). Weights are learned in 32 bits, and a GPU adds up in them: nothing to round."""
+    if gradient.is_cuda and gradient.element_size() == 2:
+        return torch.mm(gradient.t(), x, out_dtype=torch.float32)
+    return gradient.t() @ x
+
+
+def add_norm(answer: Tensor, bias: Tensor | None, x: Tensor | None, norm: nn.LayerNorm, dropout: float = 0.0) -> Tensor:
+    """norm(x + dropout(answer + bias)), (N, D) each."""
+    return _AddNorm.apply(answer, bias, x, norm.weight, norm.bias, norm.eps, dropout)
+
+
+class _AddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        answer: Tensor,
+        bias: Tensor | None,
+        x: Tensor | None,
+        gamma: Tensor,
+        beta: Tensor,
+        epsilon: float,
+        dropout: float,
+    ) -> Tensor:
+        from qkv.nn.gpu.kernels import Dropout, add_norm_forward
+
+        drawn = Dropout(dropout)
+        x = None if x is None else x.contiguous()
+        out, *saved = add_norm_forward(answer.contiguous(), bias, x, gamma, beta, epsilon, drawn)
+        ctx.save_for_backward(*saved, gamma)
+        ctx.dropout, ctx.has_bias, ctx.has_x = drawn, bias is not None, x is not None
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.gpu.kernels import add_norm_backward
+
+        total, means, deviations, gamma = ctx.saved_tensors
+        to_x, to_answer, to_gamma, to_beta, to_bias = add_norm_backward(
+            gradient.contiguous(), total, gamma, means, deviations, ctx.has_bias, ctx.dropout
+        )
+        return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
+
+
+def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
+    return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
+
+
+def embed_two(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
+    """The same without segments; in the type of the tables, for sums that go on as they are."""
+    first, zeros = torch.zeros_like(ids), token.new_zeros(1, token.size(1))
+    return _Embed.apply(ids, first, positions, token, zeros, position, token.dtype)
+
+
+class _Embed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        ids: Tensor,
+        segments: Tensor,
+        positions: Tensor,
+        token: Tensor,
+        segment: Tensor,
+        position: Tensor,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        from qkv.nn.gpu.word_kernels import embed_forward
+
+        ids, segments, positions = ids.contiguous(), segments.contiguous(), positions.contiguous()
+        ctx.save_for_backward(ids, segments, positions)
+        ctx.sizes, ctx.type = (token.size(0), segment.size(0), position.size(0)), compute_type(token)
+        return embed_forward(ids, segments, positions, (token, segment, position), dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        ids, segments, positions = ctx.saved_tensors
+        words, kinds, places = ctx.sizes
+        to_token = torch.ops.aten.embedding_dense_backward(gradient, ids, words, -1, False)
+        # few segments and positions, and each of them in a large share of the tokens: their sums are a matrix product
+        gradient = gradient.to(ctx.type)
+        columns = places + kinds + -(places + kinds) % ALIGNED
+        where = torch.zeros(ids.numel(), columns, dtype=gradient.dtype, device=gradient.device)
+        where.scatter_(1, torch.stack([positions, segments + places], dim=1), 1.0)
+        to_others = where.t() @ gradient  # (columns, D)
+        return None, None, None, to_token, to_others[places : places + kinds], to_others[:places], None
+
+
+def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
+    if fits(x):
+        return linear_cross_entropy(x, table, bias, targets)
+    scores = functional.linear(x, table, bias).float()
+    right = (scores.detach().argmax(-1) == targets).sum()
+    return functional.cross_entropy(scores, targets, reduction="sum"), right
+
+
+def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The same on kernels. The scores, the largest tensor of pre-training, exist once, in the type of products, and
+    become their own gradient. A target of −100 is not scored, as in torch's cross entropy.
+    """
+    loss, _, right = smoothed_cross_entropy(x, table, bias, targets, 0.0)
+    return loss, right
+
+
+def smoothed_cross_entropy(
+    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """With label smoothing (models/transformer/objective.py); the loss without it stands beside, not to be learned from."""
+    return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets, smoothing)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        from qkv.nn.gpu.word_kernels import cross_entropy_forward
+
+        words = table.size(0)
+        padding = -words % ALIGNED
+        table = functional.pad(half(table, x.dtype), (0, 0, 0, padding))
+        bias = None if bias is None else functional.pad(half(bias, x.dtype), (0, padding))
+        scores = functional.linear(x, table, bias)  # (M, V and padding)
+        losses, without, normalizers, hits = cross_entropy_forward(scores, targets, words, smoothing)
+        plain, right = without.sum(), hits.sum()
+        ctx.save_for_backward(x, table, targets, normalizers)
+        ctx.scores, ctx.words, ctx.has_bias, ctx.smoothing = scores, words, bias is not None, smoothing
+        ctx.mark_non_differentiable(plain, right)
+        return losses.sum(), plain, right
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        from qkv.nn.gpu.word_kernels import cross_entropy_backward
+
+        x, table, targets, normalizers = ctx.saved_tensors
+        if ctx.scores is None:
+            raise RuntimeError(
+                "the scores were overwritten by their gradients: this loss can be gone back through once"
+            )
+        scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words, ctx.smoothing)
+        ctx.scores = None
+        to_bias = scores.sum(0, dtype=torch.float32)[: ctx.words] if ctx.has_bias else None
+        return scores @ table, weight_gradient(scores, x)[: ctx.words], to_bias, None, None

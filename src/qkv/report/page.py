@@ -1,0 +1,295 @@
+"""A list of sentences as a section of a page."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from qkv.files import write_text
+from qkv.report.bilingual import Phrase, Words, check_language, percent, safe, spans
+from qkv.report.charts import Chart, figure
+from qkv.report.remarks import Remark
+
+
+@dataclass(frozen=True)
+class Notes:
+    title: Words
+    notes: tuple[Words, ...]
+    style: ClassVar[str] = (
+        ".plain-notes { margin: 0; padding: 12px 24px 12px 40px; background: var(--paper); border-radius: 14px; "
+        "box-shadow: var(--shadow); overflow-wrap: anywhere }"
+    )
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        items = "".join(f"<li>{spans(note)}</li>" for note in self.notes)
+        return f'<ul class="plain-notes">{items}</ul>'
+
+
+# --- report.html: one offline file after every run, the same template for every job.
+#
+# A job composes a `RunPage` from plain data: headline figures, and sections that draw themselves. Sections here serve
+# any job (charts, tables, remarks, samples, settings); a job with another picture adds another small class with
+# `title`,
+# `style` and `html`. Both languages are inside and one is shown; the switch needs no script. Nothing is fetched, and
+# what
+# a user wrote enters as text alone.
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Where a figure lies between two ends, with its interval and what to compare it with; all by the same scale."""
+
+    low: float
+    high: float
+    value: float
+    interval: tuple[float, float] | None = None
+    marks: tuple[tuple[float, Words], ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A headline: what it is, how much, and one line on what to make of it."""
+
+    label: Words
+    value: Words
+    note: Words = ""
+    gauge: Gauge | None = None
+
+
+class Section(Protocol):
+    """Part of a page."""
+
+    @property
+    def title(self) -> Words: ...
+    @property
+    def style(self) -> str: ...  # CSS that the template does not have
+    @property
+    def narrow(self) -> bool: ...  # half a page will do: neighbours that say so stand side by side
+    def html(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class RunPage:
+    title: str
+    kind: Phrase
+    facts: tuple[Words, ...] = ()  # one line under the title
+    notices: tuple[Words, ...] = ()  # what went wrong with the run or its files
+    figures: tuple[Figure, ...] = ()
+    sections: tuple[Section, ...] = ()
+
+
+@dataclass(frozen=True)
+class Charts:
+    title: Words
+    charts: tuple[Chart, ...]
+    style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        charts = list(self.charts)
+        if sum(chart.shape == "half" for chart in charts) % 2 and charts[-1].shape == "half":
+            charts[-1] = replace(charts[-1], shape="strip")  # it would stand beside a hole
+        return f'<div class="charts">{"".join(map(figure, charts, map(_name, charts)))}</div>'
+
+
+def _name(chart: Chart) -> str:
+    """What tells it apart on a page."""
+    english = chart.title.en if isinstance(chart.title, Phrase) else chart.title
+    return re.sub(r"[^a-z0-9]+", "-", english.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Facts side by side; the first column names the row."""
+
+    title: Words
+    rows: tuple[tuple[Words, ...], ...]
+    headings: tuple[Words, ...] = ()
+    note: Words = ""
+    style: ClassVar[str] = ""
+
+    @property
+    def narrow(self) -> bool:
+        return not self.headings
+
+    def html(self) -> str:
+        head = "".join(f'<th scope="col">{spans(heading)}</th>' for heading in self.headings)
+        body = "".join(
+            f'<tr><th scope="row">{spans(name)}</th>{"".join(f"<td>{spans(cell)}</td>" for cell in cells)}</tr>'
+            for name, *cells in self.rows
+        )
+        note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
+        return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>{note}"
+
+
+@dataclass(frozen=True)
+class Remarks:
+    title: Words
+    remarks: tuple[Remark, ...]
+    style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        if not self.remarks:
+            nothing = Phrase("Too little was logged to say anything.", "记录太少，说不出什么。")
+            return f'<p class="empty">{spans(nothing)}</p>'
+        names = {
+            "good": Phrase("good", "良好"),
+            "note": Phrase("to note", "留意"),
+            "warning": Phrase("look here", "注意"),
+        }
+        items = "".join(
+            f'<li class="{remark.level}"><b>{spans(names[remark.level])}</b><span>{spans(remark.text)}</span></li>'
+            for remark in self.remarks
+        )
+        return f'<ul class="remarks">{items}</ul>'
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What was answered at one time: candidates with their probabilities, best first."""
+
+    when: Words
+    candidates: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    text: str
+    expected: str | None
+    answers: tuple[Answers, ...]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One question a row, what was answered as time went on from left to right."""
+
+    title: Words
+    samples: tuple[Sample, ...]
+    blank: str = "[MASK]"
+    note: Words = ""
+    style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        cards = "".join(map(self._card, self.samples))
+        note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
+        return f'<div class="samples">{cards}</div>{note}'
+
+    def _card(self, sample: Sample) -> str:
+        text = safe(sample.text).replace(safe(self.blank), f'<span class="blank">{safe(self.blank)}</span>')
+        expected = ""
+        if sample.expected is not None:
+            name = spans(Phrase("expected", "答案"))
+            expected = f'<span class="expected">{name} <b>{safe(sample.expected)}</b></span>'
+        columns = "".join(
+            f'<div class="answers"><h4>{spans(answers.when)}</h4><ol>{self._candidates(sample, answers)}</ol></div>'
+            for answers in sample.answers
+        )
+        question = f'<p class="question">{text}{expected}</p>'
+        return f'<article class="sample">{question}<div class="times">{columns}</div></article>'
+
+    @staticmethod
+    def _candidates(sample: Sample, answers: Answers) -> str:
+        return "".join(
+            f"<li{' class=right' if token == sample.expected else ''}>"
+            f'<span class="token">{safe(token)}</span><span class="bar"><i style="width:{100 * share:.1f}%"></i></span>'
+            f'<span class="share">{percent(share, 0)}</span></li>'
+            for token, share in answers.candidates
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The resolved config as it stands on disk."""
+
+    title: Words
+    text: str
+    style: ClassVar[str] = ""
+    narrow: ClassVar[bool] = False
+
+    def html(self) -> str:
+        tables = re.split(r"\n(?=\[)", self.text.strip())
+        return f'<div class="settings">{"".join(f"<pre>{safe(table.strip())}</pre>" for table in tables)}</div>'
+
+
+def write_report(run: Path, page: RunPage, lang: str = "en") -> Path:
+    """Write `report.html` into the run's folder, whole or not at all; `lang` is what it shows first."""
+    target = run / "report.html"
+    write_text(target, html(page, lang))
+    return target
+
+
+def html(page: RunPage, lang: str = "en") -> str:
+    check_language(lang)
+    return filled(page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang)
+
+
+def filled(title: str, header: str, body: str, styles: set[str], lang: str) -> str:
+    """The template with its places filled in one pass, so that no text can be taken for a place."""
+    places = {
+        "LANG": lang,
+        "TITLE": safe(title),
+        "STYLE": "\n".join(sorted(styles - {""})),
+        "EN_CHECKED": " checked" if lang == "en" else "",
+        "ZH_CHECKED": " checked" if lang == "zh" else "",
+        "HEADER": header,
+        "BODY": body,
+    }
+    template = resources.files("qkv.report").joinpath("run_page.html").read_text(encoding="utf-8")
+    return re.sub("__([A-Z_]+)__", lambda found: places[found[1]], template)
+
+
+def _header(page: RunPage) -> str:
+    facts = "".join(f"<li>{spans(fact)}</li>" for fact in page.facts)
+    return (
+        f'<p class="kind">{spans(page.kind)}</p><h1>{safe(page.title)}</h1>'
+        f"{f'<ul class=facts>{facts}</ul>' if facts else ''}"
+    )
+
+
+def _body(page: RunPage) -> Iterator[str]:
+    if page.notices:
+        notices = "".join(f"<li>{spans(notice)}</li>" for notice in page.notices)
+        yield f'<ul class="notices" role="note">{notices}</ul>'
+    if page.figures:
+        yield f'<div class="figures">{"".join(map(_figure, page.figures))}</div>'
+    for narrow, group in groupby(page.sections, key=lambda section: section.narrow):
+        drawn = "".join(f"<section><h2>{spans(one.title)}</h2>{one.html()}</section>" for one in group)
+        yield f'<div class="columns">{drawn}</div>' if narrow else drawn
+
+
+def _figure(one: Figure) -> str:
+    note = f'<p class="note">{spans(one.note)}</p>' if one.note else ""
+    gauge = _gauge(one.gauge) if one.gauge else ""
+    return (
+        f'<div class="figure"><p class="label">{spans(one.label)}</p><p class="value">{spans(one.value)}</p>'
+        f"{gauge}{note}</div>"
+    )
+
+
+def _gauge(gauge: Gauge) -> str:
+    """A ruler: a track, the interval, the value, and marks with their names under it."""
+
+    def place(value: float) -> float:
+        return 100 * min(1.0, max(0.0, (value - gauge.low) / ((gauge.high - gauge.low) or 1.0)))
+
+    parts, row, lowest, after = [], 0, 0, 200.0
+    if gauge.interval:
+        low, high = map(place, gauge.interval)
+        parts.append(f'<i class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
+    for value, name in sorted(gauge.marks, key=lambda mark: -mark[0]):
+        at = place(value)
+        # a name stays inside the ruler, and goes one line down when the next one is too near
+        side = "start" if at < 12 else "end" if at > 55 else "middle"
+        row = row + 1 if after - at < 38 else 0
+        name_style = f' style="top:{14 + 14 * row}px"' if row else ""
+        parts.append(f'<i class="mark {side}" style="left:{at:.2f}%"><em{name_style}>{spans(name)}</em></i>')
+        lowest, after = max(lowest, row), at
+    parts.append(f'<i class="value" style="left:{place(gauge.value):.2f}%"></i>')
+    room = f' style="margin-bottom:{24 + 14 * lowest}px"' if gauge.marks else ""
+    return f'<div class="gauge"{room} aria-hidden="true">{"".join(parts)}</div>'

@@ -1,0 +1,211 @@
+"""Every decoding option with its default, checked, under one name each.
+
+Lengths are counted in tokens. Where transformers has an option of the same meaning, the value means the same.
+
+>>> GenerateConfig.of({"beams": 4, "n_best": 2}).hypotheses
+4
+>>> GenerateConfig.of({"beam": 4})
+Traceback (most recent call last):
+...
+qkv.errors.InputError: Unknown decoding option 'beam'. Did you mean 'beams'?
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from qkv.config import COMMAND_LINE, merge
+from qkv.errors import InputError, did_you_mean
+
+STOPPING = ("estimate", "enough", "never")
+LENGTH_FORMULAS = ("power", "gnmt")
+CHANCE: Mapping[str, Any] = {"temperature": 0.8, "top_k": 40}
+"""How tokens of a text that is written on are drawn if nobody says how."""
+
+ELSEWHERE = {
+    "num_beams": "beams",
+    "beam_size": "beams",
+    "num_return_sequences": "n_best",
+    "do_sample": "sample",
+    "max_new_tokens": "max_length",
+    "min_new_tokens": "min_length",
+    "no_repeat_ngram_size": "no_repeat",
+    "renormalize_logits": "renormalise",
+    "early_stopping": "stopping",
+    "alpha": "length_penalty",
+    "beta": "coverage_penalty",
+}
+"""What other programs call these options: for hints alone."""
+
+
+@dataclass(frozen=True)
+class GenerateConfig:
+    """Greedy unless `beams` or `sample` say otherwise."""
+
+    beams: int = 1  # hypotheses that beam search keeps of a source; 1: greedy
+    n_best: int = 1  # how many texts of a source are given back
+    max_length: int = 256  # tokens that are written at most, the end among them
+    max_ratio: float | None = None  # at most so many tokens for each of the source, and MARGIN more
+    min_length: int = 0  # the end is not written before so many tokens
+    # how texts of different lengths are compared
+    length_penalty: float = 1.0  # α: log P is divided by length ** α; 0: not at all; more favours long texts
+    length_formula: str = "power"  # or "gnmt": divided by ((5 + length) / 6) ** α, as the Transformer's paper has it
+    coverage_penalty: float = 0.0  # β of GNMT (equation 14): against source tokens that nothing looked at
+    stopping: str = "estimate"  # of beam search; see search.py
+    renormalise: bool = False  # the probabilities of what may be written add up to 1 again: OPUS-MT asks for it
+    # repetition
+    repetition_penalty: float = 1.0  # above 1: tokens that were written before get less
+    no_repeat: int = 0  # no run of so many tokens is written twice; 0: may be
+    # chance
+    sample: bool = False
+    temperature: float = 1.0  # below 1: likely tokens become likelier
+    top_k: int | None = None  # draw from the k likeliest
+    top_p: float = 1.0  # draw from the likeliest that have this probability together
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("beams", 1), ("n_best", 1), ("max_length", 1), ("top_k", 1), ("min_length", 0)):
+            _check(self, name, least)
+        for name in ("no_repeat", "coverage_penalty", "seed"):
+            _check(self, name, 0)
+        if not -10 <= self.length_penalty <= 10:
+            raise InputError(f"length_penalty is an exponent, from -10 to 10, not {self.length_penalty}.")
+        for name in ("temperature", "repetition_penalty", "max_ratio", "top_p"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} must be a number above 0, not {value}.")
+        if self.top_p > 1:
+            raise InputError(f"top_p is a probability, above 0 and up to 1, not {self.top_p}.")
+        if self.min_length >= self.max_length:
+            raise InputError(
+                f"min_length {self.min_length} leaves no room for the end: max_length, which counts it, is "
+                f"{self.max_length}."
+            )
+        for name, value, known in (
+            ("stopping", self.stopping, STOPPING),
+            ("length_formula", self.length_formula, LENGTH_FORMULAS),
+        ):
+            if value not in known:
+                raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
+        if self.sample and self.beams > 1:
+            raise InputError(f"Choose one: sample, or beams = {self.beams}.")
+        if not self.sample:
+            if self.n_best > self.beams:
+                raise InputError(f"n_best {self.n_best} needs as many beams, not {self.beams}; or sample.")
+            for field in dataclasses.fields(self):
+                if field.name in ("temperature", "top_k", "top_p") and getattr(self, field.name) != field.default:
+                    raise InputError(f"{field.name} is for drawing by chance: add sample, or leave {field.name} out.")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], where: str = COMMAND_LINE) -> Self:
+        """From a table of options. `where` is named where a value does not fit, unless it is the command line."""
+        start = "" if where == COMMAND_LINE else f"{where}: "
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                near = f" Did you mean '{ELSEWHERE[name]}'?" if name in ELSEWHERE else did_you_mean(name, known)
+                hint = near or f" Known: {', '.join(known)}."
+                raise InputError(f"{start}Unknown decoding option '{name}'.{hint}")
+        return merge(cls(), options, where)
+
+    @property
+    def hypotheses(self) -> int:
+        """Rows of a source: what a model's `start` is to be told."""
+        return self.n_best if self.sample else self.beams
+
+    def limit(self, source_length: int | None = None) -> int:
+        """Tokens that are written for a source at most, the end among them."""
+        if self.max_ratio is None or source_length is None:
+            return self.max_length
+        # short sources need room too: three tokens may well become eight
+        return min(self.max_length, max(math.ceil(self.max_ratio * source_length) + MARGIN, self.min_length + 1))
+
+
+MARGIN = 10
+
+
+def _check(config: GenerateConfig, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value is not None and not least <= value < math.inf:
+        raise InputError(f"{name} must be at least {least}, not {value}.")
+
+
+# --- What may not be written, and what is written less gladly: lengths, repetition, tokens that are no text.
+#
+# All of it changes scores in place, before a token is chosen. With beams the scores are log probabilities, else
+# logits,
+# as in transformers; they add up to 1 again if that is asked for (`renormalise`), and else do not.
+#
+# Shapes: Q rows, T tokens so far, begin included, V vocabulary.
+
+
+class Controls:
+    def __init__(self, config: GenerateConfig, end: int, never: Sequence[int], begin: Tensor) -> None:
+        """`begin` (Q,) is the first token of every row; `never` are tokens that are not written at all."""
+        self.repetition_penalty = config.repetition_penalty
+        self.no_repeat = config.no_repeat
+        self.min_length = config.min_length
+        self.renormalise = config.renormalise
+        self.end = end
+        self.never = torch.tensor(sorted(set(never)), dtype=torch.int64, device=begin.device) if never else None
+        self.remembers = self.repetition_penalty != 1 or self.no_repeat > 0
+        self.history = begin[:, None]  # (Q, T); T stays 1 when nobody asks
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether a token that may be written can have another score than the network gave it."""
+        return self.repetition_penalty != 1
+
+    def forbids_more(self, n_written: int) -> bool:
+        """Whether more may be forbidden now than what is never written."""
+        return self.no_repeat > 0 or n_written < self.min_length
+
+    def forbid(self, scores: Tensor) -> None:
+        """(Q, V), in place: what is never written."""
+        if self.never is not None:
+            scores.index_fill_(1, self.never, -torch.inf)
+
+    def apply(self, scores: Tensor, n_written: int) -> None:
+        """(Q, V), in place. `n_written` tokens stand in every row, begin not counted."""
+        if self.remembers:
+            # a mark that stands before texts, and may be the one that ends them, was not written
+            ends = self.history[:, 0] == self.end
+            own = scores[:, self.end].clone()  # (Q,)
+            if self.repetition_penalty != 1:
+                penalise(scores, self.history, self.repetition_penalty)
+            if self.no_repeat:
+                forbid_repeats(scores, self.history, self.no_repeat)
+            scores[:, self.end] = torch.where(ends, own, scores[:, self.end])
+        self.forbid(scores)
+        if n_written < self.min_length:
+            scores[:, self.end] = -torch.inf
+
+    def follow(self, tokens: Tensor, rows: Tensor | None = None) -> None:
+        """(Q',): tokens that were written. Row i goes on from what was row rows[i] (None: the rows stay)."""
+        if self.remembers:
+            kept = self.history if rows is None else self.history[rows]
+            self.history = torch.cat([kept, tokens[:, None]], dim=1)
+
+
+def penalise(scores: Tensor, history: Tensor, penalty: float) -> None:
+    """Scores (Q, V) of tokens in the history (Q, T) are divided by the penalty, or multiplied where negative
+    (CTRL: Keskar et al. 2019, section 4.1; the sign is transformers' addition)."""
+    found = scores.gather(1, history)  # (Q, T)
+    scores.scatter_(1, history, torch.where(found < 0, found * penalty, found / penalty))
+
+
+def forbid_repeats(scores: Tensor, history: Tensor, n: int) -> None:
+    """No token (Q, V) that would end a run of n tokens which stands in the history (Q, T) already."""
+    if history.shape[1] < n:
+        return
+    runs = history.unfold(1, n, 1)  # (Q, T - n + 1, n)
+    now = history[:, history.shape[1] - n + 1 :]  # (Q, n - 1), the start of the run that is being written
+    same = (runs[:, :, :-1] == now[:, None]).all(dim=2)  # (Q, T - n + 1)
+    # the smaller of the score and ±∞: a token may have ended one run of the same start and ten others
+    limits = torch.full_like(same, torch.inf, dtype=scores.dtype).masked_fill_(same, -torch.inf)
+    scores.scatter_reduce_(1, runs[:, :, -1], limits, "amin")

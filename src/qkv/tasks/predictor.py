@@ -1,0 +1,228 @@
+"""What the encoder says about every row, computed once and kept in a file: the features of `--transfer features`.
+
+Shapes: R rows, N tokens of all rows, D width.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from qkv.data.batch import Batch, ranges
+from qkv.data.batching import Integers, Windowed, chunks, plan
+from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Fault, TextExample
+from qkv.errors import InputError
+from qkv.files import replaced_file
+from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.plain.folder import Opened
+from qkv.tasks.classify import kind_of_problem
+from qkv.tasks.model import VECTORS, TaskModel
+from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.task import Calibration, Features, Scores
+from qkv.text.tokenizer import Tokenizer
+
+
+class Vectors:
+    """Features whose batches carry their vectors, so that nobody runs the encoder for them."""
+
+    def __init__(self, features: Features, vectors: NDArray[np.float32], reads_rows: bool) -> None:
+        self.features, self.vectors, self.reads_rows = features, vectors, reads_rows
+        self._begins = np.cumsum(self.rows.lengths) - self.rows.lengths
+
+    @property
+    def rows(self) -> Windowed:
+        return self.features.rows
+
+    @property
+    def n_tokens(self) -> Integers:
+        return self.features.n_tokens
+
+    @property
+    def n_windows(self) -> Integers:
+        return self.features.n_windows
+
+    def faults(self) -> list[Fault]:
+        return self.features.faults()
+
+    @property
+    def unit_tokens(self) -> Integers:
+        return self.features.unit_tokens
+
+    def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
+        batch = self.features.batch(units, draw)
+        rows = self.rows.first_row[batch.examples.numpy()] + batch.windows.numpy()
+        return replace(batch, labels={**batch.labels, VECTORS: self.of(rows)})
+
+    def of(self, rows: Integers) -> torch.Tensor:
+        """(R, D) or (N, D) of these rows, in their order."""
+        places = rows if self.reads_rows else ranges(self._begins[rows], self.rows.lengths[rows])
+        return torch.from_numpy(self.vectors[places])
+
+
+def without_vectors(features: Features) -> Features:
+    """The features behind vectors, or themselves."""
+    return features.features if isinstance(features, Vectors) else features
+
+
+def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
+    """What an earlier session of the same run wrote: files are written whole or not at all."""
+    if not file.is_file():
+        return None
+    vectors = np.load(file, mmap_mode="r")
+    rows = len(features.rows) if reads_rows else int(features.rows.lengths.sum())
+    return Vectors(features, vectors, reads_rows) if len(vectors) == rows else None
+
+
+@torch.inference_mode()
+def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
+    """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory."""
+    rows = features.rows
+    device = next(model.parameters()).device
+    begins = np.cumsum(rows.lengths) - rows.lengths
+    shape = (len(rows) if model.reads_rows else int(rows.lengths.sum()), model.network.config.width)
+    model.eval()
+    with replaced_file(file) as part:
+        with part.open("wb") as stream:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+            start = stream.tell()
+            stream.truncate(start + 4 * shape[0] * shape[1])
+        found = np.memmap(part, np.float32, "r+", offset=start, shape=shape)
+        for chosen in plan(rows.lengths, tokens_per_batch):
+            values = model.vectors(rows.collate(chosen).to(device)).float().cpu().numpy()
+            found[chosen if model.reads_rows else ranges(begins[chosen], rows.lengths[chosen])] = values
+        found.flush()
+        del found
+    return Vectors(features, np.load(file, mmap_mode="r"), model.reads_rows)
+
+
+# --- Features to scores: rows sorted by length, packed up to a budget of tokens, back in their own order.
+
+
+@torch.inference_mode()
+def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision: torch.dtype | None = None) -> Scores:
+    """(R, L) for a head that reads rows, (N, L) for one that reads tokens; rows in order, as the features have them.
+
+    `precision` is what matrix products are computed in on a GPU, as in training; None is what the weights are in.
+    """
+    rows = features.rows
+    device = next(model.parameters()).device
+    begins = np.cumsum(rows.lengths) - rows.lengths
+    found: Scores | None = None
+    model.eval()
+    for chosen in plan(rows.lengths, tokens_per_batch):
+        labels = {VECTORS: features.of(chosen)} if isinstance(features, Vectors) else None
+        batch = rows.collate(chosen, labels).to(device, non_blocking=True)
+        with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):
+            scores = model.scores(batch)
+        values = scores.float().cpu().numpy()
+        if found is None:
+            found = np.empty((len(rows) if model.reads_rows else int(rows.lengths.sum()), values.shape[1]), np.float32)
+        found[chosen if model.reads_rows else ranges(begins[chosen], rows.lengths[chosen])] = values
+    assert found is not None, "there is at least one row"
+    return found
+
+
+# --- A model with the task it was fine-tuned for: examples in, results out, in bounded memory.
+
+TOKENS_PER_BATCH = {"cpu": 4096}
+TOKENS_PER_BATCH_ELSEWHERE = 65_536
+EXAMPLES_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
+"""What is held at a time: enough that sorting by length pays, little enough to stream."""
+
+_FOREIGN = {"answer": {"settings": {"max_answer_tokens": 50, "no_answer": "yes", "scorer": "squad"}}}
+"""What a folder that others fine-tuned does not say."""
+
+
+@dataclass(frozen=True)
+class Solver:
+    model: TaskModel
+    task: AnyTask
+    tokenizer: Tokenizer
+    max_length: int
+    calibration: Calibration = field(default_factory=Calibration)
+    precision: torch.dtype | None = None  # of matrix products; None: the weights' own
+
+    @property
+    def tokens_per_batch(self) -> int:
+        return TOKENS_PER_BATCH.get(next(self.model.parameters()).device.type, TOKENS_PER_BATCH_ELSEWHERE)
+
+    def features(self, examples: Sequence[Example]) -> Features:
+        return self.task.features(self.tokenizer, examples, self.max_length, training=False)
+
+    def scores(self, features: Features) -> Scores:
+        return infer(self.model, features, self.tokens_per_batch, self.precision)
+
+    def answers(self, examples: Sequence[Example]) -> list[Any]:
+        """One result an example, in order."""
+        features = self.features(examples)
+        return self.task.decode(features, self.scores(features), self.model.extra_arrays(), self.calibration)
+
+    def stream(
+        self, examples: Iterable[Example], needs_labels: bool = False
+    ) -> Iterator[tuple[list[Example], list[Any]]]:
+        """Examples with their results, a part for every few thousand of them."""
+        for chunk in chunks(examples, EXAMPLES_PER_CHUNK, characters, CHARACTERS_PER_CHUNK):
+            self.task.check(chunk, needs_labels)
+            yield chunk, self.answers(chunk)
+
+
+def characters(example: Example) -> int:
+    if isinstance(example, AnswerExample):
+        return len(example.question) + len(example.text)
+    if isinstance(example, ChoiceExample):
+        return (len(example.text) + len(example.question)) * len(example.choices)
+    return len(example.text) + (len(example.pair or "") if isinstance(example, TextExample) else 0)
+
+
+def solver_of(folder: Opened, device: torch.device) -> Solver:
+    """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
+    name = folder.record.get("task") or _task_of(folder)
+    entry = TASKS[name]
+    if entry.head not in folder.model.heads:
+        raise InputError(f"{folder.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
+    record = folder.record.get("task_record")
+    if record is None:
+        record = foreign_classifier(folder) if name == "classify" else _FOREIGN.get(name, {})
+    task = entry.restored(folder.labels, record)
+    model = TaskModel(folder.model, entry.head, task.extra_tensors())
+    with torch.no_grad():
+        for key, value in folder.record.get("extra", {}).items():
+            model.extra[key].copy_(torch.tensor(value))
+    longest = int(folder.record.get("max_length") or min(entry.longest, folder.config.max_length))
+    stored = folder.record.get("calibration") or {}
+    calibration = Calibration(
+        float(stored.get("temperature", 1.0)), dict(stored.get("thresholds") or {}), stored.get("abstain_below")
+    )
+    return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
+
+
+def foreign_classifier(folder: Opened) -> dict[str, Any]:
+    """What the config.json of others says of a classifier. Whether it reads pairs it does not say."""
+    kind = kind_of_problem(folder.carried.get("problem_type"), len(folder.labels))
+    if kind == "regression" and len(folder.labels) != 1:
+        raise InputError(
+            f"{folder.path} is for regression with {len(folder.labels)} numbers at a time; qkv predicts one number."
+        )
+    return {"kind": kind, "paired": None if folder.config.segments > 1 else False}
+
+
+def _task_of(folder: Opened) -> str:
+    """Which task a folder of transformers can do, by its head."""
+    for name, entry in TASKS.items():
+        if entry.head in folder.model.heads:
+            return name
+    classes = [name for name, known in ARCHITECTURES.items() if set(known.heads) & {e.head for e in TASKS.values()}]
+    raise InputError(
+        f"{folder.path} is a {folder.architecture}, which was not fine-tuned for a task: it cannot predict. Fine-tune "
+        f"it: qkv finetune classify --model {folder.path} --train FILE --out RUN; or load one of {', '.join(classes)}."
+    )
+
+
+def extra_record(model: TaskModel) -> dict[str, Any]:
+    """A task's own parameters as JSON: they are few, and their folder stays one that transformers loads."""
+    return {name: np.asarray(value, np.float64).tolist() for name, value in model.extra_arrays().items()}

@@ -1,0 +1,266 @@
+"""Which words of a translation came from which words of the text, read off the attention of the network that wrote it.
+
+    tokens     Tom chase ##s Jerry [SEP]      attention: for each token of the translation, how much it took from each
+    words      Tom chases Jerry               pieces of a word are added up, pieces of a written word are averaged
+    links      Tom–汤姆, chases–追逐, Jerry–杰瑞       each with the characters of both texts and the weight
+
+Everything is a span of the user's characters: `source[start:end]` and `target[start:end]`. What was looked at and has
+no characters (the mark that ends a text) is kept apart, as `rest`. Words are runs of letters and digits; every 汉字 is
+one by itself, unless a segmenter is given; a token that lies across several words makes one of them.
+
+What this file does NOT do: say what attention means. It shows where a network looked, which is often, not always, the
+word that was translated. Attention is an ordinary matrix here, of one layer, one head, or a mean of many: whose, and
+whether row i belongs to the step that wrote token i or to the one that read it, is the caller's choice.
+
+Shapes: T tokens of the translation, S tokens of the source, W and X words of them.
+"""
+
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qkv.errors import InputError, did_you_mean
+from qkv.text.segmenter import Segmenter
+from qkv.text.wordpiece import CHINESE
+
+_Weights = NDArray[np.float64]
+
+
+class Span(NamedTuple):
+    start: int  # text[start:end]
+    end: int
+
+
+class Alignment(NamedTuple):
+    """One word and where it came from."""
+
+    source: Span
+    target: Span
+    weight: float  # of what the target word took, the share from this source word
+
+    def to_dict(self, source: str, target: str) -> dict[str, Any]:
+        """For JSON, with the words themselves."""
+        return {
+            "source": {"text": source[slice(*self.source)], **self.source._asdict()},
+            "target": {"text": target[slice(*self.target)], **self.target._asdict()},
+            "weight": round(self.weight, 6),
+        }
+
+
+@dataclass(frozen=True)
+class WordAttention:
+    """Attention between the words of two texts."""
+
+    source: str
+    target: str
+    source_words: tuple[Span, ...]  # X
+    target_words: tuple[Span, ...]  # W
+    weights: _Weights  # (W, X); a row and its rest add up to 1, but for rounding
+    rest: _Weights  # (W,) went to what has no characters
+    by_character: bool = True  # every 汉字 is a word by itself: nobody was asked for Chinese words
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "source_words": [list(span) for span in self.source_words],
+            "target_words": [list(span) for span in self.target_words],
+            "weights": self.weights.round(6).tolist(),
+            "rest": self.rest.round(6).tolist(),
+        }
+
+
+def word_attention(
+    attention: ArrayLike,
+    source: str,
+    source_tokens: Sequence[tuple[int, int]],
+    target: str,
+    target_tokens: Sequence[tuple[int, int]],
+    segmenter: Segmenter | None = None,
+) -> WordAttention:
+    """From tokens (T, S) to words. Tokens come as spans of the texts, empty where a token has no characters.
+
+    `attention` may have more columns than there are source tokens (the end mark, a batch's longer rows), which count as
+    rest, and more rows than target tokens, which count for nothing (the step that wrote the end mark).
+
+    >>> found = word_attention([[0.9, 0, 0.1], [0, 0.8, 0.2]], "a bc", [(0, 1), (2, 4)], "甲乙", [(0, 1), (1, 2)])
+    >>> found.weights.tolist(), found.rest.round(9).tolist()
+    ([[0.9, 0.0], [0.0, 0.8]], [0.1, 0.2])
+    """
+    tokens = np.asarray(attention, np.float64)  # (≥ T, ≥ S)
+    if tokens.ndim != 2 or tokens.shape[0] < len(target_tokens) or tokens.shape[1] < len(source_tokens):
+        raise ValueError(f"Attention of {tokens.shape} for {len(target_tokens)} × {len(source_tokens)} tokens.")
+    tokens = tokens[: len(target_tokens)]
+    source_words = _joined(word_spans(source, segmenter), source_tokens)
+    target_words = _joined(word_spans(target, segmenter), target_tokens)
+    looked_at = _places(source_words, source_tokens)  # (S, X)
+    wrote = _places(target_words, target_tokens)  # (T, W)
+    by_token = tokens[:, : len(source_tokens)] @ looked_at  # (T, X)
+    pieces = np.maximum(wrote.sum(0), 1)[:, None]  # (W, 1)
+    return WordAttention(
+        source,
+        target,
+        source_words,
+        target_words,
+        weights=wrote.T @ by_token / pieces,
+        rest=(wrote.T @ (tokens.sum(1) - by_token.sum(1))[:, None] / pieces)[:, 0].clip(min=0),
+        by_character=segmenter is None,
+    )
+
+
+def argmax_links(weights: _Weights) -> Iterator[tuple[int, int]]:
+    """Each target word, with the source word it took most from: (target, source)."""
+    yield from ((row, int(best)) for row, best in enumerate(weights.argmax(1)) if weights[row, best] > 0)
+
+
+def mutual_links(weights: _Weights) -> Iterator[tuple[int, int]]:
+    """Of those, where the source word too gave no target word more: fewer links, and surer ones."""
+    given = weights.argmax(0)  # (X,)
+    yield from ((row, best) for row, best in argmax_links(weights) if given[best] == row)
+
+
+METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = {"argmax": argmax_links, "mutual": mutual_links}
+
+
+def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> list[Alignment]:
+    """The links, in the order of the translation; those whose weight is below `least` are left out.
+
+    A word that took more from what has no characters than from all words together came from none of them. Where every
+    汉字 was taken for a word, neighbours that came from the same source word are joined: 汤 and 姆 of Tom are 汤姆.
+    """
+    if method not in METHODS:
+        raise InputError(f"Unknown alignment '{method}'.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}.")
+    if not found.weights.size:
+        return []
+    groups: list[tuple[int, list[int]]] = []  # source word, target words
+    for row, best in METHODS[method](found.weights):
+        if found.rest[row] > found.weights[row].sum():
+            continue
+        if groups and groups[-1][0] == best and _makes_one_word(found, groups[-1][1][-1], row):
+            groups[-1][1].append(row)
+        else:
+            groups.append((best, [row]))
+    links = [
+        Alignment(
+            found.source_words[best],
+            Span(found.target_words[rows[0]].start, found.target_words[rows[-1]].end),
+            float(found.weights[rows, best].mean()),
+        )
+        for best, rows in groups
+    ]
+    return [link for link in links if link.weight >= least]
+
+
+def _makes_one_word(found: WordAttention, before: int, after: int) -> bool:
+    first, second = found.target_words[before], found.target_words[after]
+    text = found.target[first.start : second.end]
+    return found.by_character and first.end == second.start and all(map(_is_chinese, text))
+
+
+# Texts and tokens as spans
+
+
+def word_spans(text: str, segmenter: Segmenter | None = None) -> list[Span]:
+    """Runs of letters and digits, 汉字 one by one or as the segmenter says, other signs one by one; no spaces.
+
+    >>> [text[slice(*span)] for text in ["Tom isn't 3.5 m tall…", "汤姆3岁"] for span in word_spans(text)]
+    ['Tom', "isn't", '3.5', 'm', 'tall', '…', '汤', '姆', '3', '岁']
+    """
+    spans: list[Span] = []
+    before = "space"  # the kind of the last character
+    for place, character in enumerate(text):
+        kind = _kind(character)
+        if kind == "mark" and _is_inside(text, place):
+            kind = "letter"
+        if kind == "joins" and before != "space":
+            kind = before
+            goes_on = True
+        elif kind == before == "mark":
+            goes_on = _is_glued(text, place, spans[-1])
+        else:
+            goes_on = kind == before and (kind == "letter" or (kind == "chinese" and segmenter is not None))
+        if goes_on:
+            spans[-1] = Span(spans[-1].start, place + 1)
+        elif kind != "space":
+            spans.append(Span(place, place + 1))
+        before = "mark" if kind == "joins" else kind
+    return spans if segmenter is None else [part for span in spans for part in _cut(text, span, segmenter)]
+
+
+def _cut(text: str, span: Span, segmenter: Segmenter) -> Iterator[Span]:
+    run, start = text[slice(*span)], span.start
+    if len(run) == 1 or not all(map(_is_chinese, run)):
+        yield span
+        return
+    for word in segmenter.words([run]):
+        yield Span(start, start + len(word))
+        start += len(word)
+
+
+def _kind(character: str) -> str:
+    if character.isspace():
+        return "space"
+    if _is_chinese(character):
+        return "chinese"
+    category = unicodedata.category(character)
+    if category[0] == "M" or category == "Cf" or "\U0001f3fb" <= character <= "\U0001f3ff":  # skin tones of emoji
+        return "joins"
+    return "letter" if category[0] in "LN" else "mark"
+
+
+_ranges = [(CHINESE[at], CHINESE[at + 2]) for at in range(0, len(CHINESE), 3)]  # "a-bc-d"
+
+
+def _is_chinese(character: str) -> bool:
+    return any(first <= character <= last for first, last in _ranges)
+
+
+def _is_inside(text: str, place: int) -> bool:
+    """Whether a mark belongs to the word around it: isn't, well-known, U.S.A, 3.5."""
+    if not 0 < place < len(text) - 1:
+        return False
+    around = text[place - 1], text[place + 1]
+    digits = sum(map(str.isdigit, around))
+    if text[place] in ".,:" and digits:
+        return digits == 2
+    return text[place] in ".'’-" and all(_kind(character) == "letter" for character in around)
+
+
+def _is_glued(text: str, place: int, before: Span) -> bool:
+    """Whether this sign is drawn as one with those before it: a family of emoji, or the second letter of a flag."""
+    if text[place - 1] == "\u200d":  # zero width joiner
+        return True
+    flag = text[slice(*before)] + text[place]
+    return len(flag) == 2 and all("\U0001f1e6" <= letter <= "\U0001f1ff" for letter in flag)
+
+
+def _joined(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> tuple[Span, ...]:
+    """Words that lie under one token become one."""
+    starts, ends = [word.start for word in words], [word.end for word in words]
+    together: set[int] = set()  # words that belong to the one before them
+    for start, end in tokens:
+        if start < end:
+            together.update(range(bisect_right(ends, start) + 1, bisect_left(starts, end)))
+    found: list[Span] = []
+    for number, word in enumerate(words):
+        if number in together:
+            found[-1] = Span(found[-1].start, word.end)
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def _places(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> _Weights:
+    """(tokens, words): 1 where a token is a part of a word. A token without characters is a part of none."""
+    places = np.zeros((len(tokens), len(words)))
+    ends = [word.end for word in words]
+    for number, (start, end) in enumerate(tokens):
+        word = bisect_right(ends, start)
+        if start < end and word < len(words) and words[word].start < end:
+            places[number, word] = 1
+    return places

@@ -1,0 +1,198 @@
+"""Which languages a text is written in, judged by its letters: 汉字, the letters a to z, any others.
+
+Punctuation, digits and spaces say nothing. Japanese counts as both zh (kanji) and other (kana).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.errors import InputError
+from qkv.text.wordpiece import CHINESE
+
+LANGUAGES = ("zh", "en", "other")
+NEW, NO_LETTER = 0, 4  # 1 to 3 are the languages
+
+_chinese = re.compile(f"[{CHINESE}]")
+
+
+class Letters:
+    """Counts letters by language, remembering what each code point is.
+
+    >>> letters = Letters()
+    >>> letters.count("我爱 BERT, très 3!").tolist()
+    [2, 7, 1]
+    """
+
+    def __init__(self) -> None:
+        self._table = np.zeros(0x110000, np.uint8)
+
+    def count(self, text: str) -> NDArray[np.int64]:
+        """How many of zh, en, other."""
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        found = self._table.take(codes)
+        if not found.all():
+            for code in np.unique(codes[found == NEW]).tolist():
+                self._table[code] = _language(chr(code))
+            found = self._table.take(codes)
+        return np.array([np.count_nonzero(found == language) for language in (1, 2, 3)])
+
+
+def _language(character: str) -> int:
+    if _chinese.match(character):
+        return 1
+    if character.isascii() and character.isalpha():
+        return 2
+    return 3 if unicodedata.category(character)[0] in "LM" else NO_LETTER
+
+
+def shares(counts: NDArray[np.int64]) -> dict[str, float]:
+    """By language, of all letters.
+
+    >>> shares(np.array([2, 6, 0]))
+    {'zh': 0.25, 'en': 0.75, 'other': 0.0}
+    """
+    total = max(1, int(counts.sum()))
+    return {name: round(int(count) / total, 6) for name, count in zip(LANGUAGES, counts, strict=True)}
+
+
+# --- Codes of languages as people give them (ISO 639), and what was meant by what is none: cn, english, 中文.
+#
+# A code does two things here: it names the model's languages for those who find it later, and the target's decides
+# how
+# BLEU cuts a translation into words (metrics/translation.py: Chinese, Japanese and Korean by rules of their own). A
+# slip
+# such as cn for zh would be believed, and Chinese be counted by spaces: a figure that is wrong and looks right.
+# Where a
+# slip is a code too (kr is Kanuri), the letters of the texts tell.
+#
+# What this file does NOT do: know all languages of three letters, of which there are seven thousand; those are
+# believed.
+
+UNKNOWN = "und"
+"""What a language is called that nobody named (ISO 639-2)."""
+
+CODES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik in io is it iu iw "
+    "ja ji jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mo mr ms mt my "
+    "na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn "
+    "so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh "
+    "zu".split()
+)
+"""Of two letters: ISO 639-1, and those that were in it once and are still met with (iw, in, ji, mo, sh, bh)."""
+
+NAMES = {
+    "arabic": "ar",
+    "bulgarian": "bg",
+    "chinese": "zh",
+    "czech": "cs",
+    "danish": "da",
+    "dutch": "nl",
+    "english": "en",
+    "finnish": "fi",
+    "french": "fr",
+    "german": "de",
+    "greek": "el",
+    "hebrew": "he",
+    "hindi": "hi",
+    "hungarian": "hu",
+    "indonesian": "id",
+    "italian": "it",
+    "japanese": "ja",
+    "korean": "ko",
+    "mandarin": "zh",
+    "norwegian": "no",
+    "persian": "fa",
+    "polish": "pl",
+    "portuguese": "pt",
+    "romanian": "ro",
+    "russian": "ru",
+    "spanish": "es",
+    "swedish": "sv",
+    "thai": "th",
+    "turkish": "tr",
+    "ukrainian": "uk",
+    "vietnamese": "vi",
+    "中文": "zh",
+    "汉语": "zh",
+    "漢語": "zh",
+    "英文": "en",
+    "英语": "en",
+    "日文": "ja",
+    "日语": "ja",
+    "韩语": "ko",
+    "德语": "de",
+    "法语": "fr",
+    "俄语": "ru",
+}
+"""What languages are called."""
+
+COUNTRIES = dict(
+    pair.split(":")
+    for pair in "cn:zh hk:zh chn:zh us:en gb:en au:en jp:ja jap:ja at:de by:be cz:cs dk:da gr:el il:he ir:fa mx:es "
+    "rs:sr ua:uk vn:vi al:sq".split()
+)
+"""Codes of countries that stand for no language. (kr, se, tw and others do: Kanuri, Northern Sámi, Twi.)"""
+
+SLIPS = {"kr": ("Kanuri", "ko", "Hangul"), "tw": ("Twi", "zh-TW", "汉字"), "ch": ("Chamorro", "zh", "汉字")}
+"""Codes of languages that are given for another one: their language, what is meant, and the letters that show it."""
+
+_hangul = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
+_shape = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*")
+
+
+def is_language(code: str) -> bool:
+    """
+    >>> [is_language(code) for code in ("zh", "zh-CN", "pt_BR", "yue", "und", "xx", "cn", "english", "")]
+    [True, True, True, True, True, False, False, False, False]
+    """
+    found = _shape.fullmatch(code.strip().lower())
+    if found is None or found[1] in COUNTRIES:
+        return False
+    return len(found[1]) == 3 or found[1] in CODES
+
+
+def check_language(code: str, what: str) -> None:
+    """Refuse what is no code; `what` is the setting or the option that it was given for."""
+    if is_language(code):
+        return
+    plain = code.strip().lower()
+    meant = COUNTRIES.get(re.split("[-_]", plain)[0]) or next(
+        (NAMES[name] for name in get_close_matches(plain, NAMES, n=1, cutoff=0.7)), None
+    )
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    raise InputError(
+        f"{what}: '{code}' is not the code of a language.{hint} Codes are those of ISO 639: en, de, zh, zh-CN, yue; "
+        "und where there is none. The target's decides how BLEU cuts translations into words: zh (汉字), ja and ko "
+        "have rules of their own, all others are cut alike."
+    )
+
+
+def check_letters(code: str, texts: Iterable[str], what: str) -> None:
+    """Refuse a code that is one, and by the letters of these texts cannot be theirs: kr where they are Korean."""
+    name, meant, letters = SLIPS.get(base_of(code), ("", "", ""))
+    if not name:
+        return
+    text = " ".join(texts)
+    chinese, latin, other = Letters().count(text).tolist()
+    shown = len(_hangul.findall(text)) if letters == "Hangul" else chinese
+    if 2 * shown > chinese + latin + other:
+        raise InputError(
+            f"{what}: '{code}' is {name}, and the texts are written in {letters}. Did you mean '{meant}'? The "
+            "target's code decides how BLEU cuts translations into words."
+        )
+
+
+def base_of(code: str) -> str:
+    """The language of a code, without its country and script; nothing for one that nobody named.
+
+    >>> [base_of(code) for code in ("zh", "zh-CN", "pt_BR", "und", "")]
+    ['zh', 'zh', 'pt', '', '']
+    """
+    base = re.split("[-_]", code.strip().lower())[0]
+    return "" if base == UNKNOWN else base

@@ -1,0 +1,156 @@
+"""A tokenizer for texts that are to be written, not only read: pieces of words from which the text comes back exactly.
+
+BERT's tokenizer forgets where spaces were ("T-shirt" and "T - shirt" are the same to it), which does no harm to whoever
+only reads. A translation is written. Here a space is part of the piece that follows it, as ▁ (Kudo and Richardson
+2018), and so the pieces laid end to end are the text:
+
+    He wears a T-shirt.   ▁He ▁we ##ars ▁a ▁T - shirt .
+    汤姆追逐 Jerry。        汤 姆 追 逐 ▁Jer ##ry 。
+
+Words, punctuation marks, single digits and single 汉字 are never joined with one another. Runs of blanks count as one
+space, and blanks at either end are dropped; a ▁ that a text has of its own comes back as a space. Nothing else of a
+text is changed.
+
+What this file does NOT do: use it. The result is a `Tokenizer` like any other of the kind wordpiece.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+
+from qkv.errors import InputError
+from qkv.text.tokenizer import Tokenizer
+from qkv.text.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn, letters
+from qkv.text.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
+
+SPACE = "▁"
+_pieces = (
+    rf"{SPACE}(?=[{CHINESE}])|[{CHINESE}]|{SPACE}?\p{{N}}|{SPACE}?[\p{{L}}\p{{M}}]+|"
+    rf"{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]|{SPACE}"
+)
+
+_chinese = re.compile(f"[{CHINESE}]")
+
+
+def train_subwords(
+    texts: Iterable[str], size: int, *, min_frequency: int = 2, progress: Callable[[int], None] | None = None
+) -> Tokenizer:
+    """Learn pieces from texts, read once; the same texts give the same vocabulary. `size` is the most there will be.
+
+    >>> tokenizer = train_subwords(["A T-shirt, a T-shirt."] * 2, 60)
+    >>> tokenizer.encode("A T-shirt.", special=False).tokens
+    ['▁A', '▁T', '-', 'shirt', '.']
+    >>> tokenizer.decode(tokenizer.encode("a  shirt-T.", special=False).ids)
+    'a shirt-T.'
+    """
+    room = size - len(SPECIAL)
+    if room < 1:
+        raise InputError(f"A vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
+    counts = _count_words(texts, progress)
+    if not counts:
+        raise InputError("There is no text to learn a vocabulary from: nothing was given, or every text was empty.")
+    alphabet = alphabet_of(counts, room, min_frequency)
+    known = set(alphabet)
+    words = {
+        word: count for word, count in counts.items() if len(word) <= LONGEST_WORD and known.issuperset(letters(word))
+    }
+    return Tokenizer(_backend([*SPECIAL, *learn(words, alphabet, room, min_frequency)]), "wordpiece")
+
+
+def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = None) -> "Counter[str]":
+    """How often each unit occurs inside which pieces may be joined.
+
+    >>> sorted(count_words(["a cat, 猫"]).items())
+    [(',', 1), ('▁', 1), ('▁a', 1), ('▁cat', 1), ('猫', 1)]
+    """
+    normalizer, cut = _normalizer(), pre_tokenizers.Split(Regex(_pieces), "isolated").pre_tokenize_str
+    words: Counter[str] = Counter()
+    chunks: Counter[str] = Counter()  # what stands between blanks, each distinct one worked on once
+
+    def settle() -> None:
+        for chunk, count in chunks.items():
+            for word, _ in cut(chunk):
+                words[word] += count
+        chunks.clear()
+        forget_rarest(words)
+
+    number = 0
+    for number, text in enumerate(texts, 1):
+        whole = normalizer.normalize_str(text)
+        first, *rest = whole.split(SPACE)
+        chunks.update(([first] if first else []) + [SPACE + chunk for chunk in rest])
+        if len(chunks) > MOST_CHUNKS:
+            settle()
+        if progress is not None and number % 1000 == 0:
+            progress(number)
+    if progress is not None and number % 1000:
+        progress(number)
+    settle()
+    return words
+
+
+def alphabet_of(words: Mapping[str, int], room: int, min_frequency: int) -> list[str]:
+    """The characters that a vocabulary starts from, as they begin a unit and as they go on in one: whatever is made of
+    these can be written. The most frequent come first, and take half of the room at most.
+
+    >>> alphabet_of({"▁ab": 2, "猫": 2, "x": 1}, 20, 2)
+    ['a', 'b', '▁', '猫', '##a', '##b']
+    """
+    characters: Counter[str] = Counter()
+    min_frequency = min(min_frequency, max(words.values()))
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    chosen: list[str] = []
+    covered = 0
+    for character in sorted(characters, key=lambda one: (-characters[one], one)):
+        # ▁ begins units, and a 汉字 is one
+        forms = [character] if character == SPACE or _chinese.match(character) else [character, CONTINUES + character]
+        # what was seen too seldom cannot be learned; it is left out, however much room there is
+        if characters[character] < min_frequency or len(chosen) + len(forms) > room / 2:
+            break
+        chosen += forms
+        covered += characters[character]
+    total = sum(count for count in characters.values() if count >= min_frequency)
+    if covered < TOO_FEW * total:
+        raise InputError(
+            f"A vocabulary of {room + len(SPECIAL)} is too small for these texts: its alphabet would hold "
+            f"{covered / total:.1%} of their characters. There are {len(characters):,} different ones: make it at "
+            f"least {4 * len(characters) + len(SPECIAL):,}, or have each side its own vocabulary."
+        )
+    return sorted(chosen, key=lambda form: (len(form), form))
+
+
+def _normalizer() -> normalizers.Normalizer:
+    steps = [
+        normalizers.Replace(Regex(r"\s+"), " "),
+        normalizers.Strip(),
+        # a word is the same word wherever it stands, at the beginning too; 汉字 have no spaces before them anyway
+        normalizers.Replace(Regex(f"^(?![{CHINESE}])"), SPACE),
+        normalizers.Replace(" ", SPACE),
+    ]
+    return normalizers.Sequence(steps)
+
+
+def _backend(tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    model = models.WordPiece(
+        {token: number for number, token in enumerate(tokens)},
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=LONGEST_WORD,
+        continuing_subword_prefix=CONTINUES,
+    )
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = _normalizer()
+    backend.pre_tokenizer = pre_tokenizers.Split(Regex(_pieces), "isolated")
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace(Regex(f"^{CONTINUES}"), ""),
+            decoders.Replace(SPACE, " "),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return backend

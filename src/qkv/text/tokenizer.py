@@ -1,0 +1,473 @@
+"""The files of a tokenizer folder: which to read, what stands beside a vocabulary, how new ones replace old ones.
+
+What this file does NOT do: say what is in them. `tokenizer.py` does.
+"""
+
+import json
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, pre_tokenizers
+
+from qkv.errors import InputError, did_you_mean, reading
+from qkv.files import check_folder, read_object, replaced_folder, to_json
+from qkv.text.backend import (
+    BYTE_PAIR,
+    AnyKind,
+    around,
+    build,
+    byte_pairs,
+    find_normalizer,
+    foreign_files,
+    kind_of,
+    marked,
+    special_ids,
+    state_of,
+)
+from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
+from qkv.text.vocabulary import SIZE, Kind, check_kind, half_character, is_cased, learn_vocabulary, read_vocabulary
+from qkv.text.wordpiece import CHINESE, SPECIAL, WordPiece
+
+FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
+    *("vocab.json", "merges.txt"),
+)
+"""What a tokenizer folder may hold. Only a folder of nothing else is replaced."""
+
+
+def find_file(path: str | os.PathLike[str]) -> Path:
+    """The tokenizer.json of a folder, else its vocab.txt, else its vocab.json with merges.txt; or the file itself, if
+    one is given."""
+    path = Path(os.path.expanduser(path))
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+        raise InputError(f"There is no tokenizer at {path}.{did_you_mean(path.name, (one.name for one in siblings))}")
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (path / name).is_file():
+            return path / name
+    if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
+        return path / "vocab.json"
+    held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
+    raise InputError(
+        f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there, or vocab.json and "
+        "merges.txt, as GPT has them."
+    )
+
+
+def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
+    """Tokens that older folders keep beside their vocab.txt, in the order of their ids."""
+    found: dict[int, str] = {}
+    source = folder / "tokenizer_config.json"
+    try:
+        for number, token in (config.get("added_tokens_decoder") or {}).items():
+            found[int(number)] = str(token["content"])
+        if (source := folder / "added_tokens.json").is_file():
+            found |= {int(number): token for token, number in read_object(source).items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{source}: the added tokens are not a table of ids and tokens ({error!r}).") from error
+    return dict(sorted(found.items()))
+
+
+def check_target(folder: Path, overwrite: bool = True) -> None:
+    """Refuse a folder that `replace_files` would refuse, before the work starts; and any that is not to be replaced."""
+    check_folder(folder, _reason_to_keep)
+    there = Path(os.path.expanduser(folder))
+    if not overwrite and there.is_dir() and any(there.iterdir()):
+        raise InputError(
+            f"{folder} holds a tokenizer already. Give another folder, or have this one overwritten (--overwrite)."
+        )
+
+
+def replace_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Make a folder of exactly these files, or leave everything as it was."""
+    with replaced_folder(folder, _reason_to_keep) as fresh:
+        for name, text in files.items():
+            (fresh / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+def _reason_to_keep(folder: Path) -> str | None:
+    held = sorted(entry.name for entry in folder.iterdir())
+    if "config.json" in held:
+        return "it is a model folder, and a model's ids mean something under its own tokenizer only"
+    foreign = [name for name in held if name not in FILES]
+    return f"it holds {foreign[0]}, which is not part of a tokenizer" if foreign else None
+
+
+# --- Text to ids and back, on the Rust library `tokenizers`: train, load, encode, decode, save.
+#
+# Three kinds, which differ in what a token is:
+#
+#     wordpiece   BERT's: words and pieces of words, every 汉字 by itself; an unknown character makes its word [UNK]
+#     word        whole words, punctuation marks, every 汉字; a word outside the vocabulary is [UNK]. With a segmenter
+#                 (`segmenter.py`) Chinese words instead of 汉字
+#     character   every code point by itself, spaces and line ends included, nothing cleaned away: without
+# lower-casing,
+#                 decoding gives back exactly the text, so a character model can write verse
+#
+# A fourth is read but not learned: byte-pair, as GPT and GPT-2 have it, with one mark between texts or none at all.
+#
+# In the three the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] are recognised inside a text, as they are written
+# here:
+# that is how a blank is given. Whoever feeds text in which "[SEP]" means those five characters takes it out first.
+#
+# What this file does NOT do: show how it is done. `wordpiece.py` cuts a text as this one does, in plain Python, and
+# `vocabulary.py` learns the tokens.
+
+# What a tokenizer_config.json calls the settings of a normalizer, and what a tokenizer.json calls them.
+_SETTINGS = (
+    ("do_lower_case", "lowercase"),
+    ("strip_accents", "strip_accents"),
+    ("tokenize_chinese_chars", "handle_chinese_chars"),
+)
+# Spaces nobody writes: between two Chinese characters, and on either side of a Chinese punctuation mark.
+_mark = "[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+_needless = re.compile(f"(?<=[{CHINESE}]) (?=[{CHINESE}])|(?<={_mark}) | (?={_mark})")
+# For tools that read a folder and know no segmenter.
+_note = "汉字 come in words: cut Chinese text with the segmenter and put spaces between its words before tokenizing."
+_letter = re.compile(r"[^\W_]")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One text or pair as tokens, four lists of one length.
+
+    An offset is the span of characters a token came from: `text[start:end]`, or of the pair in segment 1. It is (0, 0)
+    for special tokens added around the text; [UNK], and a [MASK] written in the text, have the span they stand for.
+    When one character falls into several tokens (uncased 한 becomes its letters), each has the span of that character.
+    """
+
+    ids: list[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]]
+    tokens: list[str]
+
+
+class Tokenizer:
+    """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        kind: AnyKind,
+        source: str = "The vocabulary",
+        segmenter: str | None = None,
+    ) -> None:
+        # ids by name; is there something to put around a text; what a file has for that, where it is not ours
+        ids, self.has_marks, self._foreign = special_ids(backend, kind, source)
+        if self._foreign is None:
+            # Only what is not there yet, so that the settings of a foreign file stay as they are.
+            known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+            backend.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL if token not in known])
+        backend.no_truncation()
+        backend.no_padding()
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
+        backend.post_processor = around(backend, self.cls_id, self.sep_id)
+        self.backend = backend
+        self.kind: AnyKind = kind
+        self.special_ids = marked(backend, ids)
+        # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
+        self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
+        self.size: int = max(self.vocabulary.values()) + 1
+        # Spaces are put between Chinese words before the backend, which knows nothing of it, sees a text.
+        self.chinese = None
+        if segmenter is not None:
+            kept = [token.content for token in backend.get_added_tokens_decoder().values()]
+            self.chinese = ChineseWords(segmenter, self.vocabulary, backend.normalizer, kept)
+        self._settings = find_normalizer(state_of(backend.normalizer), "BertNormalizer", "Lowercase")
+        self.lowercase: bool = self._settings.get("lowercase", bool(self._settings))
+        # Of our own steps none takes a letter or digit away; a foreign one may do anything.
+        self._keeps_letters = state_of(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
+            isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
+        )
+
+    @property
+    def segmenter(self) -> str | None:
+        """What cuts Chinese words, with the version they were learned with; None where a 汉字 is a token."""
+        return None if self.chinese is None else self.chinese.name
+
+    # Ways to get one
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
+        """From a folder with `tokenizer.json` or only `vocab.txt`, or from one such file.
+
+        What `tokenizer_config.json` beside it says of lower-casing, accents and 汉字 counts, as in transformers. Where
+        it says nothing, a tokenizer.json speaks for itself, and a bare vocabulary is taken as cased if any of its
+        pieces has a capital letter ([unused1], <S> and the like aside). Truncation and padding kept in a
+        tokenizer.json are dropped. A segmenter named there need not be installed until a Chinese text is to be cut.
+        """
+        with reading(path):
+            return cls._read(find_file(path))
+
+    @classmethod
+    def _read(cls, file: Path) -> "Tokenizer":
+        config_file = file.parent / "tokenizer_config.json"
+        config = read_object(config_file) if config_file.is_file() else {}
+        settings = {name: config[key] for key, name in _SETTINGS if config.get(key) is not None}
+        if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
+            raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
+        if file.name == "vocab.json":
+            return cls(byte_pairs(file), BYTE_PAIR, str(file))
+        if file.suffix != ".json":
+            tokens = read_vocabulary(file)
+            backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
+            for number, token in added_tokens(file.parent, config).items():
+                if backend.token_to_id(token) is None:
+                    backend.add_tokens([token])
+                if backend.token_to_id(token) != number:
+                    raise InputError(f"{file} has no room for the added token {token!r} at its id {number}.")
+            return cls(backend, "wordpiece", str(file))
+        state = read_object(file)
+        normalizer = find_normalizer(state.get("normalizer"), "BertNormalizer")
+        # These two classes take a tokenizer.json as it is, whatever else the settings hold.
+        if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend"):
+            normalizer.update({"strip_accents": None} if "strip_accents" in config else {}, **settings)
+        try:
+            backend = tokenizers.Tokenizer.from_str(json.dumps(state))
+        except Exception as error:  # the library raises nothing narrower
+            raise InputError(f"{file} is not a tokenizer that can be read: {error}. Was it cut short?") from error
+        kind = kind_of(backend, file)
+        segmenter = config.get("segmenter") if kind == "word" else None
+        if segmenter is not None and not is_known(segmenter):
+            raise InputError(
+                f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
+            )
+        return cls(backend, kind, str(file), segmenter)
+
+    @classmethod
+    def from_vocabulary(
+        cls,
+        tokens: Sequence[str],
+        kind: Kind = "wordpiece",
+        lowercase: bool | None = None,
+        segmenter: str | None = None,
+    ) -> "Tokenizer":
+        """Ids in the order given. `lowercase` left out is decided from the tokens, as `load` does for a vocab.txt."""
+        check_kind(kind, segmenter)
+        if len(set(tokens)) < len(tokens):
+            raise InputError(f"The vocabulary holds {Counter(tokens).most_common(1)[0][0]!r} more than once.")
+        if kind != "character" and (broken := [token for token in tokens if "\n" in token or not token]):
+            raise InputError(f"{broken[0]!r} cannot be a token: a vocabulary file has one token a line.")
+        return cls._of(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase, segmenter)
+
+    @classmethod
+    def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
+        named = segmenter_name(segmenter)
+        return cls(build(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        kind: Kind = "wordpiece",
+        vocabulary_size: int = SIZE,
+        lowercase: bool = True,
+        *,
+        min_frequency: int = 2,
+        limit_alphabet: int | None = None,
+        segmenter: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> "Tokenizer":
+        """Learn a vocabulary from texts, read once; the same texts give the same vocabulary, ids included.
+
+        Memory follows the number of distinct words, not of texts, and is bounded: when more than four million words are
+        held, the rarest are forgotten. The special tokens have ids 0 to 4.
+
+        The default size suits some tens of megabytes of text and a small model; BERT's own vocabularies, learned from
+        gigabytes, have 21,128 tokens (Chinese) to 30,522 (English).
+
+        `limit_alphabet` is how many characters the vocabulary starts from, the most frequent first. Left out, it is as
+        many as cover 99.99 % of the text, but half of the vocabulary at most, so that rare 汉字 do not crowd out words
+        ("character": as many as there is room for, space and line end always among them). `min_frequency` is how often
+        a word ("word") or a pair to be joined ("wordpiece") must occur. `segmenter`, of "word" alone, finds Chinese
+        words: "rjieba". `progress` is told how many texts were read.
+        """
+        tokens = learn_vocabulary(
+            texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
+        )
+        return cls._of(tokens, kind, lowercase, segmenter)
+
+    # Text to ids
+
+    def encode(self, text: str, pair: str | None = None, special: bool = True) -> Encoded:
+        """`[CLS] text [SEP]` in segment 0 and `pair [SEP]` in segment 1, or without the special tokens."""
+        return self.encode_batch([text], None if pair is None else [pair], special)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, special: bool = True
+    ) -> list[Encoded]:
+        if pairs is not None and len(pairs) != len(texts):
+            raise InputError(f"{len(texts)} texts and {len(pairs)} pairs: each text needs its pair.")
+        if special:
+            self._check_marks()
+        written = [texts] if pairs is None else [texts, pairs]
+        try:
+            read = [self._spaced(one) for one in written]
+            inputs: Any = read[0] if pairs is None else list(zip(*read, strict=True))
+            found = self.backend.encode_batch(inputs, add_special_tokens=special)
+        except TypeError as error:
+            raise _explain([*texts, *(pairs or ())], error) from error
+        spans: Iterable[list[tuple[int, int]]] = (one.offsets for one in found)
+        if self.chinese is not None:
+            spans = map(_as_written, found, zip(*written, strict=True), zip(*read, strict=True))
+        return [Encoded(one.ids, one.type_ids, offsets, one.tokens) for one, offsets in zip(found, spans, strict=True)]
+
+    def _spaced(self, texts: Sequence[str]) -> list[str]:
+        return list(texts) if self.chinese is None else self.chinese.spaced(texts)
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The quick way for large amounts of text: ids alone, without special tokens."""
+        try:
+            return [one.ids for one in self.backend.encode_batch_fast(self._spaced(texts), add_special_tokens=False)]
+        except TypeError as error:
+            raise _explain(texts, error) from error
+
+    def is_empty(self, text: str) -> bool:
+        """Whether no token comes of a text: spaces, marks without a letter to stand on, characters nobody sees."""
+        # most texts are judged by their first letter, without being cut
+        if self._keeps_letters and _letter.search(text):
+            return False
+        return not self.encode_ids([text])[0]
+
+    def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
+        """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`."""
+        self._check_marks()
+        ids = [self.cls_id, *a, self.sep_id]
+        segments = [0] * len(ids)
+        if b is not None:
+            ids += [*b, self.sep_id]
+            segments += [1] * (len(b) + 1)
+        return ids, segments
+
+    def _check_marks(self) -> None:
+        if not self.has_marks:
+            raise InputError("This vocabulary has no mark for the beginning and the end of a text, such as [SEP].")
+
+    # Ids to text
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """Readable text. Unlike in transformers, the spaces that would stand between 汉字 are taken out again."""
+        for number in ids:
+            self.token(number)
+        text: str = self.backend.decode([int(number) for number in ids], skip_special_tokens=skip_special)
+        return self._tidied(text)
+
+    def _tidied(self, text: str) -> str:
+        return text if self.kind in ("character", BYTE_PAIR) else _needless.sub("", text)
+
+    def token(self, id: int) -> str:
+        token = self.backend.id_to_token(int(id)) if id >= 0 else None
+        if token is None:
+            raise InputError(f"There is no token with id {id}; the vocabulary has {self.size}.")
+        return token
+
+    def id(self, token: str) -> int | None:
+        return self.backend.token_to_id(token)
+
+    def plain(self) -> WordPiece:
+        """The readable twin with the same vocabulary and settings, to show the steps of tokenization."""
+        if not self._is_berts:
+            raise InputError("The steps can be shown for a tokenizer that works as BERT's does; this one does not.")
+        return WordPiece(
+            self.vocabulary,
+            self.lowercase,
+            strip_accents=self._settings["strip_accents"],
+            chinese=self._settings["handle_chinese_chars"],
+        )
+
+    @property
+    def _is_berts(self) -> bool:
+        """Whether a vocabulary and three settings say all there is to say."""
+        return (
+            self.kind == "wordpiece"
+            and self._settings.get("type") == "BertNormalizer"
+            and isinstance(self.backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        )
+
+    # To files
+
+    def save(self, folder: str | os.PathLike[str], max_length: int | None = None) -> None:
+        """Write a folder that transformers' AutoTokenizer reads, whole or not at all; `files` says what is in it.
+
+        A folder that is already there is replaced if it is empty or holds a tokenizer and nothing else. The tokenizer
+        of a model is written with the model (`Model.save`).
+        """
+        replace_files(Path(folder), self.files(max_length))
+
+    def files(self, max_length: int | None = None) -> dict[str, str]:
+        """What a tokenizer folder holds, by file name. `max_length` is the model's, for tools that cut by it.
+
+        `vocab.txt` is left out for characters: a line end is one of them, and cannot stand on a line.
+        """
+        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+        whole = self.backend.to_str(pretty=True) + "\n"
+        if self._foreign is not None:
+            mark = self.unk_id if self.special_ids else None
+            whole, names = foreign_files(self.backend, self._foreign, self.has_marks, mark)
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
+        if self._is_berts:
+            config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in _SETTINGS}
+        if self.segmenter is not None:
+            config |= {"segmenter": self.segmenter, "segmenter_note": _note}
+        if max_length is not None:
+            config["model_max_length"] = max_length
+        files = {
+            "tokenizer.json": whole,
+            "tokenizer_config.json": to_json(config),
+            "special_tokens_map.json": to_json(names),
+        }
+        if self.kind not in ("character", BYTE_PAIR):
+            own = self.backend.get_vocab(with_added_tokens=False)
+            files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
+        return files
+
+
+def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[str]) -> list[tuple[int, int]]:
+    """Offsets in the texts of the segments, of tokens that were found in the same with spaces between the words."""
+    offsets, first, spans = one.offsets, 0, list[tuple[int, int]]()
+    for segment, (text, spaced) in enumerate(zip(texts, read, strict=True)):
+        last = first + one.type_ids.count(segment)
+        spans += offsets[first:last] if text == spaced else spans_before(text, spaced, offsets[first:last])
+        first = last
+    return spans
+
+
+def _explain(texts: Iterable[str], error: TypeError) -> Exception:
+    """What the library means when it says that a str is not a str."""
+    for text in texts:
+        if not isinstance(text, str):
+            return TypeError(f"A text must be a str, not {type(text).__name__}")
+        if half := re.search("[\ud800-\udfff]", text):
+            return half_character(half[0])
+    return error
+
+
+# Up to 0.22.1 the library warns when a process forks after it has used several threads, and works on with one. One is
+# right in the child, where the other threads do not exist; so that is said beforehand, and nothing is left to warn of.
+_SETTING = "TOKENIZERS_PARALLELISM"
+_said = threading.local()
+
+
+def _before_fork() -> None:
+    _said.here = _SETTING not in os.environ
+    os.environ.setdefault(_SETTING, "false")
+
+
+def _after_fork() -> None:
+    if _said.here:
+        os.environ.pop(_SETTING, None)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)

@@ -1,0 +1,156 @@
+"""How much memory a job has needed so far."""
+
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import torch
+
+from qkv.errors import InputError, did_you_mean
+from qkv.train.settings import TrainConfig
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Bytes: of the GPU where there is one, else of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+# --- When a GPU's memory is too small: say for what, find a batch that fits, and say how to get it.
+#
+# What this file does NOT do: go on with it. How large a batch is stands in a run's settings, and a run does what they
+# say.
+
+
+class _Counted(Protocol):
+    @property
+    def n_tokens(self) -> int: ...
+
+
+_B = TypeVar("_B", bound=_Counted)
+
+
+@dataclass(frozen=True)
+class Sizes(Generic[_B]):
+    """How large the batches of a job are, and how they could be smaller while a step has the same rows."""
+
+    size: int
+    unit: str  # rows, tokens
+    smaller: Sequence[int]  # what to try, the largest first
+    batches: Callable[[int, int], Sequence[_B]]  # by their size and the step
+    settings: Callable[[int], str]  # how to ask for that size
+
+
+def divisors(size: int) -> list[int]:
+    """Sizes that a batch can be cut into equally, each at most half of the one before.
+
+    >>> divisors(96), divisors(7)
+    ([48, 24, 12, 6, 3, 1], [1])
+    """
+    found: list[int] = []
+    for one in range(size // 2, 0, -1):
+        if size % one == 0 and 2 * one <= (found[-1] if found else size):
+            found.append(one)
+    return found
+
+
+def rows_and_accumulation(rows: int, accumulate: int, out: Path) -> str:
+    """How to ask for a step of the same rows in other batches, by the names that the settings of a run have."""
+    again = f"begin anew with --set rows={rows} --set train.accumulate={accumulate}"
+    if (out / "config.toml").exists():
+        written = f"set rows = {rows}, and accumulate = {accumulate} under [train], in {out / 'config.toml'}"
+        again = f"{written} and resume, or {again}"
+    return f"For a step of the same rows, {again}."
+
+
+def savings(config: TrainConfig, recomputes: bool) -> str:
+    """What else takes less memory, of what the settings do not have yet; `recomputes`: whether the job has such parts.
+
+    >>> savings(TrainConfig(precision="bf16"), recomputes=True)
+    'train.recompute=true keeps fewer activations (--set …).'
+    >>> savings(TrainConfig(precision="bf16"), recomputes=False)
+    ''
+    """
+    left = ["train.recompute=true keeps fewer activations"] if recomputes and not config.recompute else []
+    left += ["train.precision=bf16 halves most of what is kept"] if config.precision == "fp32" else []
+    return f"{', '.join(left)} (--set …)." if left else ""
+
+
+def too_large(
+    device: torch.device, sizes: Sizes[_B] | None, step: int, attempt: Callable[[Sequence[_B]], None], less: str
+) -> str:
+    """The message for a step whose batches do not fit; `attempt` trains on batches without moving anything, `less` are
+    the savings."""
+    where = out_of_memory(device)
+    if sizes is None:
+        return f"{where}: the batches are too large. {less}".rstrip()
+    begin = f"{where}: a batch of {sizes.size:,} {sizes.unit} is too large."
+    less = f" Or: {less}" if less else ""
+    for size in sizes.smaller:
+        # the largest ones, and two of them: only beside the second are there gradients already
+        largest = sorted(sizes.batches(size, step), key=lambda batch: -batch.n_tokens)[:2]
+        if _fits(largest, attempt):
+            found = f"{size:,} {sizes.unit} fit, as was just tried with this step at learning rate 0."
+            return f"{begin} {found} {sizes.settings(size)}{less}"
+    least = sizes.smaller[-1] if sizes.smaller else sizes.size
+    return f"{begin} Not even {least:,} {sizes.unit} fit: take a smaller model or shorter rows.{less}"
+
+
+@contextmanager
+def memory_for(device: torch.device, what: str) -> Iterator[None]:
+    """Around what is not a step of training, so that no batch of training is blamed for it."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise InputError(
+            f"{out_of_memory(device)} {what}, not in a step of training. Free what other processes hold there, or "
+            "take a smaller model or shorter rows."
+        ) from None
+
+
+def out_of_memory(device: torch.device) -> str:
+    total = ""
+    if device.type == "cuda" and torch.cuda.is_available():
+        total = f" ({torch.cuda.get_device_properties(device).total_memory / 2**30:.0f} GiB)"
+    return f"Out of memory on {device}{total}"
+
+
+def _fits(batches: Sequence[_B], attempt: Callable[[Sequence[_B]], None]) -> bool:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    try:
+        attempt(batches)
+    except torch.OutOfMemoryError:
+        return False
+    return True
+
+
+DEVICES = ("cpu", "cuda", "mps")
+
+
+def device_named(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in DEVICES:
+        raise InputError(f"Unknown device '{name}'.{did_you_mean(name, DEVICES)} Use cpu, cuda, cuda:0 or mps.")
+    if device.type == "cuda":
+        number = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= number:
+            found = f"torch finds {number} CUDA devices here" if number else "torch finds no CUDA device here"
+            raise InputError(f"Cannot use device '{name}': {found}. Use device 'cpu'.")
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"Cannot use device '{name}' on this machine. Use device 'cpu'.")
+    return device

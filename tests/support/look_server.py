@@ -1,0 +1,52 @@
+"""A server of the page in a thread, and one request to it, header by header."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from qkv.look.api import Api
+from qkv.look.server import Server
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def said(self) -> dict[str, Any]:
+        document = json.loads(self.body)
+        assert isinstance(document, dict)
+        return document
+
+
+@contextmanager
+def serving(api: Api, host: str = "127.0.0.1", token: str | None = None) -> Iterator[Server]:
+    server = Server(api, host, 0, token)
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def sent(
+    server: Server, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        connection.request(method, path, body, dict(headers or {}))
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.headers, answer.read())
+    finally:
+        connection.close()
+
+
+def asked(server: Server, name: str, **fields: Any) -> Answer:
+    return sent(server, "POST", f"/api/{name}", json.dumps(fields).encode())

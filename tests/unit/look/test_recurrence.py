@@ -1,0 +1,202 @@
+"""States and gates as the equations have them, against what the networks themselves compute; what comes next."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from qkv.data.batch import Batch
+from qkv.look.recurrence import next_words, states
+from qkv.look.subject import Subject, open_subject
+from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.models.plain.folder import load_reader
+from qkv.models.rnnlm.network import RNNLM
+from qkv.models.seq2seq.network import Seq2Seq
+from qkv.nn.recurrent import CELLS
+from tests.support.below_readers import elmo_config, make_elmo, make_rnnlm, word_tokenizer
+from tests.support.folders import make_folder
+from tests.support.inside_folders import TEXT, reader, rnnlm, translator
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def ask(subject: Subject, **fields: Any) -> Reply:
+    return Reply.from_bytes(states(subject, Asked({"text": TEXT, **fields})).to_bytes())
+
+
+def same(found: np.ndarray[Any, Any], expected: torch.Tensor) -> None:
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_language_model(tmp_path: Path, cell: str) -> None:
+    subject = rnnlm(tmp_path / "model", cell)
+    network, tokenizer, _ = subject.language_model
+    assert isinstance(network, RNNLM)
+    ids = torch.tensor([tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]])
+    with torch.no_grad():
+        hidden, after = network(ids, (len(ids),))
+    found = [ask(subject, way=way) for way in range(2)]
+    assert [one["layer"] for one in found[0].head["ways"]] == [0, 1] and found[0].head["cell"] == cell
+    same(found[1].arrays["h"], hidden)
+    for one, state in zip(found, after, strict=True):
+        same(one.arrays["h"][-1], state[0][0])
+        if len(state) == 2:
+            same(one.arrays["c"][-1], state[1][0])
+        assert {part["letter"] for part in one.head["parts"]} | {"given", "from_state", "peepholes"} >= set(one.arrays)
+        for part in one.head["parts"]:
+            values = one.arrays[part["letter"]]
+            assert values.shape == (len(ids), 6) and (part["range"] != "gate" or (values > 0).all())
+            assert part["range"] == "cell" or (np.abs(values) <= 1).all()
+    texts = [token["text"] for token in found[0].head["tokens"]]
+    assert texts == ["", "the", "cat", "sat", "on", "the", "mat", "."]
+
+
+def test_gates_make_the_cell(tmp_path: Path) -> None:
+    """By the equation that the page shows, from the numbers that it is given."""
+    found = ask(rnnlm(tmp_path / "lstm", "lstm", cell_width=7, projection=6), way=1).arrays
+    before = np.vstack([np.zeros(7), found["c"][:-1]])
+    np.testing.assert_allclose(found["c"], found["f"] * before + found["i"] * found["g"], atol=1e-6)
+    np.testing.assert_allclose(found["m"], found["o"] * np.tanh(found["c"]), atol=1e-6)
+    total = found["given"] + found["from_state"]
+    for block, letter in enumerate("ifgo"):
+        own = np.tanh(total[:, block]) if letter == "g" else 1 / (1 + np.exp(-total[:, block]))
+        np.testing.assert_allclose(found[letter], own, atol=1e-6)
+    gru = ask(rnnlm(tmp_path / "gru", "gru")).arrays
+    before = np.vstack([np.zeros(6), gru["h"][:-1]])
+    np.testing.assert_allclose(gru["h"], (1 - gru["z"]) * gru["n"] + gru["z"] * before, atol=1e-6)
+    n = np.tanh(gru["given"][:, 2] + gru["r"] * gru["from_state"][:, 2])
+    np.testing.assert_allclose(gru["n"], n, atol=1e-6)
+    coupled = ask(rnnlm(tmp_path / "coupled", "coupled")).arrays
+    before = np.vstack([np.zeros(6), coupled["c"][:-1]])
+    mixed = coupled["f"] * before + (1 - coupled["f"]) * coupled["g"]
+    np.testing.assert_allclose(coupled["c"], mixed, atol=1e-6)
+    peephole = ask(rnnlm(tmp_path / "peephole", "peephole")).arrays
+    seen = (peephole["given"] + peephole["from_state"])[:, 3] + peephole["peepholes"][2] * peephole["c"]
+    np.testing.assert_allclose(peephole["o"], 1 / (1 + np.exp(-seen)), atol=1e-6)
+
+
+def test_both_directions_of_elmo(tmp_path: Path) -> None:
+    subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
+    loaded = subject.elmo
+    text = "the cat sat"
+    vectors = loaded.vectors(Batch.of([loaded.tokenizer.encode(text).ids]))  # (T, 3, 2 P)
+    found = [ask(subject, text=text, way=way) for way in range(4)]
+    assert [(one.head["direction"], one.head["layer"]) for one in found] == [
+        ("forward", 0),
+        ("forward", 1),
+        ("backward", 0),
+        ("backward", 1),
+    ]
+    for way, one in enumerate(found):
+        below = found[way - 1].arrays["h"] if one.head["adds_input"] else 0
+        half = vectors[:, 1 + one.head["layer"]].chunk(2, dim=-1)[one.head["direction"] == "backward"]
+        same(one.arrays["h"] + below, half)
+        assert one.head["adds_input"] == (one.head["layer"] == 1) and one.head["projected"]
+        assert one.head["equations"][-1] == "h' = P m"
+        assert one.arrays["c"].shape == (5, 7) and one.arrays["h"].shape == (5, 5)
+    # a word that no vocabulary has is spelled, and is not [UNK]
+    spelled = [ask(subject, text=f"the {word}").arrays["h"] for word in ("zebra", "gnu", "zebra")]
+    assert (spelled[0] == spelled[2]).all() and not np.allclose(spelled[0], spelled[1])
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_the_encoder_of_seq2seq(tmp_path: Path, bidirectional: bool) -> None:
+    subject = translator(tmp_path / "model", "seq2seq", layers=2, cell="lstm", bidirectional=bidirectional)
+    network = subject.translator.network
+    assert isinstance(network, Seq2Seq)
+    batch = Batch.of(subject.translator.languages.read([TEXT]))
+    with torch.no_grad():
+        source, _ = network.read(batch.ids, batch.packing)
+    count = 4 if bidirectional else 2
+    found = [ask(subject, way=way) for way in range(count)]
+    ways = found[-2:] if bidirectional else found[-1:]
+    same(np.concatenate([one.arrays["h"] for one in ways], axis=1), source.states[0])
+    assert len(found[0].head["ways"]) == count and found[0].head["part"] == "encoder"
+    assert found[0].head["tokens"][-1]["special"]
+
+
+@pytest.mark.parametrize("below", ["table", "rnnlm", "elmo"])
+def test_readers(tmp_path: Path, below: str) -> None:
+    changes: dict[str, Any] = {}
+    if below == "rnnlm":
+        features = rnnlm(tmp_path / "below", "lstm").language_model.network.config
+        changes = {"features": features, "embedding_width": 6}
+    elif below == "elmo":
+        changes = {"features": elmo_config(word_tokenizer()), "embedding_width": 10}
+    subject = reader(tmp_path / "reader", "gru", layers=2, **changes)
+    folder = load_reader(subject.path)
+    batch = Batch.of([folder.tokenizer.encode(TEXT).ids])
+    with torch.no_grad():
+        hidden = folder.model.encoder(**batch.inputs()).hidden
+    number = len(ask(subject).head["ways"])
+    assert number == {"table": 4, "rnnlm": 6, "elmo": 8}[below]
+    found = [ask(subject, way=number - 2), ask(subject, way=number - 1)]
+    same(np.concatenate([one.arrays["h"] for one in found], axis=1), hidden)
+    assert found[0].head["part"] == "reader" and found[1].head["direction"] == "backward"
+
+
+def test_what_comes_next(tmp_path: Path) -> None:
+    subject = open_subject(make_rnnlm(tmp_path / "rnnlm"))
+    network, tokenizer, _ = subject.language_model
+    assert isinstance(network, RNNLM)
+    found = next_words(subject, Asked({"text": TEXT, "k": 3}))
+    ids = [tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]]
+    with torch.no_grad():
+        expected = network.predict(network(torch.tensor(ids), (len(ids),))[0]).softmax(1)
+    same(found.arrays["forward"], expected.topk(3).values)
+    assert found.head["words"]["forward"][0][0] == tokenizer.token(int(expected[0].argmax()))
+    for place, (came, rank) in enumerate(zip(found.arrays["forward_came"], found.arrays["forward_rank"], strict=True)):
+        if place + 1 == len(ids):
+            assert (came, rank) == (-1, -1)
+        else:
+            row = expected[place]
+            assert came == pytest.approx(float(row[ids[place + 1]]), abs=1e-6)
+            assert rank == int((row > row[ids[place + 1]]).sum())
+    assert list(found.head["words"]) == ["forward"]
+    whole = next_words(subject, Asked({"text": TEXT, "k": 50}))
+    assert whole.arrays["forward"].shape[1] == 50 and (whole.arrays["forward"].sum(1) < 1 + 1e-5).all()
+
+
+def test_what_comes_next_and_came_before(tmp_path: Path) -> None:
+    subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
+    network, tokenizer, _ = subject.elmo
+    found = next_words(subject, Asked({"text": "the cat sat", "k": 4}))
+    ids = tokenizer.encode("the cat sat").ids
+    with torch.no_grad():
+        last = network(torch.tensor(ids), (len(ids),))[:, -1].chunk(2, dim=-1)
+        for hidden, direction in zip(last, ("forward", "backward"), strict=True):
+            expected = network.scores(hidden, hidden).softmax(1)
+            same(found.arrays[direction], expected.topk(4).values)
+    assert found.arrays["forward_rank"][-1] == -1 and found.arrays["backward_rank"][0] == -1
+    assert found.arrays["backward_rank"][1] >= 0
+    # what is spelled, and not in the vocabulary, has no probability
+    assert next_words(subject, Asked({"text": "the zebra"})).arrays["forward_rank"][1] == -1
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    subject = rnnlm(tmp_path / "rnnlm", "rnn")
+    assert len(ask(subject, text="cat " * 255).head["tokens"]) == 256
+    for fields, code in (
+        ({"text": " \n"}, "empty"),
+        ({"text": "\u200b"}, "empty"),
+        ({"text": "cat " * 256}, "too_many_shown"),
+        ({"text": "cat", "way": 2}, "range"),
+        ({"text": "cat", "layer": 0}, "field"),
+    ):
+        with pytest.raises(RefusalError) as refused:
+            states(subject, Asked(fields))
+        assert refused.value.code == code, fields
+    with pytest.raises(RefusalError) as refused:
+        states(open_subject(make_folder(tmp_path / "bert")), Asked({"text": "cat"}))
+    assert refused.value.code == "no_recurrence"
+    with pytest.raises(RefusalError, match="a lookup, which has no recurrent layer"):
+        states(reader(tmp_path / "lookup", "lookup", layers=0), Asked({"text": "cat"}))
+    with pytest.raises(RefusalError) as refused:
+        next_words(translator(tmp_path / "seq2seq", "seq2seq"), Asked({"text": "the cat"}))
+    assert refused.value.code == "no_next_words"
+    with pytest.raises(RefusalError, match="the model reads 20 at most") as refused:
+        states(translator(tmp_path / "short", "seq2seq"), Asked({"text": "the cat " * 30}))
+    assert (refused.value.code, refused.value.about["most"]) == ("too_many_tokens", 20)

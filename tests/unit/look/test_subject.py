@@ -1,0 +1,123 @@
+"""What is opened to be looked into: the kind of every folder, its parts, and folders that are not whole."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qkv.errors import InputError
+from qkv.look.subject import KIND_OF, VIEWS, Subject, open_subject
+from qkv.look.wire import RefusalError
+from qkv.models.folders.own import KINDS, TRANSLATORS
+from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
+from tests.support.folders import make_folder
+from tests.support.gpt_folders import make_gpt
+from tests.support.inside_folders import reader, translator
+from tests.support.word_vectors import make_vectors_folder, small
+
+
+def vectors_file(path: Path) -> Path:
+    file = path.with_suffix(".vec")
+    small().save(file)
+    return file
+
+
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    "bert": make_folder,
+    "gpt": make_gpt,
+    "transformer": lambda path: translator(path, "transformer").path,
+    "seq2seq": lambda path: translator(path, "seq2seq").path,
+    "elmo": make_elmo,
+    "rnnlm": make_rnnlm,
+    "nnlm": make_nnlm,
+    "reader": lambda path: reader(path, "lstm").path,
+    "table": make_vectors_folder,
+    "table, a file": vectors_file,
+}
+
+
+@pytest.fixture(scope="module")
+def subjects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Subject]:
+    work = tmp_path_factory.mktemp("subjects")
+    return {name: open_subject(make(work / name.split(",")[0])) for name, make in MAKERS.items()}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_kind_of_a_folder(subjects: dict[str, Subject], name: str) -> None:
+    assert subjects[name].kind == name.split(",")[0]
+
+
+PARTS = {
+    "model": ("bert", "gpt", "elmo", "rnnlm", "nnlm", "reader", "table"),
+    "translator": ("transformer", "seq2seq"),
+    "vectors": ("table", "table, a file", "nnlm"),
+    "language_model": ("rnnlm", "nnlm"),
+    "elmo": ("elmo",),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_part_is_there_or_refused(subjects: dict[str, Subject], name: str, part: str) -> None:
+    subject = subjects[name]
+    if name in PARTS[part]:
+        assert getattr(subject, part) is getattr(subject, part)  # loaded once
+    else:
+        with pytest.raises(RefusalError) as caught:
+            getattr(subject, part)
+        assert caught.value.code.startswith("no_") and caught.value.about["kind"] == subject.kind
+        assert subject.title in str(caught.value)
+
+
+def test_every_type_of_a_folder_has_a_kind() -> None:
+    assert set(KINDS) | set(TRANSLATORS) <= set(KIND_OF)
+    assert len(set(VIEWS)) == len(VIEWS) == 8
+
+
+def test_titles(tmp_path: Path, subjects: dict[str, Subject]) -> None:
+    assert subjects["bert"].title == "bert"
+    run = tmp_path / "poems"
+    make_folder(run / "model")
+    (run / "config.toml").write_text("", encoding="utf-8")
+    assert open_subject(run).title == "poems"
+    assert open_subject().title == "qkv-mini"
+
+
+@pytest.fixture
+def folder(subjects: dict[str, Subject], tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(subjects["bert"].path, tmp_path / "copy"))
+
+
+def test_a_folder_without_a_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match="config.json"):
+        open_subject(folder)
+
+
+def test_a_config_that_is_cut_short(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "be', encoding="utf-8")
+    with pytest.raises(InputError, match="config.json is not valid JSON"):
+        open_subject(folder)
+
+
+def test_a_name_that_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    with pytest.raises(InputError, match="Did you mean 'tiny'"):
+        open_subject(tmp_path / "tinny")
+    with pytest.raises(InputError, match="empty"):
+        open_subject("")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "title"),
+    [
+        ("hf:owner/tiny-bert", "cache/models--owner--tiny-bert/snapshots/0a1b2c", "tiny-bert"),
+        ("hf:owner/tiny-bert@main", "cache/models--owner--tiny-bert/snapshots/0a1b2c", "tiny-bert"),
+        ("hf:gpt2", "cache/models--gpt2/snapshots/0a1b2c", "gpt2"),
+        ("runs/乙", "runs/乙/model", "乙"),
+    ],
+)
+def test_a_title_is_what_people_call_it(name: str, path: str, title: str) -> None:
+    assert Subject(name, Path(path), "bert").title == title

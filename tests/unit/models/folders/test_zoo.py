@@ -1,0 +1,193 @@
+"""Models inside the package: found by name, whole to the last byte, and what the package really holds."""
+
+import json
+import shutil
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import qkv
+from qkv.cli.main import main
+from qkv.errors import InputError
+from qkv.models.folders import hub
+from qkv.models.folders.hub import locate
+from tests.stories.test_bad_input import fails
+from tests.support.corpora import write_corpus
+from tests.support.stand_in import stand_in
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return stand_in(tmp_path / "zoo", monkeypatch)
+
+
+def test_a_name_of_the_zoo_is_not_a_folder_that_happens_to_be_here(folder: Path, tmp_path: Path) -> None:
+    assert locate("qkv-mini") == folder
+    (tmp_path / "qkv-mini").mkdir()
+    with pytest.warns(match=r"qkv-mini is the model that comes with qkv; the folder here is \./qkv-mini"):
+        assert locate("qkv-mini") == folder
+    for path in ("./qkv-mini", "qkv-mini/", Path("qkv-mini")):
+        assert locate(path) == tmp_path / "qkv-mini"
+    again = str(locate("./qkv-mini"))
+    assert locate(again) == tmp_path / "qkv-mini", "as a run writes it down and a resumed one looks it up"
+
+
+def test_what_is_said_to_do_instead_can_be_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "vocab.txt").unlink()
+    told = fails(capsys, "demo")
+    assert "Install qkv again. Verbs with --model" in told and "QKV_MODEL" not in told, "which the demo does not read"
+
+
+def test_a_copy_without_weights_says_what_to_give(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hub, "FOLDER", tmp_path)
+    told = fails(capsys, "fill", "a [MASK]")
+    assert "comes without" in told and "--model FOLDER" in told and "qkv demo --weights" in told
+
+
+def test_a_slip_in_a_name(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"There is no folder qkv-mni\. Did you mean 'qkv-mini'\?"):
+        locate("qkv-mni")
+    with pytest.raises(InputError) as error:
+        locate("somewhere/qkv-mni")
+    assert "Did you mean" not in str(error.value), "the zoo has no paths"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("vocab.txt", "[PAD]\n", "vocab.txt is not the file that was shipped: its SHA-256 is "),
+        ("model.safetensors", None, "model.safetensors is missing"),
+        (hub.SUMS, None, "SHA256SUMS is not there"),
+        (hub.SUMS, "what\n", "SHA256SUMS, line 1 is not a hash and a name"),
+        (hub.SUMS, "", "SHA256SUMS does not name the model's own files"),
+    ],
+)
+def test_a_damaged_model_is_not_used(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, content: str | None, message: str
+) -> None:
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content, encoding="utf-8")
+    training = ["classify", "--train", "messages.csv", "--out", "run"]
+    for words in (["fill", "[MASK]"], ["tokenize", "a"], ["info"], ["finetune", *training], ["curve", *training]):
+        told = fails(capsys, *words)
+        assert message in told and str(folder) in told and "Install qkv again" in told
+
+
+def test_every_verb_has_a_model(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["fill", "the [MASK] 猫"],
+        ["embed", "a cat"],
+        ["attention", "the cat"],
+        ["tokenize", "the cat"],
+        ["info"],
+        ["convert", "qkv-mini", str(tmp_path / "copy")],
+    ):
+        assert main([*words, "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out) and err == ""
+    facts = json.loads((main(["info", "--json"]), capsys.readouterr().out)[1])
+    assert (facts["path"], facts["dtype"], facts["licence"]) == (str(folder), "float16", "cc-by-sa-4.0")
+    assert (facts["card"], facts["licence_file"]) == (str(folder / "README.md"), str(folder / "LICENSE"))
+    assert main(["info"]) == 0
+    assert f"cc-by-sa-4.0, {folder / 'LICENSE'}" in capsys.readouterr().out
+    assert (tmp_path / "copy" / "LICENSE").is_file(), "a copy keeps the terms"
+
+
+def test_the_environment_comes_before_the_zoo(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("QKV_MODEL", "my-own")
+    for words in (["fill", "[MASK]"], ["tokenize", "a"], ["info"]):
+        assert "There is no folder my-own" in fails(capsys, *words)
+    monkeypatch.setenv("QKV_MODEL", "")
+    assert main(["tokenize", "a"]) == 0, "empty is as good as not there"
+
+
+def test_the_default_model_from_python(folder: Path) -> None:
+    model = qkv.load()
+    assert model.name == "qkv-mini" == qkv.Classifier().model
+    assert {one.dtype for one in model._folder.model.parameters()} == {torch.float32}, "whatever is stored"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_going_on_from_the_zoo_on_text_of_ones_own(folder: Path, tmp_path: Path) -> None:
+    corpus, shards = write_corpus(tmp_path / "corpus.txt", 40), tmp_path / "shards"
+    assert (
+        main(["prepare", str(corpus), "-t", "qkv-mini", "-o", str(shards), "--workers", "1", "--segmenter", "none"])
+        == 0
+    )
+    few = ["train.steps=2", "rows=4", "pairs.max_length=16", "train.threads=1"]
+    settings = [word for one in few for word in ("--set", one)]
+
+    def went_on_from(init: str, run: Path) -> str:
+        words = ["--data", str(shards), "--out", str(run), "--recipe", str(ROOT / "recipes" / "adapt.toml")]
+        assert main(["pretrain", "bert", "--init", init, *words, *settings]) == 0
+        written = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))["init"]
+        assert isinstance(written, str)
+        return written
+
+    assert went_on_from("qkv-mini", tmp_path / "run") == "qkv-mini"
+    assert qkv.load(tmp_path / "run").tokenizer.vocabulary == qkv.load().tokenizer.vocabulary
+    assert (tmp_path / "run" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
+    shutil.copytree(folder, tmp_path / "qkv-mini")
+    assert went_on_from("./qkv-mini", tmp_path / "other") == str(tmp_path / "qkv-mini"), "which is another one"
+
+
+def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("fill", "embed", "attention", "tokenize", "finetune", "curve", "info"):
+        assert main([verb, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "default: qkv-mini" in text and "env var: QKV_MODEL" in text, verb
+
+
+# What is really in the package
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return hub.folder_of(hub.DEFAULT_MODEL)
+
+
+def test_the_zoo_is_whole_and_goes_into_the_wheel(shipped: Path) -> None:
+    files = {file.relative_to(shipped).as_posix() for file in shipped.rglob("*") if file.is_file()}
+    sealed = {line.partition("  ")[2] for line in (shipped / hub.SUMS).read_text(encoding="utf-8").splitlines()}
+    assert files == sealed | {hub.SUMS}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "README.md", "LICENSE"} < sealed
+    assert {"log.jsonl", "qkv.json", "tokenizer_config.json"} < sealed and any(
+        file.endswith(".toml") for file in sealed
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["*"]
+    assert [file for file in files if not any(fnmatch(file, pattern) for pattern in patterns)] == []
+    licence = f"src/qkv/zoo/{shipped.name}/LICENSE"
+    assert any(fnmatch(licence, pattern) for pattern in project["project"]["license-files"])
+    assert (shipped / "model.safetensors").stat().st_size < 25_000_000
+
+
+def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
+    from transformers import AutoTokenizer, BertForPreTraining
+
+    kind: Any = BertForPreTraining  # with what it says about loading, it gives back a pair
+    reference, report = kind.from_pretrained(shipped, dtype=torch.float32, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    tokenizer, model = AutoTokenizer.from_pretrained(shipped), qkv.load(shipped)
+    texts = ("The capital of France is [MASK].", "巴黎是[MASK]国的首都，unaffable！")
+    ours = model.tokenizer.encode(*texts)
+    assert ours.ids == tokenizer(*texts)["input_ids"]
+    with torch.inference_mode():
+        found = reference.eval()(**tokenizer(*texts, return_tensors="pt"))
+        logits = model._network.predict("masked", model._encode(ours).hidden)
+    torch.testing.assert_close(logits, found.prediction_logits[0], atol=1e-4, rtol=1e-4)
+    judged = model.next_sentence(*texts)
+    expected = found.seq_relationship_logits[0].softmax(-1).tolist()
+    assert [judged.is_next, judged.not_next] == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,67 @@
+import pytest
+
+from qkv.errors import InputError
+from qkv.metrics.translation import words_by
+from qkv.text.languages import CODES, COUNTRIES, NAMES, SLIPS, check_language, check_letters, is_language
+
+
+@pytest.mark.parametrize("code", ["en", "DE", "zh", "zh-CN", "zh_Hans_CN", "pt-BR", "yue", "cmn", "und", " fr ", "kr"])
+def test_codes(code: str) -> None:
+    assert is_language(code)
+    check_language(code, "--languages")
+    words_by(code)  # whoever counts BLEU takes it as well
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("cn", "zh"),
+        ("cn-zh", "zh"),
+        ("jp", "ja"),
+        ("CZ", "cs"),
+        ("Chinese", "zh"),
+        ("englisch", "en"),
+        ("中文", "zh"),
+        ("xx", None),
+        ("e", None),
+        ("", None),
+        ("zh CN", None),
+        ("12", None),
+    ],
+)
+def test_what_is_none_is_refused(code: str, meant: str | None) -> None:
+    with pytest.raises(InputError, match="is not the code of a language") as raised:
+        check_language(code, "bitext.source_language")
+    message = str(raised.value)
+    assert message.startswith(f"bitext.source_language: '{code}'") and "zh (汉字), ja and ko" in message
+    assert (f"Did you mean '{meant}'?" in message) if meant else ("Did you mean" not in message)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "meant"),
+    [
+        ("kr", "고양이가 자고 있다. OK!", "ko"),
+        ("KR", "고양이", "ko"),
+        ("tw", "貓在睡覺，還有 3 隻狗。", "zh-TW"),
+        ("tw_TW", "貓", "zh-TW"),
+        ("ch", "猫在睡觉", "zh"),
+        ("kr", "Kǝla Kanuri-ye", None),
+        ("kr", "猫在睡觉", None),
+        ("tw", "Ɛte sɛn? 你好", None),
+        ("tw", "1 2 3", None),
+        ("zh", "고양이", None),
+        ("und", "猫", None),
+    ],
+)
+def test_a_code_that_the_letters_belie(code: str, text: str, meant: str | None) -> None:
+    if meant is None:
+        check_letters(code, [text], "--language")
+        return
+    with pytest.raises(InputError, match=f"^--language: '{code}' is .* Did you mean '{meant}'"):
+        check_letters(code, ["", text], "--language")
+
+
+def test_what_is_proposed_is_a_code() -> None:
+    assert len(CODES) >= 184 and all(len(code) == 2 for code in CODES)
+    assert {*NAMES.values(), *COUNTRIES.values()} <= CODES and not CODES & set(COUNTRIES)
+    assert set(SLIPS) <= CODES and all(is_language(meant) for _, meant, _ in SLIPS.values())

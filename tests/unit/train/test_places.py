@@ -1,0 +1,44 @@
+"""What is named is found, or it is said what to do."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from qkv.errors import InputError
+from qkv.train.device import device_named
+from qkv.train.run_folder import model_folder
+
+
+def test_the_model_of_a_run(tmp_path: Path) -> None:
+    assert model_folder(tmp_path) == tmp_path, "what is no run is left as it is"
+    (tmp_path / "config.toml").write_text("")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert model_folder(tmp_path) == tmp_path / "model"
+    assert model_folder(tmp_path / "model") == tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("", "is not finished. Go on with it: qkv pretrain --resume"),
+        ("[classify]", "qkv finetune --resume"),
+        ("[bitext]", "qkv train translate --resume"),
+        ("[finetune]", "a learning curve, which has no model"),
+    ],
+)
+def test_a_run_without_a_model(tmp_path: Path, settings: str, message: str) -> None:
+    (tmp_path / "config.toml").write_text(settings)
+    with pytest.raises(InputError, match=message):
+        model_folder(tmp_path)
+
+
+def test_a_device_that_is_there() -> None:
+    assert device_named("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "", "xpu", "meta", "cup"])
+def test_a_device_that_is_not_there(device: str) -> None:
+    with pytest.raises(InputError, match=r"(Unknown|Cannot use) device .* Use (device 'cpu'|cpu, cuda, cuda:0 or mps)"):
+        device_named(device)
