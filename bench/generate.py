@@ -18,8 +18,8 @@ with --threads 1 (more would wait for each other, busily).
 
 "same texts" is the share of texts that are those of transformers token for token, "same tokens" that of all tokens up
 to the first that differs. "qkv" and "qkv drafted" compute in the type of the weights; "qkv int8" in 8 bits, which is
-nearly the same (nn/cpu/int8.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge them all at once
-(nn/cpu/speculative.py), so that what is written is what they would have written.
+nearly the same (nn/cpu/int8.py). Drafted: 8 bits propose the next tokens, and the weights themselves judge them all at
+once (nn/cpu/speculative.py), so that what is written is what they would have written.
 """
 
 import argparse

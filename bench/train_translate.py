@@ -15,8 +15,8 @@ the sizes to measure.
 
 A figure is target tokens a second, without padding: the median of three blocks of steps. "×" compares with transformers
 on the same batches; "compiled" is transformers under torch.compile, for all lengths. `seq2seq` has no peer here: the
-recurrent network with attention of models/seq2seq/network.py on the same batches. Memory is the peak of a step, weights and
-optimizer included.
+recurrent network with attention of models/seq2seq/network.py on the same batches. Memory is the peak of a step, weights
+and optimizer included.
 """
 
 import argparse

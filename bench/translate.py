@@ -14,7 +14,8 @@ ids. The sides take turns within a round, and "×" is the median over rounds of 
 so that a busy machine slows all alike. "× CPU" is the same of the time that CPUs were busy: where others use the
 machine too that is the fairer measure, with --threads 1 (more would wait for each other, busily).
 
-"qkv drafted" is exact: 8 bits guess ahead and the weights judge (nn/cpu/speculative.py), for one text at a time, without beams.
+"qkv drafted" is exact: 8 bits guess ahead and the weights judge (nn/cpu/speculative.py), for one text at a time,
+without beams.
 
 "same texts" is the share of texts that are those of transformers token for token; beams of random weights can be nearer
 to each other than rounding is exact. "same next token" is of 8 bits: after each beginning of the texts that qkv wrote

@@ -1,11 +1,17 @@
 """qkv: BERT and what led to it. `qkv.load()` gives a model that fills blanks, embeds texts and shows attention.
 
-Public names are looked up when they are used, so `import qkv` costs nothing: torch comes in with the first model.
+Public names are looked up when they are used, so `import qkv` costs nothing: torch is imported with the first model.
+Modules that the documents of 0.1 named keep working under their former names.
 """
 
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from importlib.abc import Loader
+
     from qkv.api.classifier import Classifier as Classifier
     from qkv.api.model import Model as Model
     from qkv.api.model import load as load
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer as Tokenizer
 
     __version__: str
+else:
+    Loader = object  # importlib.abc takes longer to import than all of this file
 
 _PLACES = {
     "AttentionMap": "qkv.report.attention_map",
@@ -32,7 +40,55 @@ _PLACES = {
     "load": "qkv.api.model",
 }
 
+_FORMER = {
+    "qkv.batch": "qkv.data.batch",
+    "qkv.data.digit_pairs": "qkv.jobs.translate.example",
+    "qkv.data.examples": "qkv.data.labelled.examples",
+    "qkv.generate.options": "qkv.search.options",
+    "qkv.generate.sampling": "qkv.search.stream",
+    "qkv.generate.search": "qkv.search.search",
+    "qkv.inside.asked": "qkv.look.wire",
+    "qkv.inside.attention": "qkv.look.attention",
+    "qkv.inside.subject": "qkv.look.subject",
+    "qkv.interop.gpt2": "qkv.models.gpt.folder",
+    "qkv.interop.hf": "qkv.models.bert.folder",
+    "qkv.models.decoding": "qkv.search.decoding",
+    "qkv.nn.recurrent_fused": "qkv.nn.recurrent_stack",
+    "qkv.nn.timeline": "qkv.nn.recurrent",
+    "qkv.objectives.causal": "qkv.models.gpt.objective",
+    "qkv.objectives.masked": "qkv.models.bert.objective",
+    "qkv.run.generate": "qkv.api.generator",
+    "qkv.run.translate": "qkv.api.translator",
+    "qkv.tasks.alignment": "qkv.text.alignment",
+    "qkv.tokenizer": "qkv.text.tokenizer",
+}
+"""Documented module names of 0.1, and where their contents are now."""
+
 __all__ = ["__version__", *_PLACES]
+
+
+class _Former(Loader):
+    """Finds modules by their former names. It is asked last, after every real module."""
+
+    packages = frozenset(name.rpartition(".")[0] for name in _FORMER)
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        if fullname in _FORMER or fullname in self.packages:
+            return ModuleSpec(fullname, self, is_package=fullname in self.packages)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The default module will do."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ in _FORMER:
+            import importlib
+
+            now = importlib.import_module(_FORMER[module.__name__])
+            module.__dict__.update({name: value for name, value in vars(now).items() if not name.startswith("__")})
+
+
+sys.meta_path.append(_Former())
 
 
 def __getattr__(name: str) -> Any:

@@ -99,7 +99,8 @@ def test_tokens_are_scaled_only_where_it_is_said(capsys: pytest.CaptureFixture[s
 
 
 def test_tokens_on_a_screen(capsys: pytest.CaptureFixture[str], places: dict[str, str]) -> None:
-    """The same word twice: one vector of word2vec, two of the others (tests/project/test_polysemy.py has a trained ELMo)."""
+    """The same word twice: one vector of word2vec, two of the others (tests/project/test_polysemy.py has a trained
+    ELMo)."""
     texts = ("xyzzy cat", "king cat")
     shown = [
         line.split() for line in said(capsys, "embed", "--tokens", *texts, "-m", places["word2vec"])[0].split("\n")

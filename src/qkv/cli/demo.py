@@ -8,7 +8,6 @@ import ast
 import csv
 import io
 import json
-import pydoc_data.topics
 import re
 import shutil
 import sysconfig
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from qkv.cli.attention import print_attention, write_attention
-from qkv.cli.terminal import print_result
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
 
@@ -36,6 +34,8 @@ PROSE = re.compile(r"[A-Za-z]{2,}.*[a-z]{2,}.*[.:]$")  # a sentence rather than 
 
 
 def documents() -> Iterator[list[str]]:
+    import pydoc_data.topics
+
     for topic in pydoc_data.topics.topics.values():
         if paragraphs := _prose(topic):
             yield paragraphs
@@ -159,10 +159,11 @@ EPOCHS = 10.0
 
 def examples_folder() -> Path:
     """Where the small data sets of this project lie."""
-    return Path(str(resources.files("qkv"))) / "examples"
+    return Path(str(resources.files("qkv"))) / "zoo" / "examples"
 
 
 def demo_finetune(out: Path) -> None:
+    from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.model import configured_for
     from qkv.jobs.finetune.run import start
     from qkv.models.folders.hub import DEFAULT_MODEL

@@ -9,7 +9,7 @@ import typer
 
 from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice
 from qkv.errors import InputError, did_you_mean
-from qkv.models.pretraining import MODELS
+from qkv.models.table import MODELS
 
 if TYPE_CHECKING:
     from qkv.models.pretraining import Finished
@@ -42,24 +42,24 @@ def _settled(model: str, data: str, recipe: Path | None, flags: dict[str, Any], 
 
         return partial(bert.start, of_bert(data, recipe, flags, settings))
     if model == "gpt":
-        from qkv.models.gpt import pretrain
+        from qkv.models.gpt import pretrain as gpt
         from qkv.models.gpt.pretrain import configured as of_gpt
 
-        return partial(pretrain.start, of_gpt(data, recipe, flags, settings))
+        return partial(gpt.start, of_gpt(data, recipe, flags, settings))
     if "init" in flags:
         raise InputError(f"--init is for bert and gpt; {model} begins from nothing.")
     if model == "word2vec":
-        from qkv.models.word2vec import pretrain
+        from qkv.models.word2vec import pretrain as word2vec
         from qkv.models.word2vec.learners import configured as of_word2vec
 
         if "model.size" in flags:
             raise InputError("--size is not for word2vec. The width of word vectors is --set model.width=…")
-        return partial(pretrain.start, of_word2vec(data, recipe, flags, settings))
+        return partial(word2vec.start, of_word2vec(data, recipe, flags, settings))
     if model == "elmo":
-        from qkv.models.elmo import pretrain
+        from qkv.models.elmo import pretrain as elmo
         from qkv.models.elmo.pretrain import configured as of_elmo
 
-        return partial(pretrain.start, of_elmo(data, recipe, flags, settings))
+        return partial(elmo.start, of_elmo(data, recipe, flags, settings))
     from qkv.models import language_model
     from qkv.models.language_model import configured as of_language_model
 
@@ -70,14 +70,14 @@ def _settled(model: str, data: str, recipe: Path | None, flags: dict[str, Any], 
 def go_on(model: str, run: Path) -> "Finished":
     """A run of this model (`model_of` says of which it is), from where it was left."""
     from qkv.models import language_model
-    from qkv.models.bert import pretrain
+    from qkv.models.bert import pretrain as bert
     from qkv.models.elmo import pretrain as elmo
     from qkv.models.gpt import pretrain as gpt
     from qkv.models.word2vec import pretrain as word2vec
     from qkv.train.progress import for_stderr
 
     runs: dict[str, Run] = {
-        "bert": pretrain.resume,
+        "bert": bert.resume,
         "word2vec": word2vec.resume,
         "elmo": elmo.resume,
         "nnlm": language_model.resume,

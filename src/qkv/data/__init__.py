@@ -1,1 +1,1 @@
-"""Files to batches: knows text and token ids, not models."""
+"""Files to batches: text and token ids, no models."""

@@ -1,1 +1,1 @@
-"""qkv.jobs."""
+"""Runs and their folders: fine-tuning, learning curves, training of translators."""

@@ -8,7 +8,8 @@ An answer is a frame; a refusal is JSON {"code", "message", "about"} with a stat
 refused before it is read; a few questions are worked on at a time, the others wait, and one whose asker has left
 meanwhile is dropped.
 
-What this file does NOT do: decide who may ask (explore/entrance.py), or encrypt. Over a network that is not trusted use ssh -L.
+What this file does NOT do: decide who may ask (explore/entrance.py), or encrypt. Over a network that is not trusted use
+ssh -L.
 """
 
 import contextlib

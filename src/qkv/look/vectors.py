@@ -1,7 +1,7 @@
 """Word vectors as numbers to draw: neighbours, an analogy with its parallelogram, a map of words.
 
-Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). Nothing is projected that need not be: the
-four corners a, b, c and b − a + c of an analogy lie in one plane, so that plane is what is drawn, and an answer is
+Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). Nothing is projected that need not be:
+the four corners a, b, c and b − a + c of an analogy lie in one plane, so that plane is what is drawn, and an answer is
 where it falls upon it, with how far it lies above. A map of many words has to be a projection, their two principal
 components, and says how little of the spread that holds; who is really near whom is told beside it.
 

@@ -1,1 +1,1 @@
-"""Networks: one paper, one file. A config in, tensors out."""
+"""One family of models, one folder: network, objective, folder format, pretraining, report page."""

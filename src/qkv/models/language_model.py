@@ -1,7 +1,8 @@
 """Which token comes next: the loss of NNLM and RNNLM over running text, and the state that a recurrent model carries.
 
-`Carrying` is a recurrent model while it is trained. Its buffers are the state that each stream of data/corpus/running_text.py was
-left in, so that a checkpoint holds them like weights. The gradient ends there: truncated back-propagation through time.
+`Carrying` is a recurrent model while it is trained. Its buffers are the state that each stream of
+data/corpus/running_text.py was left in, so that a checkpoint holds them like weights. The gradient ends there:
+truncated back-propagation through time.
 
 Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of the last layer.
 """
@@ -24,8 +25,9 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
+from qkv.models.table import read_recipe
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States

@@ -1,8 +1,5 @@
-"""Which models `qkv pretrain` trains, and a recipe read for one of them.
-
-Settings of different models share many names, and a recipe for another model would train something that nobody meant:
-a recipe says which it is for, as `model_type`. One that does not say is taken as it is.
-"""
+"""What every training from shards shares: how it starts, resumes and ends, its corpus, a time budget in
+steps. What is a model's own is in its folder, as a `Training`."""
 
 import time
 from collections.abc import Callable
@@ -12,41 +9,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.data.corpus.shards import MANIFEST, Shards
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError
 from qkv.files import sha256_of, write_text
+from qkv.models.table import MODELS, unknown_model
 from qkv.report.page import RunPage, write_report
 from qkv.train.loop import Outcome, Trainable, Trainer
 from qkv.train.progress import Progress
 from qkv.train.run_folder import OTHER_RUNS, Sessions, begin, config_of, read_lines, remove_drafts
 from qkv.train.settings import TrainConfig
-
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm", "gpt")
-
-
-def read_recipe(file: Path | None, model: str) -> dict[str, Any]:
-    """The settings in a recipe; without one, none."""
-    if file is None:
-        return {}
-    settings = read_toml(file)
-    named = settings.get("model_type", model)
-    if named not in MODELS:
-        raise InputError(f"{file}: {unknown_model(named)}")
-    if named != model:
-        raise InputError(
-            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
-            "the recipe out."
-        )
-    return settings
-
-
-def unknown_model(named: object) -> str:
-    hint = did_you_mean(named, MODELS) if isinstance(named, str) else ""
-    return f"unknown model_type {named!r}.{hint} Known: {', '.join(MODELS)}."
-
-
-# --- What every training from shards shares: how it begins, goes on and ends, the corpus it was begun with, a time
-# budget
-# in steps. What is a model's own stands in its file, as a `Training`.
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ Each function here is one way to answer "who sees whom"; the layers above call w
 know which it is (see `Attend`). `explicit` is the readable maths and the only one that returns its weights.
 
 On a GPU packed rows go through variable-length flash attention, which wants bf16 or fp16 (rows of up to 128 tokens have
-a kernel of their own, nn/gpu/short_attention.py, where a block can use it). It has no CPU kernel, so a CPU takes neighbours of
-equal length together through SDPA, with no mask and no padding: sort rows by length and the groups are large.
+a kernel of their own, nn/gpu/short_attention.py, where a block can use it). It has no CPU kernel, so a CPU takes
+neighbours of equal length together through SDPA, with no mask and no padding: sort rows by length and the groups are
+large.
 
 Shapes: tokens come before heads, because that is how a linear layer leaves them and how packed rows lie in memory:
 (B, T, H, K) padded, (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.

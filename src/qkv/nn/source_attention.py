@@ -9,8 +9,8 @@ h_j is the encoder's state at source token j, H a state of the decoder, and F sa
     BilinearScore    Hᵀ W h_j                    the same ("general")
 
 What F needs of the source does not change while a text is written: the keys, computed once. Several texts may be
-written from one source (hypotheses of a search): source_attention.py puts their questions side by side, so that no key is
-ever copied for them.
+written from one source (hypotheses of a search): source_attention.py puts their questions side by side, so that no key
+is ever copied for them.
 
 What this file does NOT do: say which state of the decoder asks (recurrent_decoder.py).
 

@@ -1,1 +1,1 @@
-"""qkv.search."""
+"""Decoding over one `step(tokens, state)`: greedy, sampling, beam search."""

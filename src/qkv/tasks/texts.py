@@ -1,7 +1,7 @@
 """How texts and pairs are read for classification, whatever is asked about them.
 
-[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (models/gpt/tokenizer.py). A text
-longer than the model is read in overlapping windows, and its scores are the plain mean of its windows' scores, in
+[CLS] text [SEP], or [CLS] text [SEP] pair [SEP], or the same between the marks of a GPT (models/gpt/tokenizer.py). A
+text longer than the model is read in overlapping windows, and its scores are the plain mean of its windows' scores, in
 training as in prediction. In training at most `train_windows` windows of a text are read, drawn anew in every epoch; in
 prediction all are.
 

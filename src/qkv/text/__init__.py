@@ -1,1 +1,1 @@
-"""qkv.text."""
+"""What a text is: tokenizers and vocabularies, segmenters, sentences, languages, alignment of words."""

@@ -68,8 +68,8 @@ def segmenter(choice: str | Cut) -> Segmenter | None:
         return Segmenter(f"{choice.__module__}.{getattr(choice, '__qualname__', type(choice).__name__)}", choice)
     if choice not in _NAMES:
         raise InputError(
-            f"there is no segmenter {choice!r}, only {', '.join(_NAMES)}.{did_you_mean(choice, _NAMES)} From Python, any "
-            "function from a string to the list of its words will do."
+            f"there is no segmenter {choice!r}, only {', '.join(_NAMES)}.{did_you_mean(choice, _NAMES)} From Python, "
+            "any function from a string to the list of its words will do."
         )
     if choice == "none":
         return None

@@ -15,7 +15,8 @@ from qkv.models.bert.pretrain import PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.language_model import LanguageModelConfig
-from qkv.models.pretraining import MODELS, Finished, Training, ended, model_of
+from qkv.models.pretraining import Finished, Training, ended, model_of
+from qkv.models.table import MODELS
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.report.bilingual import Phrase
 from qkv.report.page import RunPage

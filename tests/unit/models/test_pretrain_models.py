@@ -1,4 +1,5 @@
-"""What `qkv pretrain` begins and goes on with for each model but BERT (tests/stories/test_cli_pretrain.py), and what it says."""
+"""What `qkv pretrain` begins and goes on with for each model but BERT (tests/stories/test_cli_pretrain.py), and what it
+says."""
 
 import json
 from pathlib import Path
@@ -13,8 +14,9 @@ from qkv.models.bert import network
 from qkv.models.elmo import network as elmo
 from qkv.models.gpt import network as gpt
 from qkv.models.nnlm import network as nnlm
-from qkv.models.pretraining import MODELS, Finished, model_of
+from qkv.models.pretraining import Finished, model_of
 from qkv.models.rnnlm import network as rnnlm
+from qkv.models.table import MODELS
 from qkv.train.loop import Outcome
 from tests.conftest import ROOT
 from tests.support.small_run import make_shards

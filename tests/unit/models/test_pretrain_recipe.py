@@ -14,7 +14,7 @@ from qkv.models import language_model
 from qkv.models.bert import pretrain as pretrain_config
 from qkv.models.elmo import pretrain
 from qkv.models.gpt import pretrain as gpt_config
-from qkv.models.pretraining import MODELS, read_recipe
+from qkv.models.table import MODELS, read_recipe
 from qkv.models.word2vec import learners
 from tests.conftest import ROOT
 

@@ -1,4 +1,5 @@
-"""Who asks, who is told, and what is seen; the equations of all four ways stand in tests/unit/models/seq2seq/test_seq2seq.py."""
+"""Who asks, who is told, and what is seen; the equations of all four ways stand in
+tests/unit/models/seq2seq/test_seq2seq.py."""
 
 import pytest
 import torch

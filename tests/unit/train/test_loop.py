@@ -1,4 +1,5 @@
-"""The loop: exact resume, exact accumulation, clean stops. The run that is killed from outside is in tests/stories/test_resume.py."""
+"""The loop: exact resume, exact accumulation, clean stops. The run that is killed from outside is in
+tests/stories/test_resume.py."""
 
 import json
 import os

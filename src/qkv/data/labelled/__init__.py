@@ -1,1 +1,3 @@
-"""qkv.data.labelled."""
+"""Labelled files of any format as examples: detection, reading, repair, checks, splits."""
+
+from qkv.data.labelled.reader import labelled as labelled

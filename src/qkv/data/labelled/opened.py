@@ -1,6 +1,7 @@
 """The beginning of a file, by which its format is told, and its lines.
 
-No file that is read here may hold NUL characters; a file that is not UTF-8 is refused by line and byte (data/readers.py).
+No file that is read here may hold NUL characters; a file that is not UTF-8 is refused by line and byte
+(data/readers.py).
 """
 
 import os

@@ -1,1 +1,1 @@
-"""qkv.data.pairs."""
+"""Bitext: texts with their translations, from files to batches."""

@@ -1,9 +1,9 @@
 """A look at pairs of texts before a model is trained on them: what there is, what is wrong, and where.
 
-Like data/labelled/check.py, it goes on after a fault, counts all of them and names the first few of each kind with file and
-line. What stays in memory of a pair are hashes and lengths, not its texts. Pairs of dev and test are held against those
-to train on: a text that stands in both makes every score too good. Texts count as the same when they have the same
-letters and digits (files.py).
+Like data/labelled/check.py, it goes on after a fault, counts all of them and names the first few of each kind with file
+and line. What stays in memory of a pair are hashes and lengths, not its texts. Pairs of dev and test are held against
+those to train on: a text that stands in both makes every score too good. Texts count as the same when they have the
+same letters and digits (files.py).
 
 What this file does NOT do: judge whether one side translates the other. It sees what slipped by how long the sides are.
 """

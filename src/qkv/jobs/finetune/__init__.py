@@ -1,1 +1,1 @@
-"""qkv.jobs.finetune."""
+"""A fine-tuning run: settings, data, model, training, evaluation, report."""

@@ -1,8 +1,8 @@
 """What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/plain/network.py) that is new.
 
-A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/sources.py) or from another
-folder (`tokenizer`). Word vectors are where its table begins. Tokens that have none are drawn, as widely as the vectors
-spread, and alike in every seed, as the vectors are. A language model takes the place of the table.
+A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/sources.py) or from
+another folder (`tokenizer`). Word vectors are where its table begins. Tokens that have none are drawn, as widely as the
+vectors spread, and alike in every seed, as the vectors are. A language model takes the place of the table.
 
 Word vectors, a folder or a file, or the folder of a language model, given as the model, are the shortest way to write a
 reader of kind lookup on them: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.

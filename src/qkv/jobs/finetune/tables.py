@@ -196,11 +196,11 @@ def _marked(text: str, answers: Sequence[tuple[str, str]]) -> str:
     """The text with the expected answers and the given one marked where they first stand."""
     places = sorted((text.find(answer), len(answer), kind) for answer, kind in answers if answer and answer in text)
     parts, done = [], 0
-    for begin, size, kind in places:
+    for begin, length, kind in places:
         if begin < done:  # one lies in the other: the first is marked
             continue
-        parts.append(f'{safe(text[done:begin])}<mark class="{kind}">{safe(text[begin : begin + size])}</mark>')
-        done = begin + size
+        parts.append(f'{safe(text[done:begin])}<mark class="{kind}">{safe(text[begin : begin + length])}</mark>')
+        done = begin + length
     return "".join(parts) + safe(text[done:])
 
 

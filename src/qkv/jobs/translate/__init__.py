@@ -1,1 +1,1 @@
-"""qkv.jobs.translate."""
+"""Training of a translation model: settings, pairs, training, evaluation, report."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from qkv.config import merge, override, read_toml
 from qkv.errors import InputError, did_you_mean
-from qkv.models.pretraining import MODELS as PRETRAINED
 from qkv.models.seq2seq.network import Seq2SeqConfig
+from qkv.models.table import MODELS as PRETRAINED
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
 from qkv.train.loop import TrainConfig

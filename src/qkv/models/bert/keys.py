@@ -219,7 +219,8 @@ _FIELDS: dict[str, str] = {
     "pad_token_id": "pad_id",
 }
 OWN = ("word2vec", "nnlm", "rnnlm", "elmo", "reader")
-"""Models that transformers has no class for: models/folders/own.py has their folders, and models/plain/folder.py those of readers."""
+"""Models that transformers has no class for: models/folders/own.py has their folders, and models/plain/folder.py those
+of readers."""
 _COUNTS = frozenset({"vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "segments"})
 _MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
 _SHARES = frozenset({"dropout", "attention_dropout", "head_dropout"})

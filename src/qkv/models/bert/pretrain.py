@@ -25,7 +25,8 @@ from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBat
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.models.pretraining import Finished, Training, opened
+from qkv.models.table import read_recipe
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage

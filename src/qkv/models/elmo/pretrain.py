@@ -29,7 +29,8 @@ from qkv.models.elmo.objective import (
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.models.pretraining import Finished, Training, opened
+from qkv.models.table import read_recipe
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM

@@ -1,1 +1,1 @@
-"""qkv.models.folders."""
+"""What all families share about model folders: weights, locating a model by name, cards, pooling files."""

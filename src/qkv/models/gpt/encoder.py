@@ -1,8 +1,8 @@
 """GPT below the heads of tasks (Radford et al. 2018, §3.2 and §3.3): what it was pretrained for, and one linear layer.
 
-The same network as network.py, in the parts that any encoder has (models/encoder.py). A row is read between the marks start,
-delimiter and extract, and its vector is the one after its last token, `extract`, which alone has seen all of it. No
-pooler stands between that vector and the linear layer.
+The same network as network.py, in the parts that any encoder has (models/encoder.py). A row is read between the marks
+start, delimiter and extract, and its vector is the one after its last token, `extract`, which alone has seen all of it.
+No pooler stands between that vector and the linear layer.
 
     P(y | x¹ … xᵐ) = softmax(h_m W_y)
 

@@ -5,8 +5,9 @@ Learned positions are added to the tokens; the table that reads tokens also scor
 
 Training computes all positions at once from packed rows, and none sees what comes after it. Writing keeps keys and
 values (nn/cpu/cache.py): a prompt is read once, and each step computes one new token a row (nn/cpu/step.py). Tests
-hold the two equal. On a CPU writing may be in 8 bits (nn/cpu/int8.py), which is faster and nearly the same; or 8 bits guess
-ahead and the weights judge (nn/cpu/speculative.py), which is faster for a single text, and the same. Training knows neither.
+hold the two equal. On a CPU writing may be in 8 bits (nn/cpu/int8.py), which is faster and nearly the same; or 8 bits
+guess ahead and the weights judge (nn/cpu/speculative.py), which is faster for a single text, and the same. Training
+knows neither.
 
     state = model.start(prompt.ids, prompt.packing, longest=50)
     logits, state, _ = model.step(last_tokens_of_the_prompts, state)

@@ -31,7 +31,8 @@ from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened, read_recipe
+from qkv.models.pretraining import Finished, Training, opened
+from qkv.models.table import read_recipe
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage

@@ -1,8 +1,8 @@
 """Folders of a GPT that a task is put on, or has been (models/gpt/encoder.py).
 
-A GPT as it was pretrained gets the marks of tasks (models/gpt/tokenizer.py): new tokens in its tokenizer, and a new row each
-in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
-transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it:
+A GPT as it was pretrained gets the marks of tasks (models/gpt/tokenizer.py): new tokens in its tokenizer, and a new row
+each in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of
+that as transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it:
 
     sequence   score                          GPT2ForSequenceClassification, OpenAIGPTForSequenceClassification
     token      classifier                     GPT2ForTokenClassification

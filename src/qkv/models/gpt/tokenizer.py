@@ -7,8 +7,8 @@ A GPT looks to the left alone: what stands for a row is the vector at `extract`,
 word is the vector at the word's last token. A BERT has [CLS] and [SEP] in these places, and looks at the first.
 
 The delimiter and `extract` are new tokens, as in the paper. The start is what stands before a text in pretraining, the
-mark that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new token
-for it too. Tokens that a folder has from an earlier fine-tuning are found again by their names.
+mark that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new
+token for it too. Tokens that a folder has from an earlier fine-tuning are found again by their names.
 
 What this file does NOT do: give the new tokens a vector (models/gpt/task_folder.py).
 """

@@ -1,1 +1,1 @@
-"""qkv.models.nnlm."""
+"""NNLM (Bengio et al. 2003): the next word from a window of words."""

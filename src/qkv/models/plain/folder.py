@@ -1,8 +1,9 @@
 """Folders of readers (models/plain/network.py), and the one door to every model that a task was put on, or can be.
 
-A reader's folder is one of ours (models/folders/own.py): config.json has `model_type` "reader", the fields of its config, its heads
-and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same way.
-A reader on the vectors of a language model has that model inside, its sizes under `features`: it needs no other folder.
+A reader's folder is one of ours (models/folders/own.py): config.json has `model_type` "reader", the fields of its
+config, its heads and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored
+in the same way. A reader on the vectors of a language model has that model inside, its sizes under `features`: it needs
+no other folder.
 """
 
 import os

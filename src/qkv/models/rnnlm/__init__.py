@@ -1,1 +1,1 @@
-"""qkv.models.rnnlm."""
+"""RNNLM (Mikolov et al. 2010): the next word from a recurrent state."""

@@ -1,4 +1,5 @@
-"""Folders of translation models trained here, in the manner of the others (models/folders/own.py), with a tokenizer or two.
+"""Folders of translation models trained here, in the manner of the others (models/folders/own.py), with a tokenizer or
+two.
 
     config.json          model_type "qkv-transformer" or "qkv-seq2seq", and the sizes
     model.safetensors    the weights

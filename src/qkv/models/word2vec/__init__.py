@@ -1,1 +1,1 @@
-"""qkv.models.word2vec."""
+"""word2vec (Mikolov et al. 2013): one vector a word."""

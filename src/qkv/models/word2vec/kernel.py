@@ -13,8 +13,8 @@ Where the time goes, and what is done about it:
   copied into one scratch array, in which every distance is a number known when the loop is compiled.
 - A negative is drawn in constant time (alias method; see models/word2vec/objective.py) and not by bisection.
 
-What this file does NOT do: read shards, know words, set the learning rate. `models/word2vec/pretrain.py` does. Without numba
-`models/word2vec/objective.py` trains the same model through torch.
+What this file does NOT do: read shards, know words, set the learning rate. `models/word2vec/pretrain.py` does. Without
+numba `models/word2vec/objective.py` trains the same model through torch.
 
 Shapes: V vocabulary, D width, N outputs of a window (1 + negatives, filled up to whole groups).
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qkv.config import merge, override
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
-from qkv.models.pretraining import read_recipe
+from qkv.models.table import read_recipe
 from qkv.models.word2vec.corpus import Chunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
 from qkv.models.word2vec.objective import Sampled, Sampler, SamplingConfig, Windows, keep_chances, noise, train_on

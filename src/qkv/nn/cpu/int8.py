@@ -29,9 +29,9 @@ MANY = 16
 WIDE = 8
 """With more outputs for an input than these, bringing the answers back to size would take as long as the product."""
 ALIKE = frozenset({"qkv", "query", "key_value", "up", "out"})
-"""What layers are called (nn/multihead.py, nn/block.py) whose inputs are all about as large: they come from a norm, or are
-means of values that were made from one. (A post-norm stack's very first layer reads embeddings, which differ a little
-more.) "down" is none of them: of what an activation lets pass, a row may have far more than others."""
+"""What layers are called (nn/multihead.py, nn/block.py) whose inputs are all about as large: they come from a norm, or
+are means of values that were made from one. (A post-norm stack's very first layer reads embeddings, which differ a
+little more.) "down" is none of them: of what an activation lets pass, a row may have far more than others."""
 CHUNK = 256
 """Rows that are computed at a time where there are many: what comes between stays in the CPU's cache."""
 _SMALLEST = 1e-30

@@ -1,8 +1,8 @@
 """A twin of some modules: the same computation from weights that lie otherwise, for decoding.
 
-Every linear layer is replaced by what a function makes of it and its name (weight_layout.py, int8.py); the rest is copied,
-and norms and other parameters are shared. A twin has no gradients. It is made when it is first asked for, and again
-when a weight has changed.
+Every linear layer is replaced by what a function makes of it and its name (weight_layout.py, int8.py); the rest is
+copied, and norms and other parameters are shared. A twin has no gradients. It is made when it is first asked for, and
+again when a weight has changed.
 """
 
 import copy

@@ -386,7 +386,8 @@ def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets:
 def smoothed_cross_entropy(
     x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With label smoothing (models/transformer/objective.py); the loss without it stands beside, not to be learned from."""
+    """With label smoothing (models/transformer/objective.py); the loss without it stands beside, not to be learned
+    from."""
     return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets, smoothing)
 
 

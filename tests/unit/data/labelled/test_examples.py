@@ -12,7 +12,7 @@ import pytest
 
 import qkv
 
-FOLDER = Path(qkv.__file__).parent / "examples"
+FOLDER = Path(qkv.__file__).parent / "zoo" / "examples"
 LANGUAGES = ["en", "zh"]
 LABELS = set(
     "track_order cancel_order return_item refund_status change_address payment_problem product_question "
