@@ -17,7 +17,7 @@ import numpy as np
 
 from qkv.api.model import Model
 from qkv.api.results import Embeddings, TokenVectors
-from qkv.data.readers import BOM, placed
+from qkv.data.readers import STDIN, placed, read_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
 
@@ -156,18 +156,9 @@ def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) ->
     return _with_vector(lines, lacks, skip_empty)
 
 
-def stream_texts(stream: Iterable[bytes], name: str, lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
-    """The lines of an open stream of UTF-8; `name` is what a message calls it."""
-    return _with_vector(_decoded(stream, name), lacks, skip_empty)
-
-
-def _decoded(stream: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(stream, start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{name}, line {number} is not UTF-8.") from error
-        yield f"{name}, line {number}", (text.removeprefix(BOM) if number == 1 else text).rstrip("\r\n")
+def stdin_texts(lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
+    """The lines of standard input, likewise."""
+    return _with_vector(((place, text) for text, place in read_texts(STDIN)), lacks, skip_empty)
 
 
 def _with_vector(lines: Iterable[tuple[str, str]], lacks: Lacks, skip_empty: bool) -> Iterator[str]:

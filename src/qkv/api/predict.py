@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from qkv.data.labelled.examples import (
     TextExample,
 )
 from qkv.data.labelled.reader import labelled
+from qkv.data.readers import STDIN, read_stdin_lines
 from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.text.languages import is_language
@@ -130,7 +130,6 @@ def _wrong(task: str, item: Any, number: int) -> InputError:
 # --- Predictions for texts and files: where they come from, and files of results that are written whole or not at
 # all.
 
-STDIN = "-"
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
 COLUMNS: Mapping[type[Example], tuple[str, ...]] = {
     TextExample: ("line", "text", "pair"),
@@ -191,7 +190,8 @@ def inputs_of(
     if columns or format:
         raise InputError(f"Columns and a format are for a file, and '{given[0]}' is none.")
     if list(given) == [STDIN]:
-        return Inputs(_examples(task, _stdin_lines(), question, pair, tuple(choices)), tokenizer)
+        lines = ((Place("standard input", number), line) for number, line in read_stdin_lines() if line.strip())
+        return Inputs(_examples(task, lines, question, pair, tuple(choices)), tokenizer)
     if STDIN in given:
         raise InputError("Give - for standard input alone, without other texts.")
     texts = ((Place("", number), text) for number, text in enumerate(given, 1))
@@ -222,16 +222,6 @@ def is_file(name: str) -> bool:
         return Path(name).expanduser().is_file()
     except (OSError, ValueError, RuntimeError):  # a text may be too long for a name, or hold a NUL
         return False
-
-
-def _stdin_lines() -> Iterator[tuple[Place, str]]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            line = raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise InputError(f"Standard input, line {number} is not UTF-8 at byte {error.start + 1}.") from None
-        if line.strip():
-            yield Place("standard input", number), line
 
 
 def _examples(

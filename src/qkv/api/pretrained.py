@@ -29,8 +29,7 @@ from qkv.models.plain.contextual import ElmoVectors, StateVectors, width_of
 from qkv.models.plain.folder import ReaderFolder, spelling
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads, Table
 from qkv.models.plain.sources import open_source
-from qkv.models.word2vec.vectors import TABLES, WordVectors
-from qkv.text.tokenizer import Tokenizer
+from qkv.models.word2vec.vectors import TABLES, WordVectors, look_up_tokens
 
 OPENED = ("word2vec", "nnlm", "rnnlm", "elmo")
 """The model_types that are opened so."""
@@ -113,7 +112,7 @@ def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.floa
     embedding = model.encoder.embedding
     if isinstance(below, WordVectors):
         assert isinstance(embedding, Table)
-        table, known = _looked_up(tokenizer, below)
+        table, known = look_up_tokens(tokenizer, below)
         embedding.weight = nn.Parameter(table)
     else:
         assert isinstance(embedding, ElmoVectors | StateVectors)
@@ -123,12 +122,3 @@ def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.floa
     record = dict(read_object(path / OURS).get("record") or {}) if (path / OURS).is_file() else {}
     model = model.to(dtype).requires_grad_(False).eval()
     return PretrainedFolder(model, tokenizer, shape, (), path, record, model_type=model_type, known=known)
-
-
-def _looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, Tensor]:
-    """(V, D), the row of every word and zeros for the others; and (V,), which tokens have one."""
-    found = {id: row for token, id in tokenizer.vocabulary.items() if (row := vectors.rows.get(token)) is not None}
-    table, known = torch.zeros(tokenizer.size, vectors.width), torch.zeros(tokenizer.size, dtype=torch.bool)
-    table[list(found)] = vectors.vectors[list(found.values())]
-    known[list(found)] = True
-    return table, known

@@ -4,7 +4,6 @@ On a terminal a token is compared with the first of the same spelling: word2vec 
 is 1; ELMo and BERT have one for each sentence.
 """
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -171,13 +170,13 @@ def embed(
 
 def _opened(texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool) -> tuple[int | None, Iterator[str]]:
     """The texts, and how many there are where that can be known."""
-    from qkv.api.embed_files import file_texts, stream_texts
+    from qkv.api.embed_files import file_texts, stdin_texts
 
     if files:
         # read once to the end before the work starts: a fault in the last line should not cost an hour
         return sum(1 for _ in file_texts(files, lacks, skip_empty)), file_texts(files, lacks, skip_empty)
     if texts == ["-"]:
-        return None, stream_texts(sys.stdin.buffer, "Standard input", lacks, skip_empty)
+        return None, stdin_texts(lacks, skip_empty)
     return len(texts), iter(texts)
 
 

@@ -210,35 +210,12 @@ def _placed(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
     if file is None:
         yield from ((text, f"Prompt {number}") for number, text in enumerate(texts or [""], 1))
         return
-    lines = _lines_of(Path(file).expanduser()) if file != "-" else _standard_input()
-    for text, place in lines:
+    from qkv.data.readers import read_texts
+
+    for text, place in read_texts(file, "prompt", "text"):
         if not text:
             raise InputError(f"{place} is empty: every line is a prompt. Take it out, or write something.")
         yield text, place
-
-
-def _lines_of(path: Path) -> Iterator[tuple[str, str]]:
-    from qkv.data.readers import COMPRESSED, field_of, lines
-
-    ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
-    for number, line in lines(path):
-        place = f"{path}, line {number}"
-        if ending != ".jsonl":
-            yield line, place
-        elif line.strip():
-            yield field_of(line, place, "prompt" if '"prompt"' in line else "text"), place
-
-
-def _standard_input() -> Iterator[tuple[str, str]]:
-    from qkv.data.readers import BOM
-
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        place = f"Standard input, line {number}"
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"{place} is not UTF-8.") from None
-        yield (line.removeprefix(BOM) if number == 1 else line).rstrip("\r\n"), place
 
 
 def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: dict[str, Any]) -> None:

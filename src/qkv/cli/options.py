@@ -1,7 +1,6 @@
 """What several verbs share on their command line: the model, its tokenizer, the language, `--json`, text from standard
 input, and a file to write that is none of those that are read."""
 
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,12 +59,9 @@ def text_or_stdin(text: str) -> str:
     """The argument itself, or all of standard input for "-"."""
     if text != "-":
         return text
-    from qkv.data.readers import BOM
+    from qkv.data.readers import read_stdin
 
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removeprefix(BOM).rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"Standard input is not UTF-8: byte {error.start} cannot be read.") from error
+    return read_stdin()
 
 
 def check_not_read(out: Path | None, inputs: Iterable[str | Path | None]) -> None:

@@ -1,6 +1,5 @@
 """`qkv train translate`: pairs of texts to a model that translates."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -403,48 +402,27 @@ def assigned(options: list[str]) -> dict[str, Any]:
 
 def _of_file(path: Path) -> Iterator[tuple[str, str]]:
     """A text a line, and its place; of .tsv the first column, of .jsonl the field source or text."""
-    from qkv.data.readers import COMPRESSED, field_of, lines
+    from qkv.data.readers import COMPRESSED, read_texts
 
     ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
-    for number, line in lines(path):
-        place = f"{path}, line {number}"
-        if ending == ".jsonl":
-            if line.strip():
-                yield field_of(line, place, _field(line)), place
-        elif ending == ".tsv":
-            yield line.split("\t")[0], place
-        elif "\t" in line:
+    for text, place in read_texts(path, "source", "text"):
+        if ending == ".tsv":
+            yield text.split("\t")[0], place
+        elif ending != ".jsonl" and "\t" in text:
             raise InputError(
                 f"{place} has columns, between tabs, and a text would be one of them. Call the file .tsv to have its "
                 "first column translated, or give a file of texts alone."
             )
         else:
-            yield line, place
-
-
-def _field(line: str) -> str:
-    """Which field of an object its text is in."""
-    import json
-
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):  # what is wrong is told where the field is read
-        return "text"
-    return "source" if isinstance(row, dict) and "source" in row else "text"
+            yield text, place
 
 
 def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
     """Each text, and what messages call it."""
     if inputs == ["-"]:
-        from qkv.data.readers import BOM
+        from qkv.data.readers import read_texts
 
-        for number, raw in enumerate(sys.stdin.buffer, 1):
-            place = f"Standard input, line {number}"
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError:
-                raise InputError(f"{place} is not UTF-8.") from None
-            yield (line.removeprefix(BOM) if number == 1 else line).rstrip("\r\n"), place
+        yield from read_texts("-")
     elif file is not None:
         yield from _of_file(file)
     else:

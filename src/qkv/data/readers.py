@@ -1,4 +1,4 @@
-"""Lines out of text files of any size: .txt and .jsonl, plain or compressed with gzip or xz.
+"""Lines out of text files of any size: .txt and .jsonl, plain or compressed with gzip or xz; and standard input.
 
 One line is held at a time. A line that cannot be read is an error that names file, line, byte and a way out; nothing is
 skipped or replaced in silence.
@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ COMPRESSED = {".gz": "gzip", ".xz": "xz"}  # and the program that unpacks it
 _KINDS = (".txt", ".jsonl")
 SUPPORTED = ", ".join(kind + packing for kind in _KINDS for packing in ("", *COMPRESSED))
 BOM = "\ufeff"
+STDIN = "-"
+"""What a command is given, in place of a text or a file, to read standard input."""
 # Nearly every Chinese line, in simplified or traditional writing, holds some of these: they tell encodings apart.
 COMMON = set("的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。这個們為說時來國與")
 
@@ -56,12 +59,53 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with open_bytes(path) as stream:
             for number, raw in enumerate(stream, 1):
                 try:
-                    line = raw.decode("utf-8")
+                    line = _line(raw, number)
                 except UnicodeDecodeError as error:
                     raise not_utf8(path, number, raw, error) from None
-                yield number, (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
+                yield number, line
     except UNREADABLE as error:
         raise unreadable(path, number, error) from error
+
+
+def read_texts(source: AnyPath, *fields: str) -> Iterator[tuple[str, str]]:
+    """Every line of a file or of standard input ("-") as a text, and its place for messages.
+
+    Of a .jsonl file the text is the first of `fields` that a line has, and empty lines are none.
+    """
+    if source == STDIN:
+        yield from ((line, f"Standard input, line {number}") for number, line in read_stdin_lines())
+        return
+    path = Path(os.path.expanduser(source))
+    is_json = _kind(path).lower() == ".jsonl"
+    for number, line in lines(path):
+        place = f"{path}, line {number}"
+        if not is_json:
+            yield line, place
+        elif line.strip():
+            yield field_of(line, place, *fields), place
+
+
+def read_stdin_lines() -> Iterator[tuple[int, str]]:
+    """`lines` of standard input, each as soon as it comes."""
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        try:
+            line = _line(raw, number)
+        except UnicodeDecodeError as error:
+            raise InputError(f"Standard input, line {number} is not UTF-8 at byte {error.start + 1}.") from None
+        yield number, line
+
+
+def read_stdin() -> str:
+    """All of standard input as one text, without the ends of its last lines and without a byte order mark."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removeprefix(BOM).rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"Standard input is not UTF-8: byte {error.start} cannot be read.") from error
+
+
+def _line(raw: bytes, number: int) -> str:
+    line = raw.decode("utf-8")
+    return (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
 def unreadable(path: Path, number: int, error: Exception) -> InputError:
@@ -90,8 +134,9 @@ def _texts(path: Path, kind: str, field: str) -> Iterator[tuple[int, str]]:
     return ((n, field_of(line, f"{path}, line {n}", field)) for n, line in _lines(path) if line.strip())
 
 
-def field_of(line: str, place: str, field: str) -> str:
-    """The text of one line of a .jsonl file; `place` names the line in messages."""
+def field_of(line: str, place: str, *fields: str) -> str:
+    """The text of one line of a .jsonl file: the first of `fields` that it has. `place` names the line in messages."""
+    field = fields[-1]
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -100,6 +145,7 @@ def field_of(line: str, place: str, field: str) -> str:
         raise InputError(f"{place} is not JSON{where}.{hint}") from error
     if not isinstance(row, dict):
         raise InputError(f'{place} holds a {_name(row)}; each line must be an object such as {{"{field}": "…"}}.')
+    field = next((one for one in fields if one in row), field)
     if field not in row:
         held = ", ".join(map(repr, row)) or "no field at all"
         raise InputError(f"{place} has no field {field!r}, only {held}.{did_you_mean(field, row)}")
@@ -124,10 +170,15 @@ def _name(value: object) -> str:
 def checked(path: AnyPath) -> tuple[Path, str]:
     """The path and what its lines are, .txt or .jsonl."""
     path = _checked_file(path)
-    kind = Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
+    kind = _kind(path)
     if kind.lower() not in _KINDS:
         raise InputError(f"{path}: {kind or 'a name without an ending'} is not a kind of file read here: {SUPPORTED}.")
     return path, kind.lower()
+
+
+def _kind(path: Path) -> str:
+    """The ending of the name, below that of a packed file."""
+    return Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
 
 
 def _checked_file(path: AnyPath) -> Path:

@@ -60,6 +60,10 @@ def percent(weight: float) -> str:
 # a chart follows light, dark and paper.
 #
 # Long logs are thinned for drawing: a stretch of many points is drawn by its lowest and highest, so no spike is lost.
+#
+# Drawn by hand, since a chart library needs a script to show anything, and would make a report of one file many
+# times as
+# large.
 
 SHAPES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
 """Half a page wide, the whole width, or the whole width for a chart that has no neighbour."""

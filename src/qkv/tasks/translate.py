@@ -9,7 +9,7 @@ Shapes: T tokens of a translation, S tokens of its source.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +22,11 @@ from qkv.errors import InputError
 from qkv.metrics import translation as scores
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.network import Transformer
-from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis
+from qkv.search.decoding import EncoderDecoder, Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 from qkv.text.wordpiece import CONTINUES
 
-_State = TypeVar("_State", bound=DecoderState)
 Network = Transformer | Seq2Seq
 TOKENS_PER_BATCH = 4_096  # of sources, times their hypotheses
 _LENGTHS = (5, 10, 15, 20, 30, 40, 50)
@@ -54,11 +53,7 @@ def translated(
     for rows in plan([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
         examples = rows.tolist() if keys is None else [keys[row] for row in rows.tolist()]
         batch = Batch.of([sources[row] for row in rows], examples=examples)
-        # the two calls differ in the kind of their state, which must be known for each that it is the network's own
-        if isinstance(network, Transformer):
-            texts = _searched(network, batch.to(device), languages, config)
-        else:
-            texts = _searched(network, batch.to(device), languages, config)
+        texts = _searched(network, batch.to(device), languages, config)
         for row, hypotheses in zip(rows.tolist(), texts, strict=True):
             found[row] = hypotheses
         if progress is not None:
@@ -67,8 +62,9 @@ def translated(
 
 
 def _searched(
-    network: EncoderDecoder[_State], batch: Batch, languages: Languages, config: GenerateConfig
+    network: EncoderDecoder[Any], batch: Batch, languages: Languages, config: GenerateConfig
 ) -> list[list[Hypothesis]]:
+    """The search hands every state back to the network that made it, so which kind of state it is does not matter."""
     longest = max(config.limit(length) for length in batch.lengths)
     state = network.start(batch.ids, batch.packing, hypotheses=config.hypotheses, longest=longest)
     begin = torch.full((batch.n_rows,), languages.begin, device=batch.ids.device)

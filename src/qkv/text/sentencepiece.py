@@ -146,7 +146,13 @@ def _int(value: int | bytes) -> int:
 # piece
 # that vocab.json lacks is unknown, even though a text is cut by it.
 #
-# What this file does NOT do: learn pieces, or sample segmentations.
+# Kept although the package sentencepiece does the same (tested against it): it is native code, which a few lines make
+# unnecessary, and `tokenizers` gives the offsets of every piece in the text as it was written.
+#
+# What this file does NOT do: learn pieces, or sample segmentations. One thing differs from the package: `tokenizers`
+# replaces a grapheme of up to five bytes as a whole, so "①" with a combining accent loses the accent, and CR LF
+# becomes
+# one space instead of two.
 
 _SPACE = "▁"  # U+2581 stands for a space inside pieces
 END, UNKNOWN, PADDING = "</s>", "<unk>", "<pad>"
@@ -279,11 +285,13 @@ def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
         except Exception as error:  # the library has no narrower one
             raise InputError(f"The table of characters in a SentencePiece model is damaged ({error}).") from error
     if model.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+        steps += [normalizers.Replace(Regex(r"\A +"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     space = _SPACE if model.escape_whitespaces else " "
     if model.add_dummy_prefix:
         steps.append(normalizers.Prepend(space))
     steps.append(normalizers.Replace(" ", space))
+    if model.remove_extra_whitespaces:  # at the end only now, so that a ▁ of the text itself goes too
+        steps.append(normalizers.Replace(Regex(f"{space}+\\z"), ""))
     backend.normalizer = normalizers.Sequence(steps)
     if space == _SPACE and not any(_SPACE in piece.text[1:] for piece in model.pieces):
         # pieces do not reach across spaces, so words can be cut one by one, and those seen before need not be cut again

@@ -12,6 +12,10 @@ The factor makes a step as large as one of AdamW (Liu et al. 2025, §2.2), so th
 Matrices of equal shape are stacked, one on its side with one that stands, and go through every product together: a
 GPU would wait longer for hundreds of small products to be launched than it takes to compute them.
 
+Kept although torch has `torch.optim.Muon`, which takes the same steps (tested): torch's loops over the matrices one by
+one, does not split fused ones (query, key and value in one weight), leaves AdamW to a second optimizer, and rounds to
+bf16 on a CPU too.
+
 What this file does NOT do: say which weights are such matrices. The caller does (nn/block.py).
 """
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import qkv
-from qkv.api.embed_files import embed_parts, embed_to_file, file_texts, stream_texts, token_parts
+from qkv.api.embed_files import embed_parts, embed_to_file, file_texts, stdin_texts, token_parts
 from qkv.api.model import Model
 from qkv.errors import InputError
 from tests.support.folders import make_folder
 from tests.support.word_vectors import SMALL, make_vectors_folder
+from tests.unit.data.test_readers import type_in
 
 TEXTS = ["a cat", "他欠我100万", "the street", "猫", "too tired"]
 INVISIBLE = "\u200b"
@@ -34,20 +35,15 @@ def test_texts_come_in_order_and_empty_ones_are_left_out(model: Model, tmp_path:
         list(file_texts(files[1:], model.lacks))
 
 
-def test_a_stream_is_read_as_it_comes(model: Model) -> None:
-    lines = [b"a cat\r\n", INVISIBLE.encode() + b"\n", "猫".encode()]
-    assert list(stream_texts(lines, "It", model.lacks, skip_empty=True)) == ["a cat", "猫"]
-    found = stream_texts(lines, "It", model.lacks)
+def test_standard_input_is_read_as_it_comes(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = b"a cat\r\n" + INVISIBLE.encode() + "\n猫".encode()
+    type_in(monkeypatch, given)
+    assert list(stdin_texts(model.lacks, skip_empty=True)) == ["a cat", "猫"]
+    type_in(monkeypatch, given)
+    found = stdin_texts(model.lacks)
     assert next(found) == "a cat"
-    with pytest.raises(InputError, match="It, line 2 is empty"):
+    with pytest.raises(InputError, match="Standard input, line 2 is empty. Take it out, or add --skip-empty"):
         next(found)
-    with pytest.raises(InputError, match="It, line 2 is not UTF-8"):
-        list(stream_texts([b"a\n", "他".encode("gbk")], "It", model.lacks))
-
-
-def test_a_byte_order_mark_is_no_text(model: Model) -> None:
-    lines = [b"\xef\xbb\xbfa cat\n", b"\xef\xbb\xbfdog\n"]  # only at the beginning is it one
-    assert list(stream_texts(lines, "It", model.lacks)) == ["a cat", "\ufeffdog"]
 
 
 def test_every_part_has_its_texts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureF
 
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(f"the cat\n\n{UNSEEN}\nthe dog\n".encode()))
+    stream = io.TextIOWrapper(io.BytesIO(f"\ufeffthe cat\n\n{UNSEEN}\nthe dog\n".encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     source = inputs_of("classify", ["-"], TOKENIZER)
     assert [(example.place.line, example.text) for example in source] == [(1, "the cat"), (4, "the dog")]

@@ -1,6 +1,7 @@
 """Reading lines: every kind of file, every way a file can be bad, and one line in memory at a time."""
 
 import gzip
+import io
 import json
 import lzma
 import tracemalloc
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.readers import lines, placed, texts
+from qkv.data.readers import lines, placed, read_stdin, read_stdin_lines, read_texts, texts
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -170,3 +171,52 @@ def test_a_text_knows_its_file_and_line(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(placed([a, b])) == [(a, 1, "one"), (a, 4, "two"), (b, 1, ""), (b, 2, "three")]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert list(placed("~/b.txt")) == [(b, 1, ""), (b, 2, "three")]
+
+
+def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """What standard input will have."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+
+
+@pytest.mark.parametrize("data", [b"", b"a", b"\xef\xbb\xbfa\n\xef\xbb\xbfb", "猫\r\n\n \u2028 x\r\n\n".encode()])
+def test_lines_of_standard_input_are_those_of_a_file(
+    data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    type_in(monkeypatch, data)
+    assert list(read_stdin_lines()) == list(lines(tmp_path / "a.txt"))
+    type_in(monkeypatch, data)
+    found = [(text, place.replace("Standard input", str(tmp_path / "a.txt"))) for text, place in read_texts("-")]
+    assert found == list(read_texts(tmp_path / "a.txt"))
+
+
+def test_all_of_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    type_in(monkeypatch, "\ufeff春眠\n不觉晓\r\n\n".encode())
+    assert read_stdin() == "春眠\n不觉晓"
+    type_in(monkeypatch, b"")
+    assert read_stdin() == ""
+    type_in(monkeypatch, "a\n他".encode("gbk"))
+    with pytest.raises(InputError, match="^Standard input is not UTF-8: byte 2 cannot be read.$"):
+        read_stdin()
+
+
+def test_standard_input_is_read_up_to_a_line_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    type_in(monkeypatch, "a\nb 他\n".encode("gbk"))
+    found = read_texts("-")
+    assert next(found) == ("a", "Standard input, line 1")
+    with pytest.raises(InputError, match="^Standard input, line 2 is not UTF-8 at byte 3.$"):
+        next(found)
+
+
+def test_the_first_field_that_a_line_has(tmp_path: Path) -> None:
+    """Also where another field's text reads like the name of one."""
+    file = tmp_path / "a.jsonl.gz"
+    rows = [{"text": "1", "prompt": "2"}, {"text": "prompt"}, {"prompt": "3"}]
+    file.write_bytes(gzip.compress("\n\n".join(map(json.dumps, rows)).encode()))
+    assert list(read_texts(file, "prompt", "text")) == [
+        ("2", f"{file}, line 1"),
+        ("prompt", f"{file}, line 3"),
+        ("3", f"{file}, line 5"),
+    ]
+    with pytest.raises(InputError, match="line 5 has no field 'text', only 'prompt'"):
+        list(read_texts(file, "text"))

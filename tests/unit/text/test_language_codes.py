@@ -1,3 +1,7 @@
+import string
+from itertools import product
+
+import langcodes
 import pytest
 
 from qkv.errors import InputError
@@ -65,3 +69,8 @@ def test_what_is_proposed_is_a_code() -> None:
     assert len(CODES) >= 184 and all(len(code) == 2 for code in CODES)
     assert {*NAMES.values(), *COUNTRIES.values()} <= CODES and not CODES & set(COUNTRIES)
     assert set(SLIPS) <= CODES and all(is_language(meant) for _, meant, _ in SLIPS.values())
+
+
+def test_codes_of_two_letters_are_those_of_the_registry() -> None:
+    pairs = ["".join(letters) for letters in product(string.ascii_lowercase, repeat=2)]
+    assert {code for code in pairs if langcodes.tag_is_valid(code)} == CODES

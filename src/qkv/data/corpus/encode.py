@@ -16,6 +16,9 @@ words has spaces put between them first; then 汉字 are others, and a word of t
 
 A corpus must not smuggle in special tokens: "[MASK]" in a text is read as the three words it is written with. That is
 the one difference to `Tokenizer.encode_ids`, where it means a blank.
+
+Kept although `tokenizers` encodes batches itself: it normalises and splits every text anew, which would be the slowest
+part of preparing a corpus.
 """
 
 import json

@@ -31,7 +31,7 @@ from qkv.models.plain.features import SIZES
 from qkv.models.plain.folder import Opened, ReaderFolder, Shape, open_start, shape_of, spelling
 from qkv.models.plain.network import KINDS, ReaderConfig, ReaderWithHeads, Table
 from qkv.models.plain.sources import BELOW, Source, open_source, shown_name, source_place, source_type, tokenizer_in
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
@@ -210,7 +210,7 @@ def _fill(model: ReaderWithHeads, source: Source, tokenizer: Tokenizer, tell: Ca
     """Put in what is known."""
     below, embedding = source.below, model.encoder.embedding
     if isinstance(below, WordVectors):
-        table, n_known = looked_up(tokenizer, below)
+        table, n_known = make_table(tokenizer, below)
         tell(f"{n_known:,} of {tokenizer.size:,} tokens have a vector in {below.source}")
         assert isinstance(embedding, Table)
         embedding.weight = nn.Parameter(table)
@@ -239,19 +239,17 @@ def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
     return tokenizer_in(config.tokenizer)
 
 
-def looked_up(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
-    """(V, E), a row a token, and how many of them are words that have a vector."""
-    found = {id: row for token, id in tokenizer.vocabulary.items() if (row := vectors.find(token)) is not None}
-    if not found:
+def make_table(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
+    """(V, E), a row a token, and how many of them have a vector; the others are drawn as widely as those spread."""
+    table, known = look_up_tokens(tokenizer, vectors)
+    if not known.any():
         raise InputError(
             f"None of the {tokenizer.size:,} tokens of the tokenizer is a word of {vectors.source}. Take the tokenizer "
             "that the vectors were trained with, or leave --tokenizer out."
         )
-    known = vectors.vectors[list(found.values())]
     draw = torch.Generator().manual_seed(0)
-    table = torch.randn(tokenizer.size, vectors.width, generator=draw) * known.std(correction=0)
-    table[list(found)] = known
-    return table, len(found)
+    drawn = torch.randn(tokenizer.size, vectors.width, generator=draw) * table[known].std(correction=0)
+    return torch.where(known[:, None], table, drawn), int(known.sum())
 
 
 def _sources_sha256(config: FinetuneConfig) -> str:

@@ -34,12 +34,28 @@ from qkv.models.bert.keys import (
 )
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.plan import FORMAT, Plan, check_vocabulary, make_plan
-from qkv.models.folders.card import MARK, write_card
+from qkv.models.folders.card import MARK, Card, write_card
 from qkv.models.folders.sentence import MODULES, write_sentence
 from qkv.models.folders.weights import StoredTensor
 from qkv.text.tokenizer import FILES, Tokenizer
 
 CARD = "README.md"
+ABOUT: dict[str, tuple[str, str]] = {
+    "BertForPreTraining": (
+        "an encoder with its two pre-training heads: masked words and next sentence",
+        "编码器，带两个预训练头：被遮盖的词、下一句",
+    ),
+    "BertForMaskedLM": ("an encoder that fills in masked words", "编码器，可填出被遮盖的词"),
+    "BertForNextSentencePrediction": (
+        "an encoder that says whether one sentence follows another",
+        "编码器，可判断两句是否相连",
+    ),
+    "BertForSequenceClassification": ("an encoder that classifies a text", "编码器，可给文本分类"),
+    "BertForTokenClassification": ("an encoder that labels every token of a text", "编码器，可给每个词元打标签"),
+    "BertForQuestionAnswering": ("an encoder that finds an answer in a text", "编码器，可在文本中找出答案"),
+    "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器，可从几个选项中选一个"),
+    "BertModel": ("an encoder", "编码器"),
+}
 LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
 
 OF_A_MODEL = (
@@ -190,9 +206,8 @@ def save(
     if pooling and MODULES not in extra:
         extra |= write_sentence(pooling, normalize, config.width)
     parameters = sum(tensor.numel() for tensor in tensors.values())
-    extra.setdefault(
-        CARD, write_card(target.resolve().name, config, architecture, labels, parameters, pooling).encode()
-    )
+    card = make_card(target.resolve().name, config, architecture, labels, parameters, pooling)
+    extra.setdefault(CARD, card.encode())
     ours_alone = {"format": FORMAT, "qkv": _version(), "pooling": pooling, "normalize": normalize}
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
@@ -209,6 +224,36 @@ def save(
         # some versions of safetensors let nobody but the owner read the file
         (fresh / "model.safetensors").chmod((fresh / "config.json").stat().st_mode)
     return target
+
+
+def make_card(
+    name: str, config: BertConfig, architecture: str, labels: Sequence[str], parameters: int, pooling: str | None
+) -> str:
+    """README.md of a BERT."""
+    known, (english, chinese) = ARCHITECTURES[architecture], ABOUT[architecture]
+    size = f"{config.layers} × {config.width} × {config.heads}"
+    return write_card(
+        Card(
+            name,
+            (
+                f"BERT ({architecture}): {english}. {config.layers} layers, width {config.width}, {config.heads} "
+                f"attention heads, up to {config.max_length:,} tokens, {parameters:,} parameters.",
+                f"BERT（{architecture}）：{chinese}。层数 × 宽度 × 注意力头数 = {size}，"
+                f"最长 {config.max_length} 个词元，{parameters:,} 个参数。",
+            ),
+            tags=("bert", "sentence-transformers") if pooling else ("bert",),
+            library="transformers",
+            pipeline="sentence-similarity" if pooling else known.pipeline,
+            labels=labels,
+            notes=[f"Sentence vectors / 句向量: {pooling} pooling"] if pooling else (),
+            python=(
+                'import qkv\n\nmodel = qkv.load("path/to/this/folder")',
+                f"from transformers import AutoTokenizer, {known.auto_class}\n\n"
+                'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
+                f'model = {known.auto_class}.from_pretrained("path/to/this/folder")',
+            ),
+        )
+    )
 
 
 def _labels_to_write(model: BertWithHeads, architecture: str, labels: Sequence[str]) -> tuple[str, ...]:

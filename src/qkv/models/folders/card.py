@@ -1,59 +1,50 @@
-"""README.md of a saved folder: what it holds and how to load it, in Chinese and English."""
+"""README.md of a saved folder: what it holds and how to load it, in Chinese and English.
 
-from collections.abc import Sequence
+What this file does NOT do: know a model. Each family gives the facts of its own (`Card`).
+"""
 
-from qkv.models.bert.keys import ARCHITECTURES
-from qkv.models.bert.network import BertConfig
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 MARK = "<!-- written by qkv: a new save writes it anew -->"
 
-_ABOUT: dict[str, tuple[str, str]] = {
-    "BertForPreTraining": (
-        "an encoder with its two pre-training heads: masked words and next sentence",
-        "编码器，带两个预训练头：被遮盖的词、下一句",
-    ),
-    "BertForMaskedLM": ("an encoder that fills in masked words", "编码器，可填出被遮盖的词"),
-    "BertForNextSentencePrediction": (
-        "an encoder that says whether one sentence follows another",
-        "编码器，可判断两句是否相连",
-    ),
-    "BertForSequenceClassification": ("an encoder that classifies a text", "编码器，可给文本分类"),
-    "BertForTokenClassification": ("an encoder that labels every token of a text", "编码器，可给每个词元打标签"),
-    "BertForQuestionAnswering": ("an encoder that finds an answer in a text", "编码器，可在文本中找出答案"),
-    "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器，可从几个选项中选一个"),
-    "BertModel": ("an encoder", "编码器"),
-}
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    about: tuple[str, str]  # what the model is, in English and in Chinese
+    tags: Sequence[str]  # for the hub, beside "qkv"
+    library: str = "qkv"  # which one loads it
+    pipeline: str | None = None  # the hub's name for the task
+    sizes: Mapping[str, object] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    command: str | None = None  # the first thing to do with it
+    python: Sequence[str] = ()  # pieces of code that load it
 
 
-def write_card(
-    name: str, config: BertConfig, architecture: str, labels: Sequence[str], parameters: int, pooling: str | None
-) -> str:
-    known = ARCHITECTURES[architecture]
-    pipeline = "sentence-similarity" if pooling else known.pipeline
-    english, chinese = _ABOUT[architecture]
-    size = f"{config.layers} × {config.width} × {config.heads}"
-    lines = ["---", "library_name: transformers"]
-    lines += [f"pipeline_tag: {pipeline}"] if pipeline else []
-    lines += [
-        "tags:",
-        "- qkv",
-        "- bert",
-        *(["- sentence-transformers"] if pooling else []),
-        "---",
-        MARK,
-        "",
-        f"# {name}",
-    ]
-    lines += ["", f"BERT ({architecture}): {english}. {config.layers} layers, width {config.width}, {config.heads} "]
-    lines[-1] += f"attention heads, up to {config.max_length:,} tokens, {parameters:,} parameters."
-    lines += ["", f"BERT（{architecture}）：{chinese}。层数 × 宽度 × 注意力头数 = {size}，"]
-    lines[-1] += f"最长 {config.max_length} 个词元，{parameters:,} 个参数。"
-    if labels:
-        lines += ["", f"Labels / 标签: {', '.join(f'`{label}`' for label in labels)}"]
-    if pooling:
-        lines += ["", f"Sentence vectors / 句向量: {pooling} pooling"]
-    lines += ["", "## Use / 用法", "", "```python", "import qkv", "", 'model = qkv.load("path/to/this/folder")', "```"]
-    lines += ["", "```python", f"from transformers import AutoTokenizer, {known.auto_class}", ""]
-    lines += ['tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")']
-    lines += [f'model = {known.auto_class}.from_pretrained("path/to/this/folder")', "```", ""]
-    return "\n".join(lines)
+def write_about(subject: str, english: str, chinese: str, parameters: int) -> tuple[str, str]:
+    """What a model is, as `Card.about` has it.
+
+    >>> write_about("word2vec", "a vector a word", "每词一个向量", 3000)
+    ('word2vec: a vector a word. 3,000 parameters.', 'word2vec：每词一个向量。3,000 个参数。')
+    """
+    return f"{subject}: {english}. {parameters:,} parameters.", f"{subject}：{chinese}。{parameters:,} 个参数。"
+
+
+def write_card(card: Card) -> str:
+    """The text of README.md."""
+    pipeline = [f"pipeline_tag: {card.pipeline}"] if card.pipeline else []
+    head = ["---", f"library_name: {card.library}", *pipeline, "tags:", *(f"- {tag}" for tag in ("qkv", *card.tags))]
+    parts = ["\n".join([*head, "---", MARK]), f"# {card.name}", *card.about]
+    if card.sizes:
+        parts.append("\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in card.sizes.items())]))
+    if card.labels:
+        parts.append(f"Labels / 标签: {', '.join(f'`{label}`' for label in card.labels)}")
+    parts += card.notes
+    if card.command or card.python:
+        parts.append("## Use / 用法")
+    if card.command:
+        parts.append(f"```bash\n{card.command}\n```")
+    parts += [f"```python\n{code}\n```" for code in card.python]
+    return "\n\n".join(parts) + "\n"

@@ -25,7 +25,7 @@ from qkv.files import check_folder, read_object, replaced_folder, to_json
 from qkv.models.bert.folder import CARD, OF_A_MODEL
 from qkv.models.bert.keys import listed
 from qkv.models.bert.plan import FORMAT, check_vocabulary
-from qkv.models.folders.card import MARK
+from qkv.models.folders.card import Card, write_about, write_card
 from qkv.models.folders.weights import read_header
 from qkv.text.tokenizer import Tokenizer
 
@@ -216,17 +216,18 @@ def _card(
 ) -> str:
     kind = KINDS[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
-    lines = ["---", "library_name: qkv", "tags:", "- qkv", f"- {model_type}", "---", MARK, "", f"# {name}", ""]
-    lines += [f"{model_type}: {kind.english}. {parameters:,} parameters."]
-    lines += ["", f"{model_type}：{kind.chinese}。{parameters:,} 个参数。", ""]
-    plain = {key: value for key, value in config.items() if isinstance(value, str | int | float | bool)}
-    if plain:
-        lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in plain.items()), ""]
-    if segmenter is not None:
-        lines += [f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。", ""]
-    if kind.command:
-        lines += ["## Use / 用法", "", "```bash", kind.command, "```", ""]
-    return "\n".join(lines)
+    return write_card(
+        Card(
+            name,
+            write_about(model_type, kind.english, kind.chinese, parameters),
+            tags=[model_type],
+            sizes={key: value for key, value in config.items() if isinstance(value, str | int | float | bool)},
+            notes=[f"Chinese words are found by {segmenter} / 中文由 {segmenter} 分词。"]
+            if segmenter is not None
+            else (),
+            command=kind.command,
+        )
+    )
 
 
 def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:

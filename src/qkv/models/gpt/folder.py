@@ -21,7 +21,7 @@ from qkv.files import read_object, to_json
 from qkv.models.bert.folder import CARD
 from qkv.models.bert.keys import listed, read_labels
 from qkv.models.bert.plan import FORMAT, Undrawn, check_vocabulary
-from qkv.models.folders.card import MARK
+from qkv.models.folders.card import Card, write_about, write_card
 from qkv.models.folders.own import CONFIG, GPTS, OURS, model_type_of, write_folder
 from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
 from qkv.models.gpt.network import GPT, GPTConfig
@@ -258,6 +258,8 @@ _ABOUT = {
     "pre": ("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
     "post": ("a language model that writes on from a text (Radford et al. 2018)", "语言模型：接着一段文字往下写"),
 }
+SIZES = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
+"""What the card of a GPT lists."""
 
 
 @dataclass
@@ -511,14 +513,17 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _card(name: str, model: GPT, dialect: Dialect) -> str:
-    config, (english, chinese) = model.config, _ABOUT[model.config.order]
+    english, chinese = _ABOUT[model.config.order]
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags:", "- qkv"]
-    lines += [f"- {dialect.model_type}", "---", MARK, "", f"# {name}", ""]
-    lines += [f"{dialect.model_type}: {english}. {parameters:,} parameters.", ""]
-    lines += [f"{dialect.model_type}：{chinese}。{parameters:,} 个参数。", ""]
-    sizes = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
-    lines += ["| | |", "|---|---|", *(f"| {key} | {getattr(config, key)} |" for key in sizes), ""]
-    lines += ["## Use / 用法", "", "```bash", 'qkv generate path/to/this/folder "TEXT"', "```", ""]
-    lines += ["```python", "from transformers import AutoModelForCausalLM, AutoTokenizer", "```", ""]
-    return "\n".join(lines)
+    return write_card(
+        Card(
+            name,
+            write_about(dialect.model_type, english, chinese, parameters),
+            tags=[dialect.model_type],
+            library="transformers",
+            pipeline="text-generation",
+            sizes={size: getattr(model.config, size) for size in SIZES},
+            command='qkv generate path/to/this/folder "TEXT"',
+            python=["from transformers import AutoModelForCausalLM, AutoTokenizer"],
+        )
+    )

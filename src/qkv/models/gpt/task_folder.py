@@ -28,7 +28,7 @@ from qkv.files import read_object
 from qkv.models.bert import folder as hf
 from qkv.models.bert.keys import default_labels, read_labels, write_labels
 from qkv.models.bert.plan import Undrawn
-from qkv.models.folders.card import MARK
+from qkv.models.folders.card import Card, write_about, write_card
 from qkv.models.folders.own import CONFIG
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
@@ -187,15 +187,16 @@ def _below(name: str) -> str:
 
 
 def _card(name: str, model: GPTWithHeads, labels: Sequence[str]) -> str:
-    config, (head, *_) = model.config, model.heads
-    dialect, (english, chinese) = dialect_of(config), _ABOUT[head]
+    dialect, (english, chinese) = dialect_of(model.config), _ABOUT[next(iter(model.heads))]
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    lines = ["---", "library_name: transformers", "tags:", "- qkv", f"- {dialect.model_type}", "---", MARK, ""]
-    lines += [f"# {name}", "", f"{dialect.model_type}: {english}. {parameters:,} parameters.", ""]
-    lines += [f"{dialect.model_type}：{chinese}。{parameters:,} 个参数。", ""]
-    sizes = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
-    lines += ["| | |", "|---|---|", *(f"| {key} | {getattr(config, key)} |" for key in sizes), ""]
-    if labels:
-        lines += [f"Labels / 标签: {', '.join(f'`{label}`' for label in labels)}", ""]
-    lines += ["## Use / 用法", "", "```bash", 'qkv predict path/to/this/folder "TEXT"', "```", ""]
-    return "\n".join(lines)
+    return write_card(
+        Card(
+            name,
+            write_about(dialect.model_type, english, chinese, parameters),
+            tags=[dialect.model_type],
+            library="transformers",
+            sizes={size: getattr(model.config, size) for size in gpt2.SIZES},
+            labels=labels,
+            command='qkv predict path/to/this/folder "TEXT"',
+        )
+    )

@@ -25,7 +25,7 @@ from qkv.files import read_object, to_json
 from qkv.models.bert.folder import CARD
 from qkv.models.bert.keys import listed
 from qkv.models.bert.plan import FORMAT, check_vocabulary
-from qkv.models.folders.card import MARK
+from qkv.models.folders.card import Card, write_card
 from qkv.models.folders.own import CONFIG, OURS, TRANSLATORS, WEIGHTS, model_type_of, write_folder
 from qkv.models.folders.weights import read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
@@ -206,14 +206,21 @@ def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Ma
     english, chinese = _ABOUT[model_type]
     parameters = sum(parameter.numel() for parameter in network.parameters())
     way = f"{record.get('source_language') or '?'} → {record.get('target_language') or '?'}"
-    lines = ["---", "library_name: qkv", "pipeline_tag: translation", "tags:", "- qkv", "- translation", "---", MARK]
-    lines += ["", f"# {name}", "", f"{way}: {english}. {parameters:,} parameters."]
-    lines += ["", f"{way}：{chinese}，{parameters:,} 个参数。", ""]
-    plain = {key: value for key, value in asdict(network.config).items() if isinstance(value, str | int | float)}
-    lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in plain.items()), ""]
-    for title, found in (record.get("scores") or {}).items():
-        for key in ("bleu", "chrf"):
-            if key in found:
-                lines += [f"{title}: {found[f'{key}_signature']} = {found[key]:.2f} ({found['pairs']:,} pairs)", ""]
-    lines += ["## Use / 用法", "", "```bash", "qkv translate path/to/this/folder TEXT", "```", ""]
-    return "\n".join(lines)
+    scores = [
+        f"{title}: {found[f'{key}_signature']} = {found[key]:.2f} ({found['pairs']:,} pairs)"
+        for title, found in (record.get("scores") or {}).items()
+        for key in ("bleu", "chrf")
+        if key in found
+    ]
+    sizes = asdict(network.config)
+    return write_card(
+        Card(
+            name,
+            (f"{way}: {english}. {parameters:,} parameters.", f"{way}：{chinese}，{parameters:,} 个参数。"),
+            tags=["translation"],
+            pipeline="translation",
+            sizes={key: value for key, value in sizes.items() if isinstance(value, str | int | float)},
+            notes=scores,
+            command="qkv translate path/to/this/folder TEXT",
+        )
+    )

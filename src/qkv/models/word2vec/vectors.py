@@ -226,6 +226,24 @@ def tokenizer_of_words(words: Sequence[str]) -> Tokenizer:
     return Tokenizer.from_vocabulary([*SPECIAL, *kept], "word", segmenter="rjieba" if are_chinese_words(kept) else None)
 
 
+def look_up_tokens(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, Tensor]:
+    """(V, D), the vector of every token that has one and zeros for the others; and (V,), which tokens have one.
+
+    A token is looked up as written, then as the vectors would write it (`WordVectors.find`): "Paris" of a cased
+    tokenizer gets the vector of "paris", where there are no others. A special token is looked up as written only: a
+    word "[unk]" of a text is not "[UNK]".
+    """
+    found: dict[int, int] = {}
+    for token, id in tokenizer.vocabulary.items():
+        row = vectors.rows.get(token) if id in tokenizer.special_ids else vectors.find(token)
+        if row is not None:
+            found[id] = row
+    table, known = torch.zeros(tokenizer.size, vectors.width), torch.zeros(tokenizer.size, dtype=torch.bool)
+    table[list(found)] = vectors.vectors[list(found.values())]
+    known[list(found)] = True
+    return table, known
+
+
 def _is_token(word: str) -> bool:
     return is_writable(word) and word not in SPECIAL
 

@@ -17,7 +17,7 @@ from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
-from qkv.jobs.finetune.model import configured_for, looked_up, tokenizer_of
+from qkv.jobs.finetune.model import configured_for, make_table, tokenizer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
@@ -173,12 +173,12 @@ def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread() -> N
     words = WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), "two.vec")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", *(f"w{n}" for n in range(500))]
     tokenizer = Tokenizer.from_vocabulary(tokens, "word")
-    table, n_known = looked_up(tokenizer, words)
+    table, n_known = make_table(tokenizer, words)
     assert n_known == 2 and table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
     assert table[7:].std() == pytest.approx(1.0, abs=0.1)
-    assert torch.equal(looked_up(tokenizer, words)[0], table)
+    assert torch.equal(make_table(tokenizer, words)[0], table)
     with pytest.raises(InputError, match="None of the 507 tokens"):
-        looked_up(tokenizer, WordVectors(["猫"], torch.ones(1, 2), "one.vec"))
+        make_table(tokenizer, WordVectors(["猫"], torch.ones(1, 2), "one.vec"))
 
 
 def test_a_broken_run_ends_like_a_whole_one(

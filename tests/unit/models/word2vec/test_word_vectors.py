@@ -7,9 +7,19 @@ import pytest
 import torch
 
 from qkv.errors import InputError
+from qkv.jobs.finetune.model import make_table
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.word2vec.files import write_vectors
-from qkv.models.word2vec.vectors import BLOCK, QUESTIONS, WordVectors, load_vectors, near_spellings, tokenizer_of_words
+from qkv.models.word2vec.vectors import (
+    BLOCK,
+    QUESTIONS,
+    WordVectors,
+    load_vectors,
+    look_up_tokens,
+    near_spellings,
+    tokenizer_of_words,
+)
+from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.below_readers import make_nnlm
 from tests.support.folders import make_folder
@@ -76,6 +86,28 @@ def test_nothing_is_scaled_in_place() -> None:
 def test_words_are_looked_up_as_typed_then_in_lower_case() -> None:
     vectors = WordVectors(["us", "US", "paris"], torch.randn(3, 2))
     assert [vectors.find(word) for word in ("us", "US", "Us", "Paris", "PARIS", "london")] == [0, 1, 0, 2, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["us", "paris", "[unk]", "北京"], {"us": "us", "US": "us", "Paris": "paris", "北京": "北京"}),
+        (["US", "us", "Paris"], {"us": "us", "US": "US", "Paris": "Paris"}),
+        (["US", "PARIS", "[UNK]"], {"US": "US", "[UNK]": "[UNK]"}),
+    ],
+    ids=["uncased", "cased", "capitals"],
+)
+def test_tokens_of_a_cased_tokenizer(words: list[str], expected: dict[str, str]) -> None:
+    """In every table that is made of vectors: to train on, or to embed texts with."""
+    vectors = WordVectors(words, torch.randn(len(words), 3))
+    tokenizer = Tokenizer.from_vocabulary([*SPECIAL, "us", "US", "Paris", "北京"], "word", lowercase=False)
+    table, known = look_up_tokens(tokenizer, vectors)
+    assert {tokenizer.token(id) for id in known.nonzero().flatten().tolist()} == set(expected)
+    trained, n_known = make_table(tokenizer, vectors)
+    assert n_known == len(expected) and not table[~known].any() and trained[~known].all()
+    for token, word in expected.items():
+        assert torch.equal(table[tokenizer.vocabulary[token]], vectors.vectors[vectors.rows[word]])
+        assert torch.equal(trained[tokenizer.vocabulary[token]], vectors.vectors[vectors.rows[word]])
 
 
 @pytest.mark.parametrize(
