@@ -20,7 +20,7 @@ from qkv.jobs.finetune.model import configured_for
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches, network_for, prepare
 from qkv.models.bert import folder
-from qkv.tasks.predictor import Solver, characters
+from qkv.tasks.predictor import Solver
 from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
@@ -346,4 +346,4 @@ def test_a_run_stopped_before_its_first_evaluation_tells_no_best(
 
 
 def test_what_is_held_at_a_time_counts_both_texts_of_a_pair() -> None:
-    assert characters(TextExample("12345", "678")) == 8 and characters(TextExample("12345")) == 5
+    assert TextExample("12345", "678").characters() == 8 and TextExample("12345").characters() == 5
