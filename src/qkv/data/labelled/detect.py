@@ -9,7 +9,8 @@ lines    a text a line, without labels         classify, tag
 
 from itertools import islice
 
-from qkv.data.labelled import annotation_files, question_files
+import qkv.data.labelled.annotation_files as annotation_files
+import qkv.data.labelled.question_files as question_files
 from qkv.data.labelled.column_files import looks_like_columns
 from qkv.data.labelled.json_values import Value, container_of, json_values
 from qkv.data.labelled.opened import Beginning, Wanted, beginning

@@ -1,6 +1,8 @@
 """How the examples of every task are written in files: one literal table."""
 
-from qkv.data.labelled import annotation_files, question_files, text_records
+import qkv.data.labelled.annotation_files as annotation_files
+import qkv.data.labelled.question_files as question_files
+import qkv.data.labelled.text_records as text_records
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from qkv.data.labelled.opened import Labelling
 from qkv.data.labelled.tables import guessed
