@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.models.bert.pretrain import PretrainConfig, configured
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -45,7 +45,9 @@ def make_shards(
     """folder/corpus.txt and folder/shards."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = write_corpus(folder / "corpus.txt", count)
-    prepare(corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1)
+    prepare_corpus(
+        corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1
+    )
     return folder / "shards"
 
 

@@ -31,7 +31,7 @@ from qkv.tasks.translate import Network, source_spans, target_spans, translated
 from qkv.text.alignment import Alignment, WordAttention, align, word_attention
 from qkv.text.segmenter import Segmenter
 from qkv.text.sentencepiece import MarianTokenizer
-from qkv.text.sentences import split as sentences
+from qkv.text.sentences import split_sentences as sentences
 from qkv.train.device import device_named
 from qkv.train.run_folder import model_folder
 

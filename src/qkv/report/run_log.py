@@ -164,7 +164,7 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     ]
     if not with_samples:
         return ()
-    places = moments(len(with_samples))
+    places = choose_evaluations(len(with_samples))
     shown = [(step, _by_text(samples)) for step, samples in (with_samples[place] for place in places)]
     found = []
     for text, last in _by_text(with_samples[-1][1]).items():
@@ -178,10 +178,10 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def moments(n: int) -> list[int]:
+def choose_evaluations(n: int) -> list[int]:
     """Which of n evaluations are shown. Early in a run answers change fastest, so they lie closer together there.
 
-    >>> moments(1), moments(3), moments(10)
+    >>> choose_evaluations(1), choose_evaluations(3), choose_evaluations(10)
     ([0], [0, 1, 2], [0, 1, 4, 9])
     """
     return sorted({round((n - 1) * (time / (SHOWN_TIMES - 1)) ** 2) for time in range(SHOWN_TIMES)})

@@ -24,7 +24,7 @@ _MARKS = ("<|endoftext|>", "</s>", "<eos>")
 ENDS_WORD = "</w>"
 
 
-def build(
+def build_backend(
     tokens: Sequence[str],
     kind: Kind,
     lowercase: bool,
@@ -102,13 +102,13 @@ def special_ids(
     return ids, True, None
 
 
-def marked(backend: tokenizers.Tokenizer, ids: Mapping[str, int]) -> frozenset[int]:
+def special_token_ids(backend: tokenizers.Tokenizer, ids: Mapping[str, int]) -> frozenset[int]:
     """Of these ids those of tokens that are no text: not that of a first token which only has their place."""
     known = {*SPECIAL, *_MARKS, getattr(backend.model, "unk_token", None)}
     return frozenset(number for number in ids.values() if backend.id_to_token(number) in known)
 
 
-def around(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | None = None) -> Any:
+def special_token_template(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | None = None) -> Any:
     """What puts the marks [CLS] and [SEP], or whatever has these ids, around a text or a pair; `between` the two of a
     pair stands another one, if there is one. And no token of bytes begins with the space before its word."""
     ids = {backend.id_to_token(number): number for number in (begin, end, end if between is None else between)}
@@ -134,7 +134,7 @@ def foreign_files(
     return to_json(state), dict.fromkeys(names, backend.id_to_token(number) or "")
 
 
-def kind_of(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
+def detect_kind(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
     if isinstance(backend.model, models.WordPiece):
         return "wordpiece"
     if isinstance(backend.model, models.WordLevel):

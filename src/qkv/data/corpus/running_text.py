@@ -26,15 +26,13 @@ from typing import Protocol, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.data.batching import Epochs
+from qkv.data.batching import Epochs, Integers
 from qkv.data.corpus.segments import Boundaries
 from qkv.errors import InputError, did_you_mean
 
 ENDS = ("sentence", "document")
-Integers = NDArray[np.int64]
 
 
 class _Corpus(Boundaries, Protocol):
@@ -108,7 +106,7 @@ class Shuffled:
         return self.text.ids(self.text.begins[self.order[document]] + within), document
 
 
-def _packed(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
+def _pack_rows(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
     """Places (S, seen + L + 1), neighbours in each line, of which the last is only predicted → a batch.
 
     After the first `seen` of a line nothing is predicted; where they are of an earlier document, or before the first,
@@ -197,7 +195,7 @@ class StreamBatches:
     def _batches(self, text: Shuffled, begins: Integers, streams: Integers, *, goes_on: bool) -> list[Batch]:
         places = begins[:, None] + np.arange(-self.seen, self.config.length + 1)
         parts = zip(np.split(places, self.accumulate), np.split(streams, self.accumulate), strict=True)
-        return [_packed(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
+        return [_pack_rows(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
 
     def _draw_epoch(self, epoch: int) -> Shuffled:
         documents = len(self.text.lengths)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.data.batching import chunks
+from qkv.data.batching import Integers, chunks
 from qkv.data.pairs.files import Pair
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -131,24 +131,23 @@ class PairBatch:
 _CHUNK = 4_096  # texts that are tokenized at a time
 _CHARACTERS = 1 << 22  # of both sides: a chunk ends here at the latest
 BLUR = 0.15  # of a length: what it may count more
-_Integers = NDArray[np.int64]
 
 
-class Side(NamedTuple):
+class EncodedSide(NamedTuple):
     ids: NDArray[np.int32]  # of all texts, end to end
-    offsets: _Integers  # (E + 1,)
+    offsets: Integers  # (E + 1,)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Side":
+    def of(cls, rows: Sequence[Sequence[int]]) -> "EncodedSide":
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         flat = (token for row in rows for token in row)
         return cls(np.fromiter(flat, np.int32, int(lengths.sum())), np.append(0, np.cumsum(lengths)))
 
     @property
-    def lengths(self) -> _Integers:
+    def lengths(self) -> Integers:
         return np.diff(self.offsets)
 
-    def gather(self, rows: _Integers, room: int) -> tuple[_Integers, _Integers, _Integers]:
+    def gather(self, rows: Integers, room: int) -> tuple[Integers, Integers, Integers]:
         """The ids of these texts end to end with `room` places beside each, all lengths (R,), where each begins (R,).
 
         The free places are those after the text's own.
@@ -164,22 +163,22 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    source: Side  # without the end
-    target: Side
+    source: EncodedSide  # without the end
+    target: EncodedSide
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
 
 
-class Encoding(NamedTuple):
+class PairEncoding(NamedTuple):
     pairs: EncodedPairs
     too_long: tuple[int, ...]  # which were left out, counted from 0
     nothing: tuple[int, ...]  # of these no token came, on one side or the other
 
 
-def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Encoding:
+def encode_pairs(pairs: Iterable[Pair], languages: Languages, max_length: int) -> PairEncoding:
     """All pairs as ids, a few thousand texts in memory at a time. `max_length` is with begin or end."""
-    parts: tuple[list[Side], list[Side]] = ([], [])
+    parts: tuple[list[EncodedSide], list[EncodedSide]] = ([], [])
     too_long: list[int] = []
     nothing: list[int] = []
     number = 0
@@ -194,16 +193,16 @@ def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Enc
                 too_long.append(number + row)
             else:
                 kept.append(row)
-        parts[0].append(Side.of([sources[row] for row in kept]))
-        parts[1].append(Side.of([targets[row] for row in kept]))
+        parts[0].append(EncodedSide.of([sources[row] for row in kept]))
+        parts[1].append(EncodedSide.of([targets[row] for row in kept]))
         number += len(chunk)
-    return Encoding(EncodedPairs(_joined(parts[0]), _joined(parts[1])), tuple(too_long), tuple(nothing))
+    return PairEncoding(EncodedPairs(_concatenate(parts[0]), _concatenate(parts[1])), tuple(too_long), tuple(nothing))
 
 
-def _joined(parts: Sequence[Side]) -> Side:
+def _concatenate(parts: Sequence[EncodedSide]) -> EncodedSide:
     lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
     ids = np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, np.int32)
-    return Side(ids, np.append(0, np.cumsum(lengths)))
+    return EncodedSide(ids, np.append(0, np.cumsum(lengths)))
 
 
 class PairBatches:
@@ -218,7 +217,7 @@ class PairBatches:
         self.weights = np.maximum(pairs.source.lengths, pairs.target.lengths) + 1  # (E,) with begin or end
         self._lock = Lock()
         self._starts = [0]  # the number of its first batch, for every epoch that was come to
-        self._plans: dict[int, list[_Integers]] = {}
+        self._plans: dict[int, list[Integers]] = {}
 
     @property
     def steps_per_epoch(self) -> float:
@@ -229,7 +228,7 @@ class PairBatches:
         first = step * self.accumulate
         return [self.collate(self.rows(number)) for number in range(first, first + self.accumulate)]
 
-    def rows(self, number: int) -> _Integers:
+    def rows(self, number: int) -> Integers:
         """Which pairs are in this batch, counted from the beginning of the training."""
         with self._lock:
             while self._starts[-1] <= number:
@@ -237,11 +236,11 @@ class PairBatches:
             epoch = int(np.searchsorted(self._starts, number, side="right")) - 1
             return self._plan(epoch)[number - self._starts[epoch]]
 
-    def epoch(self, number: int) -> list[_Integers]:
+    def epoch(self, number: int) -> list[Integers]:
         with self._lock:
             return self._plan(number)
 
-    def _plan(self, epoch: int) -> list[_Integers]:
+    def _plan(self, epoch: int) -> list[Integers]:
         """Each epoch is drawn by its own number: its order owes nothing to others. Where it begins does: how many
         batches come before it is known only once all the earlier ones are planned."""
         if epoch not in self._plans:
@@ -252,7 +251,7 @@ class PairBatches:
             self._plans[epoch] = [batches[place] for place in draw.permutation(len(batches))]
         return self._plans[epoch]
 
-    def collate(self, rows: _Integers) -> PairBatch:
+    def collate(self, rows: Integers) -> PairBatch:
         source, sizes, begins = self.pairs.source.gather(rows, 1)
         source[begins + sizes - 1] = self.languages.source_end
         labels, lengths, starts = self.pairs.target.gather(rows, 1)
@@ -268,7 +267,7 @@ class PairBatches:
         )
 
 
-def _cut(order: _Integers, weights: _Integers, tokens: int) -> list[_Integers]:
+def _cut(order: Integers, weights: Integers, tokens: int) -> list[Integers]:
     """The rows in this order, in batches of as many as fit the budget, at least one.
 
     >>> [batch.tolist() for batch in cut(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]

@@ -58,7 +58,7 @@ from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
-from qkv.train.checkpoint import averaged, forget_stops, kept_for
+from qkv.train.checkpoint import average_checkpoints, checkpoints_to_keep, forget_stops
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
@@ -145,7 +145,7 @@ def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> Tra
     train = config.train
     if config.epochs is not None:
         train = replace(train, steps=max(1, round(config.epochs * batches.steps_per_epoch)))
-    train = replace(train, keep=max(train.keep, kept_for(config.average)))
+    train = replace(train, keep=max(train.keep, checkpoints_to_keep(config.average)))
     tokens = int(batches.weights.sum())
     sides = "one vocabulary" if data.source is data.target else "two vocabularies"
     sizes = " and ".join(f"{one.size:,}" for one in dict.fromkeys((data.source, data.target)))
@@ -297,7 +297,9 @@ def _choose(
     config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
 ) -> Chosen:
     """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
-    mean = averaged(out / "checkpoints", config.average, config.train.save_every, trainer.step, progress.message)
+    mean = average_checkpoints(
+        out / "checkpoints", config.average, config.train.save_every, trainer.step, progress.message
+    )
     if not data.dev:
         if mean:
             _take(trainer, mean.weights)

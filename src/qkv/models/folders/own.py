@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import check_folder, read_object, replaced_folder, to_json
+from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.models.bert.folder import CARD, OF_A_MODEL
 from qkv.models.bert.keys import listed
 from qkv.models.bert.plan import FORMAT, check_vocabulary
@@ -132,7 +132,7 @@ def write_folder(
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a folder that `save_folder` would refuse, before the work starts."""
-    check_folder(Path(os.path.expanduser(path)), _reason_to_keep)
+    check_replaceable(Path(os.path.expanduser(path)), _reason_to_keep)
 
 
 def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
