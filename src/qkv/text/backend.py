@@ -1,6 +1,6 @@
-"""The parts of a tokenizer of the Rust library: put together from a vocabulary, and recognised in a file.
+"""Backends of the Rust library `tokenizers`: built from a vocabulary, or inspected after loading from a file.
 
-What this file does NOT do: use them. `tokenizer.py` does.
+`tokenizer.py` uses them.
 """
 
 import json
@@ -17,10 +17,10 @@ from qkv.text.vocabulary import Kind
 from qkv.text.wordpiece import CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
 AnyKind = Kind | Literal["byte-pair"]
-"""Kinds that can be learned, and one that is only read."""
+"""Kinds that can be trained, and one that can only be loaded."""
 BYTE_PAIR: Literal["byte-pair"] = "byte-pair"
 _MARKS = ("<|endoftext|>", "</s>", "<eos>")
-"""What a text ends with where there is no [SEP], by the name that its makers gave it."""
+"""Known end-of-text tokens of vocabularies without [SEP]."""
 ENDS_WORD = "</w>"
 
 
@@ -33,7 +33,7 @@ def build_backend(
 ) -> tokenizers.Tokenizer:
     ids = {token: number for number, token in enumerate(tokens)}
     if kind == "character":
-        # Byte-pair encoding with no pairs to join cuts a text into its characters, and quicker than a pattern would.
+        # byte-pair encoding without merges splits a text into characters, faster than a pattern
         backend = tokenizers.Tokenizer(models.BPE(ids, [], unk_token=UNKNOWN))
         if lowercase:
             backend.normalizer = normalizers.Lowercase()
@@ -55,14 +55,14 @@ def build_backend(
 
 
 def byte_pairs(vocabulary: Path) -> tokenizers.Tokenizer:
-    """From a vocab.json and the merges.txt beside it: GPT-2's, which cuts bytes and needs no word for the unknown, or
-    GPT's, which cuts lower-case words and marks where one ends."""
+    """Load a vocab.json with the merges.txt next to it: GPT-2's (bytes, no unknown token) or GPT's (lower-case words
+    with a mark at the end of each)."""
     ids, merges = read_object(vocabulary), vocabulary.with_name("merges.txt")
     try:
         model = models.BPE.from_file(str(vocabulary), str(merges))
     except Exception as error:  # the library raises nothing narrower
         raise InputError(
-            f"{vocabulary} and {merges.name} beside it cannot be read: {error}. Copy both again."
+            f"{vocabulary} and {merges.name} next to it cannot be read: {error}. Copy both again."
         ) from error
     if any(token.endswith(ENDS_WORD) for token in ids):
         model.end_of_word_suffix = ENDS_WORD
@@ -82,11 +82,11 @@ def byte_pairs(vocabulary: Path) -> tokenizers.Tokenizer:
 def special_ids(
     backend: tokenizers.Tokenizer, kind: AnyKind, source: str
 ) -> tuple[dict[str, int], bool, dict[str, Any] | None]:
-    """The id of each special token, whether they may be put around a text, and, where they are others than ours, what
-    the file itself does about them.
+    """Return the id of each special token, whether they may be put around a text, and, if they are not ours, the
+    post-processor of the file.
 
-    A byte-pair tokenizer has one mark, which then stands for all; or none, and then it is the unknown word or the first
-    that has their place, which nobody may put anywhere.
+    A byte-pair tokenizer has one end-of-text token, which is used for all of them. If it has none, all ids are that of
+    the unknown token or 0, and they may not be put around a text.
     """
     ids = {token: number for token in SPECIAL if (number := backend.token_to_id(token)) is not None}
     missing = [token for token in SPECIAL if token not in ids]
@@ -97,20 +97,20 @@ def special_ids(
     if missing:
         raise InputError(
             f"{source} has no {' '.join(missing)}: a vocabulary needs all of {' '.join(SPECIAL)}. "
-            "Is it the vocabulary of a BERT? Otherwise add the missing tokens, each on a line of its own."
+            "Is it the vocabulary of a BERT? Otherwise add the missing tokens, one per line."
         )
     return ids, True, None
 
 
 def special_token_ids(backend: tokenizers.Tokenizer, ids: Mapping[str, int]) -> frozenset[int]:
-    """Of these ids those of tokens that are no text: not that of a first token which only has their place."""
+    """Return those of the ids that really are special tokens, not placeholders (see `special_ids`)."""
     known = {*SPECIAL, *_MARKS, getattr(backend.model, "unk_token", None)}
     return frozenset(number for number in ids.values() if backend.id_to_token(number) in known)
 
 
 def special_token_template(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | None = None) -> Any:
-    """What puts the marks [CLS] and [SEP], or whatever has these ids, around a text or a pair; `between` the two of a
-    pair stands another one, if there is one. And no token of bytes begins with the space before its word."""
+    """Return a post-processor that puts the tokens `begin` and `end` around a text or a text pair, and `between` (by
+    default `end`) between the two texts. Offsets of byte-level tokens exclude the space before a word."""
     ids = {backend.id_to_token(number): number for number in (begin, end, end if between is None else between)}
     first, last, middle = (backend.id_to_token(number) for number in (begin, end, end if between is None else between))
     template = processors.TemplateProcessing(
@@ -126,7 +126,10 @@ def special_token_template(backend: tokenizers.Tokenizer, begin: int, end: int, 
 def foreign_files(
     backend: tokenizers.Tokenizer, processor: dict[str, Any], has_marks: bool, number: int | None
 ) -> tuple[str, dict[str, str]]:
-    """tokenizer.json as it came, and what transformers is to call the one mark, or the unknown word; None: neither."""
+    """Return the original tokenizer.json and the names of special tokens for transformers.
+
+    `number` is the id of the end-of-text token or the unknown token; None if there is neither.
+    """
     state = json.loads(backend.to_str()) | {"post_processor": processor or None}
     if number is None:
         return to_json(state), {}
@@ -143,18 +146,18 @@ def detect_kind(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
         return BYTE_PAIR if state_of(backend.model)["merges"] else "character"
     name = type(backend.model).__name__
     raise InputError(
-        f"{file} holds a {name} tokenizer, as XLM or T5 have; qkv reads WordPiece, byte-pair, word and character "
+        f"{file} holds a {name} tokenizer, as in XLM or T5; qkv reads WordPiece, byte-pair, word and character "
         "tokenizers. Is it the folder of a BERT or a GPT?"
     )
 
 
 def state_of(part: Any) -> dict[str, Any]:
-    """What a part of the backend would write into a tokenizer.json."""
+    """Return the entry of a backend part in tokenizer.json."""
     return json.loads(part.__getstate__()) if part is not None else {}
 
 
 def find_normalizer(normalizer: Any, *types: str) -> dict[str, Any]:
-    """The first normalizer of these types in a tokenizer.json, also inside a sequence; {} when there is none."""
+    """Return the first normalizer of these types in a tokenizer.json, also inside a sequence, or {}."""
     inside = normalizer.get("normalizers") if isinstance(normalizer, dict) else None
     for one in inside if isinstance(inside, list) else [normalizer]:
         if isinstance(one, dict) and one.get("type") in types:

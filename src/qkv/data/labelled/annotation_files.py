@@ -14,7 +14,7 @@ fails the whole text is dropped, and told: with a span missing it would teach th
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from qkv.data.labelled.column_files import READ_AS, join_words, normalise_tags
+from qkv.data.labelled.column_files import READ_AS, join_words, normalise_tag
 from qkv.data.labelled.examples import Example, Fault, Place, Span, TagExample, TextExample
 from qkv.data.labelled.json_values import Value
 from qkv.data.labelled.opened import Convert, ReportFault, Wanted, check_text, empty_text_fault, locate_span
@@ -136,7 +136,7 @@ def _make_tag_example(
         raise InputError(f"{place} has {len(words)} words and {count} tags; there must be a tag for every word.")
     read = []
     for tag in tags:
-        one = normalise_tags(tag) if isinstance(tag, str) else None
+        one = normalise_tag(tag) if isinstance(tag, str) else None
         if one is None:
             hint = " Numbers stand for tags that are listed elsewhere; write the tags." if isinstance(tag, int) else ""
             raise InputError(f"{place}: {tag!r} is not a tag such as O, B-PER or I-PER.{hint}")

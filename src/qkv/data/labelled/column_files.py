@@ -28,10 +28,10 @@ _same = {"L": "E", "U": "S", "M": "I"}
 
 
 @cache
-def normalise_tags(tag: str) -> str | None:
+def normalise_tag(tag: str) -> str | None:
     """O, or B-, I-, E-, S- and a type; None for what is no tag of these schemes.
 
-    >>> normalise_tags("B_PER"), normalise_tags("M-地名"), normalise_tags("O"), normalise_tags("I"), normalise_tags("NN")
+    >>> normalise_tag("B_PER"), normalise_tag("M-地名"), normalise_tag("O"), normalise_tag("I"), normalise_tag("NN")
     ('B-PER', 'I-地名', 'O', 'I-entity', None)
     """
     found = _tag.fullmatch(tag)
@@ -91,7 +91,7 @@ def looks_like_columns(start: Beginning) -> bool:
     """Whether the file begins like one: short rows, and nearly all have a tag at their end."""
     filled = [line for line in start.lines[:400] if line.strip() and not line.startswith(DOCUMENT)]
     tagged = [
-        columns for line in filled if len(columns := _split(line)) >= 2 and normalise_tags(columns[-1]) is not None
+        columns for line in filled if len(columns := _split(line)) >= 2 and normalise_tag(columns[-1]) is not None
     ]
     short = sum(len(columns[0]) <= 60 for columns in tagged)
     return short >= 2 and short > 0.9 * len(filled)
@@ -119,7 +119,7 @@ def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
         [] if tag is None else [[columns[tag - 1] for _, columns in one.rows if len(columns) >= tag] for one in sample]
     )
     guessed = not wanted.needs_labels and "label" not in wanted.columns
-    if guessed and not all(normalise_tags(one) for sentence in tags for one in sentence):
+    if guessed and not all(normalise_tag(one) for sentence in tags for one in sentence):
         tag = None  # a column of something else; there need not be any labels
 
     def units() -> Iterator[tuple[int, Sentence]]:
@@ -168,7 +168,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
             group = f"document {documents}"
         else:
             columns = _split(line)
-            comment = not rows and line.startswith("# ") and normalise_tags(columns[-1]) is None
+            comment = not rows and line.startswith("# ") and normalise_tag(columns[-1]) is None
             if not comment:
                 rows.append((number, columns))
     if rows:
@@ -193,7 +193,7 @@ def _example(
             )
         words.append(columns[word - 1])
         if tag is not None:
-            read = normalise_tags(columns[tag - 1])
+            read = normalise_tag(columns[tag - 1])
             if read is None:
                 raise InputError(
                     f"{wanted.place(number)}: {columns[tag - 1]!r} is not a tag. A tag is O, or B-, I-, E-, S- or M- "

@@ -11,7 +11,7 @@ an example that is dropped or mended stands in `faults`.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from qkv.data.labelled.column_files import normalise_tags, open_columns
+from qkv.data.labelled.column_files import normalise_tag, open_columns
 from qkv.data.labelled.detect import check_format, detect_format, guess_task
 from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput
 from qkv.data.labelled.kinds import LABELLINGS, labelling_for
@@ -119,7 +119,7 @@ def _other_task(path: Path, task: str) -> str:
     if first is None:
         return ""
     stated = [] if labelling.spans or first.several else [part for label in first.labels() for part in label.split()]
-    if stated and all(map(normalise_tags, stated)):
+    if stated and all(map(normalise_tag, stated)):
         return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
     return f" This looks like {labelling.about} ({source.format}): use the task {other} (qkv finetune {other} …)."
 
