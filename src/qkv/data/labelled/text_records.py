@@ -114,8 +114,8 @@ def read_string(record: FlatRecord, column: str, place: Place) -> str:
 def value_as_text(value: Any) -> str | None:
     """A plain value as the file writes it; None for nothing at all.
 
-    >>> value_as_text(True), value_as_text(Decimal("5.000")), value_as_text(" a "), value_as_text(""), value_as_text(None)
-    ('true', '5.000', 'a', None, None)
+    >>> [value_as_text(value) for value in (True, Decimal("5.000"), " a ", "", None)]
+    ['true', '5.000', 'a', None, None]
     """
     if isinstance(value, bool):
         return "true" if value else "false"
