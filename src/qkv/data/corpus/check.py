@@ -39,8 +39,8 @@ _NAMED = 20  # findings of each kind in the report
 
 # continuation bytes of UTF-8, read as Windows-1252
 _after = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
-# é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is memory that was never
-# written. The first characters are matched first, which makes the search fast.
+# é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is unused memory. The
+# first characters are matched first, which makes the search fast.
 _mojibake = re.compile(
     rf"[ÃÂâä-éï锟烫屯](?:(?<=[ÃÂ]){_after}|(?<=â)€{_after}|(?<=[ä-é]){_after}{{2}}[ä-é]{_after}{{2}}|"
     "(?<=锟)斤拷|(?<=烫)烫烫|(?<=屯)屯屯|(?<=ï)»¿)"

@@ -123,7 +123,7 @@ def _cut(data: bytes, kind: str) -> int:
 
 
 class Documents(NamedTuple):
-    """Contents of a block. A document that begins at the end of the text is empty: it marks the blank line before it."""
+    """Contents of a block. A document that begins at the end of the text is empty: it marks a blank line before it."""
 
     text: str
     begins: list[int]  # position in the text where each document begins

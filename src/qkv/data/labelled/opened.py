@@ -195,7 +195,7 @@ def find_occurrences(text: str, part: str) -> list[int]:
 
 
 def locate_answer(
-    context: str, text: str, start: int | None, place: Place, what: str, told: ReportFault
+    context: str, text: str, start: int | None, place: Place, what: str, report: ReportFault
 ) -> AnswerSpan | None:
     """Return the answer at `start`, or at the nearest occurrence. If there is none, report it and return None.
 
@@ -206,23 +206,21 @@ def locate_answer(
     found = find_occurrences(context, text)
     if not found:
         message = f"{what}: the answer {abbreviate(text)} is not in the text: used for scoring, skipped in training"
-        told(Fault(place, "answer", message, "mended"))  # the example may have other answers
+        report(Fault(place, "answer", message, "mended"))  # the example may have other answers
         return None
     if start is None:
         if len(found) > 1:
-            message = (
-                f"{what}: the answer {abbreviate(text)} stands in the text {len(found)} times, the first was taken"
-            )
-            told(Fault(place, "answer place", message, "noted"))
+            message = f"{what}: the answer {abbreviate(text)} occurs in the text {len(found)} times, the first is used"
+            report(Fault(place, "answer place", message, "noted"))
         return AnswerSpan(found[0], text)
     nearest = min(found, key=lambda one: abs(one - start))
     message = f"{what}: the answer {abbreviate(text)} is not at {start} but at {nearest}"
-    told(Fault(place, "answer", message, "mended"))
+    report(Fault(place, "answer", message, "mended"))
     return AnswerSpan(nearest, text)
 
 
 def locate_span(
-    text: str, start: int, end: int, label: str, stated: str | None, place: Place, told: ReportFault
+    text: str, start: int, end: int, label: str, stated: str | None, place: Place, report: ReportFault
 ) -> Span | None:
     """Return the span, moved to the only occurrence of its stated text if necessary; if impossible, report and None.
 
@@ -232,15 +230,15 @@ def locate_span(
         if 0 <= start < end <= len(text):
             return Span(start, end, label)
         message = f"the span {start}–{end} ({label}) is not within the text of {len(text)} characters"
-        told(Fault(place, "span", message, "dropped"))
+        report(Fault(place, "span", message, "dropped"))
         return None
     if stated and start >= 0 and text.startswith(stated, start):
         return Span(start, start + len(stated), label)
     found = find_occurrences(text, stated) if stated else []
     message = f"the span {start}–{end} ({label}) does not read {abbreviate(stated)}"
     if len(found) == 1:
-        told(Fault(place, "span", f"{message}, which is at {found[0]}", "mended"))
+        report(Fault(place, "span", f"{message}, which is at {found[0]}", "mended"))
         return Span(found[0], found[0] + len(stated), label)
     often = f"occurs in the text {len(found)} times" if found else "is not in the text"
-    told(Fault(place, "span", f"{message}, which {often}", "dropped"))
+    report(Fault(place, "span", f"{message}, which {often}", "dropped"))
     return None
