@@ -64,7 +64,7 @@ class TokenLengths:
         self._waiting: list[tuple[int, Example]] = []
 
     def add(self, source: int, example: Example) -> Iterator[tuple[int, Example, int, str]]:
-        """Add an example; yield counted examples with their number of tokens and a span that ends inside a token, or ""."""
+        """Add an example; yield counted ones with number of tokens and a span that ends inside a token, or ""."""
         self._waiting.append((source, example))
         if len(self._waiting) >= _AT_ONCE:
             yield from self.rest()
