@@ -3,7 +3,7 @@
 `draw_alignment(found)` returns one self-contained SVG in the style of `attention_picture`, without script, font file or
 network access; it follows the reader's light or dark setting. On the left lines connect the words of the translation
 with those of the text, thicker for larger weights. On the right are the same weights as a heat map: a row for each word
-of the translation, a column for each word of the text, and a grey one for the end token. The links (`text/alignment.py`)
+of the translation, a column for each word of the text, and a grey one for the end token. The links of text/alignment.py
 are highlighted in both.
 """
 

@@ -22,7 +22,7 @@ def test_the_mean_of_the_last_regular_ones(tmp_path: Path) -> None:
     torch.testing.assert_close(mean(2, 6).weights["w"], torch.tensor([5.0, 1.0]))
     assert said == [] and mean(2, 6).count == 2
     torch.testing.assert_close(mean(9, 7).weights["w"], torch.tensor([19 / 4, 1.0]))
-    assert said == ["note: the mean is that of 4 checkpoints, not of 9: no more were kept"]
+    assert said == ["note: averaged 4 checkpoints instead of 9: no more were kept"]
     assert mean(9, 7).count == 4
     assert average_checkpoints(tmp_path, 1, 2, 7, said.append) is None
     assert average_checkpoints(tmp_path / "none", 3, 2, 7, said.append) is None and "save more often" in said[-1]
