@@ -210,7 +210,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "too small for the characters": ({"size": 12, "kind": "character"}, "A vocabulary of 12 is too small"),
     "nothing": ({"texts": []}, "There is no text to learn a vocabulary from"),
     "nothing but space": ({"texts": ["", " \n\u3000\u200b"]}, "There is no text"),
-    "a single string": ({"texts": "corpus.txt"}, "several strings"),
+    "one string": ({"texts": "corpus.txt"}, "several strings"),
     "no such kind": ({"kind": "wordpeice"}, "no kind of tokenizer 'wordpeice'.* Did you mean 'wordpiece'?"),
     "frequency": ({"min_frequency": 0}, "min_frequency is 0; it must be at least 1"),
     "limit": ({"limit_alphabet": 0}, "limit_alphabet is 0"),
