@@ -173,5 +173,5 @@ def test_no_threshold_does_better() -> None:
 def test_lengths_and_nan_are_checked() -> None:
     with pytest.raises(ValueError, match="equal length"):
         reliability_bins([0.5], [True, False])
-    with pytest.raises(ValueError, match="nan"):
+    with pytest.raises(ValueError, match="NaN"):
         coverage_curve([math.nan], [True])

@@ -267,5 +267,5 @@ def test_other_faults_are_named(tmp_path: Path) -> None:
         (tmp_path / "vocab.json").write_text(json.dumps(content))
         with pytest.raises(InputError, match=message):
             read_marian_vocabulary(tmp_path / "vocab.json")
-    with pytest.raises(InputError, match="half of a character"):
+    with pytest.raises(InputError, match="half of a surrogate pair"):
         MarianTokenizer(parse_model(MODEL), VOCABULARY).encode("\ud83d")

@@ -175,7 +175,7 @@ def test_texts_that_are_none(bert: Tokenizer) -> None:
     wrong: Any = [None]
     with pytest.raises(TypeError, match="A text must be a str, not NoneType"):
         bert.encode_batch(wrong)
-    with pytest.raises(InputError, match="2 texts and 1 pairs"):
+    with pytest.raises(InputError, match="2 texts and 1 second texts"):
         bert.encode_batch(["a", "b"], ["c"])
 
 

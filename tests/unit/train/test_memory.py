@@ -125,12 +125,10 @@ def no_room(*_: Any) -> Any:
 
 def test_an_evaluation_is_not_a_batch_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     the_job = replace(job(tmp_path, evaluate=no_room), sizes=sizes([4, 2]))
-    with pytest.raises(
-        InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a training step"
-    ):
+    with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a training"):
         Trainer(the_job, CONFIG, Silent()).run()
     monkeypatch.setattr("qkv.train.loop.measure_peak", no_room)
-    with pytest.raises(InputError, match=r"Out of memory on cpu between training steps, not in a training step"):
+    with pytest.raises(InputError, match=r"Out of memory on cpu between training steps, not in a training"):
         Trainer(the_job, CONFIG, Silent()).run()
 
 

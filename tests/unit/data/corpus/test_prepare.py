@@ -180,9 +180,7 @@ def test_other_settings_are_refused_unless_they_may_overwrite(
         write_corpus(file, 30, seed=5)
         change = {}
     before = content(tmp_path / "out")
-    with pytest.raises(
-        InputError, match=f"{'prepared' if finished else 'started'} from something else: other {named}. "
-    ):
+    with pytest.raises(InputError, match=f"{'prepared' if finished else 'started'} from .* else: other {named}. "):
         prepare_corpus(file, make_tokenizer(), tmp_path / "out", **SMALL | change)
     assert content(tmp_path / "out") == before
     prepare_corpus(file, make_tokenizer(), tmp_path / "out", overwrite=True, **SMALL | change)
