@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from qkv.look.server import Server
 from qkv.look.subject import Subject
+from qkv.serve.listen import Server
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, Route

@@ -246,7 +246,7 @@ def test_equations_import_torch_alone() -> None:
 @pytest.mark.parametrize("module", ["qkv", "qkv.cli.main"])
 def test_the_door_opens_without_torch(module: str) -> None:
     """`qkv --help` must answer at once, and a program may import qkv without paying for torch."""
-    heavy = "torch numpy tokenizers safetensors transformers rich"
+    heavy = "torch numpy tokenizers safetensors transformers rich starlette uvicorn"
     code = f"import {module}, sys; print(*[name for name in {heavy.split()!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

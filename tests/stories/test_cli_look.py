@@ -19,9 +19,9 @@ from qkv.cli import look as verb
 from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.look.api import ANSWERS
-from qkv.look.server import Server
 from qkv.look.subject import Subject
 from qkv.look.wire import LONGEST, Asked, Reply
+from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader
 from tests.support.look_server import asked, sent
@@ -135,20 +135,22 @@ def met(monkeypatch: pytest.MonkeyPatch) -> list[Server]:
     """Servers that `qkv look` starts, each ended as by Ctrl-C after one question."""
     found: list[Server] = []
 
-    def serve_forever(self: Server, poll_interval: float = 0.5) -> None:
+    run = Server.run
+
+    def run_for_a_question(self: Server) -> None:
         found.append(self)
-        thread = threading.Thread(target=lambda: super(Server, self).serve_forever(0.01))
+        thread = threading.Thread(target=run, args=(self,))
         thread.start()
-        token = {"Authorization": f"Bearer {self.entrance.token}"} if self.entrance.token else {}
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         assert sent(self, "GET", "/", headers=token).status == 200
         if not token:
             answer = asked(self, "attention", text="the cat", kind="self")
             assert Reply.from_bytes(answer.body).head["n_tokens"] == 4
-        self.shutdown()
+        self.stop()
         thread.join()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Server, "serve_forever", serve_forever)
+    monkeypatch.setattr(Server, "run", run_for_a_question)
     return found
 
 

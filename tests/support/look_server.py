@@ -2,13 +2,15 @@
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from qkv.look.api import Api
-from qkv.look.server import Server
+from qkv.look.server import serve_page
+from qkv.serve.listen import Server
 
 
 class Answer(NamedTuple):
@@ -25,15 +27,20 @@ class Answer(NamedTuple):
 
 @contextmanager
 def serving(api: Api, host: str = "127.0.0.1", token: str | None = None) -> Iterator[Server]:
-    server = Server(api, host, 0, token)
-    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.01))
-    thread.start()
-    try:
+    with running(serve_page(api, host, 0, token)) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    thread = threading.Thread(target=server.run)
+    with server:
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join()
 
 
 def sent(
@@ -50,3 +57,17 @@ def sent(
 
 def asked(server: Server, name: str, **fields: Any) -> Answer:
     return sent(server, "POST", f"/api/{name}", json.dumps(fields).encode())
+
+
+def exchanged(server: Server, request: bytes) -> bytes:
+    """All that comes back for these bytes, until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(request)
+        return until_the_end(connection)
+
+
+def until_the_end(connection: socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)

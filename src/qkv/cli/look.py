@@ -241,26 +241,27 @@ def serve(
     api: "Api", host: str, port: int | None, token: str | None, state: dict[str, str | int], browser: bool = True
 ) -> None:
     """Until Ctrl-C."""
-    from qkv.look.server import listen
+    from qkv.look.page import address_of
+    from qkv.look.server import serve_page
 
-    with listen(api, host, port, token) as server:
-        link = server.link(state)
+    with serve_page(api, host, port, token) as server:
+        link = server.link(address_of(state))
         typer.echo(link)
         sys.stdout.flush()  # for whoever waits for the address at the end of a pipe
-        shared = " Whoever has this link can ask." if server.entrance.token else ""
+        shared = " Whoever has this link can ask." if server.token else ""
         typer.echo(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
         # a link with a token is for those who may ask, and all users of a machine see how its programs were started
-        if browser and has_screen() and server.entrance.token is None:
+        if browser and has_screen() and server.token is None:
             import threading
             import webbrowser
 
             # some browsers come back only when they are closed
             threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
         try:
-            server.serve_forever(poll_interval=0.1)
+            server.run()
         except KeyboardInterrupt:
             typer.echo("", err=True)
-        is_working = server.is_working()
+        is_working = server.worker.is_working()
     if is_working:
         # nobody waits for what is still computed, and a thread inside torch must not meet the end of the interpreter
         sys.stdout.flush()

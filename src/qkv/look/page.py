@@ -22,7 +22,7 @@ _MARKS = ("policy", "style", "importmap", "recorded", "start")
 """Where index.html wants what, as <!--qkv:NAME-->, in this order."""
 _PREFIX = "look/"
 """Before the name of a module in the import map."""
-NAME = re.compile(r"([a-z_]+/)?[a-z_]+\.[a-z]+")
+NAME = re.compile(r"([a-z_]{1,40}/)?[a-z_]{1,40}\.[a-z]{1,8}")
 EARLY = re.compile(r"[a-z_]+\.js|views/attention")
 """Names of files; and of those that the page begins with."""
 TYPES = {

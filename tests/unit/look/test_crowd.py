@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from qkv.look.api import Api
-from qkv.look.server import AT_ONCE, Server
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, Reply
+from qkv.serve.listen import Connection, Server
 from tests.support.folders import make_folder
-from tests.support.look_server import asked, serving
+from tests.support.look_server import asked, sent, serving
 
 
 def length(subject: Subject, asked: Asked) -> Reply:
@@ -55,11 +55,12 @@ def test_what_nobody_waits_for_is_not_computed(subject: Subject) -> None:
     slow = Slow()
     api = Api([subject], {"length": length, "slow": slow}, {})
     with serving(api) as server:
+        at_once = server.worker.at_once
         slow.go.set()
         assert asked(server, "slow").status == 200  # the weights are loaded by the first, and it alone
         slow.go.clear()
         slow.begun.acquire()
-        working = [_left_behind(server, "slow") for _ in range(AT_ONCE)]
+        working = [_left_behind(server, "slow") for _ in range(at_once)]
         for _ in working:
             assert slow.begun.acquire(timeout=20)
         idle = [_left_behind(server, "slow") for _ in range(10)]
@@ -71,49 +72,44 @@ def test_what_nobody_waits_for_is_not_computed(subject: Subject) -> None:
         for one in (*working, waits):
             assert one.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
             one.close()
-        assert slow.most == AT_ONCE and slow.all == 1 + AT_ONCE + 1
+        assert slow.most == at_once and slow.all == 1 + at_once + 1
 
 
 def test_too_many_at_a_time(subject: Subject) -> None:
-    with serving(Api([subject], ANSWERS, {})) as server:
-        while server.waiting.acquire(blocking=False):
-            pass
-        answer = asked(server, "length", text="a")
-        assert answer.status == 503 and answer.said["code"] == "busy"
-        server.waiting.release()
-        assert asked(server, "length", text="a").status == 200 and not server.is_working()
+    slow = Slow()
+    with serving(Api([subject], {"length": length, "slow": slow}, {})) as server:
+        server.worker.most_waiting = 0
+        with _left_behind(server, "slow") as first:
+            assert slow.begun.acquire(timeout=20) and server.worker.is_working()
+            answer = asked(server, "length", text="a")
+            assert answer.status == 503 and answer.said["code"] == "busy"
+            slow.go.set()
+            assert first.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert asked(server, "length", text="a").status == 200 and not server.worker.is_working()
 
 
-def test_a_request_that_comes_byte_by_byte(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qkv.look.server.REQUEST_SECONDS", 0.3)
-    with serving(Api([subject], ANSWERS, {})) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as slow:
-            slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
-            ended = False
-            for _ in range(400):
-                try:
-                    slow.sendall(b"l")
-                    ended = slow.recv(1) == b""
-                except TimeoutError:
-                    continue
-                except ConnectionError:
-                    ended = True
-                if ended:
-                    break
-            assert ended
-        assert asked(server, "length", text="a").status == 200
+def test_the_rest_is_answered_while_something_is_computed(subject: Subject) -> None:
+    slow = Slow()
+    with serving(Api([subject], {"slow": slow}, {})) as server, _left_behind(server, "slow"):
+        assert slow.begun.acquire(timeout=20)
+        for path in ("/", "/api/room", "/assets/app.js", "/page.html"):
+            assert sent(server, "GET", path).status == 200
+        assert server.worker.is_working()
+        slow.go.set()
 
 
-def test_too_many_connections(subject: Subject) -> None:
-    with serving(Api([subject], ANSWERS, {})) as server:
-        server.connections = threading.BoundedSemaphore(1)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as first:
-            first.sendall(b"GET /api/room HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert first.recv(12) == b"HTTP/1.1 200"
+def test_too_many_connections(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them at work: the next is closed."""
+    monkeypatch.setattr(Connection, "most_connections", 1)
+    slow = Slow()
+    with serving(Api([subject], {"length": length, "slow": slow}, {})) as server:
+        with _left_behind(server, "slow") as first:
+            assert slow.begun.acquire(timeout=20)
             with pytest.raises(ConnectionError):
                 asked(server, "length", text="a")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20):
-            pass
+            slow.go.set()
+            assert first.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert asked(server, "length", text="a").status == 200
 
 
 def test_it_ends_while_something_is_computed(subject: Subject) -> None:
@@ -121,7 +117,7 @@ def test_it_ends_while_something_is_computed(subject: Subject) -> None:
     with serving(Api([subject], {"slow": slow}, {})) as server:
         connection = _left_behind(server, "slow")
         assert slow.begun.acquire(timeout=20)
-        assert server.is_working()
+        assert server.worker.is_working()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port), timeout=20)
     slow.go.set()

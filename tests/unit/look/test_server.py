@@ -10,11 +10,13 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.look.api import Api
-from qkv.look.server import DEFAULT_PORT, MOST_BYTES, Server, listen
+from qkv.look.page import address_of
+from qkv.look.server import DEFAULT_PORT, MOST_BYTES, serve_page
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import LONGEST, Asked, RefusalError, Reply
+from qkv.serve.listen import Server
 from tests.support.folders import make_folder
-from tests.support.look_server import asked, sent, serving
+from tests.support.look_server import asked, exchanged, sent, serving, until_the_end
 
 
 def length(subject: Subject, asked: Asked) -> Reply:
@@ -170,26 +172,25 @@ def test_a_body_too_large(server: Server) -> None:
 def test_a_body_too_large_is_refused_before_it_is_sent(server: Server) -> None:
     for expect in ("", "Expect: 100-continue\r\n"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-            head = f"POST /api/length HTTP/1.1\r\nHost: localhost\r\n{expect}Content-Length: {10**25}\r\n\r\n"
+            head = f"POST /api/length HTTP/1.1\r\nHost: localhost\r\n{expect}Content-Length: {10**15}\r\n\r\n"
             connection.sendall(head.encode())
             connection.shutdown(socket.SHUT_WR)
-            assert _until_the_end(connection).startswith(b"HTTP/1.1 413 ")
+            assert until_the_end(connection).startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize(
-    "line", ["", "Content-Length: -1\r\n", "Content-Length: ten\r\n", "Transfer-Encoding: chunked\r\n"]
+    ("line", "status"),
+    [
+        ("", 411),
+        ("Transfer-Encoding: chunked\r\n", 411),
+        ("Content-Length: -1\r\n", 400),
+        ("Content-Length: ten\r\n", 400),
+        (f"Content-Length: {10**25}\r\n", 400),
+    ],
 )
-def test_a_body_of_no_stated_length(server: Server, line: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
-        connection.sendall(f"POST /api/length HTTP/1.1\r\nHost: localhost\r\n{line}\r\n".encode())
-        assert _until_the_end(connection).startswith(b"HTTP/1.1 411 ")
-
-
-def _until_the_end(connection: socket.socket) -> bytes:
-    parts = []
-    while part := connection.recv(1 << 16):
-        parts.append(part)
-    return b"".join(parts)
+def test_a_body_of_no_stated_length(server: Server, line: str, status: int) -> None:
+    answer = exchanged(server, f"POST /api/length HTTP/1.1\r\nHost: localhost\r\n{line}\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and b"nosniff" in answer and b'{"code":' in answer
 
 
 def test_a_fault_of_ours_keeps_its_secrets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,6 +215,9 @@ def test_a_fault_of_ours_keeps_its_secrets(server: Server, capsys: pytest.Captur
         "/../../../../etc/passwd",
         "/server.py",
         "/assets/look.css%00.js",
+        f"/assets/{'a' * 300}.js",
+        f"/assets/{'a/' * 5_000}a.js",
+        f"/assets/{'a' * 60_000}.js",
     ],
 )
 def test_nothing_but_the_files_of_the_page(server: Server, path: str) -> None:
@@ -257,7 +261,7 @@ def test_a_token(subject: Subject) -> None:
             answer = sent(server, "GET", path)
             assert answer.status == 401 and answer.said["code"] == "token"
         assert sent(server, "POST", "/api/length?token=open-sesame", b'{"text": "a"}').status == 401
-        link = server.link({"text": "2024"})
+        link = server.link(address_of({"text": "2024"}))
         assert link.endswith("/?token=open-sesame#text=%222024%22")
 
 
@@ -281,12 +285,12 @@ def test_a_token_becomes_a_cookie(subject: Subject) -> None:
 
 def test_a_host_that_others_reach_has_a_token(subject: Subject) -> None:
     with serving(Api([subject], ANSWERS, {}), host="0.0.0.0") as server:
-        token = server.entrance.token
+        token = server.token
         assert token is not None and len(token) >= 32 and f"?token={token}" in server.link()
         assert sent(server, "GET", "/api/room").status == 401
         assert sent(server, "GET", "/api/room", headers={"Authorization": f"Bearer {token}"}).status == 200
     with serving(Api([subject], ANSWERS, {})) as server:
-        assert server.entrance.token is None and server.link() == f"http://127.0.0.1:{server.port}/"
+        assert server.token is None and server.link() == f"http://127.0.0.1:{server.port}/"
 
 
 # Where it listens
@@ -295,19 +299,19 @@ def test_a_host_that_others_reach_has_a_token(subject: Subject) -> None:
 def test_a_port_that_is_taken(subject: Subject) -> None:
     api = Api([subject], ANSWERS, {})
     with serving(api) as server, pytest.raises(InputError, match="cannot be listened on.*--port 0"):
-        listen(api, port=server.port)
-    first, second = listen(api), listen(api)
+        serve_page(api, port=server.port)
+    first, second = serve_page(api), serve_page(api)
     try:
         assert DEFAULT_PORT <= first.port < second.port
     finally:
-        first.server_close()
-        second.server_close()
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize("token", ["short", "with space", "令牌令牌令牌令牌", "semi;colon;", "line\r\nfeed"])
 def test_a_token_that_no_link_can_carry(subject: Subject, token: str) -> None:
     with pytest.raises(InputError, match="--token"):
-        listen(Api([subject], ANSWERS, {}), port=0, token=token)
+        serve_page(Api([subject], ANSWERS, {}), port=0, token=token)
 
 
 @pytest.mark.parametrize(
@@ -315,4 +319,4 @@ def test_a_token_that_no_link_can_carry(subject: Subject, token: str) -> None:
 )
 def test_a_place_where_nobody_can_listen(subject: Subject, host: str, port: int) -> None:
     with pytest.raises(InputError, match="--host|--port"):
-        listen(Api([subject], ANSWERS, {}), host, port)
+        serve_page(Api([subject], ANSWERS, {}), host, port)

@@ -1,0 +1,227 @@
+"""The process that serves: a port, uvicorn, signals, and limits for clients that are slow or many.
+
+uvicorn waits for ever for the rest of a request. Here each phase of a connection has a deadline that single bytes do
+not postpone, and where there are too many connections, the one that has been waited for longest is closed.
+"""
+
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+from asyncio import BaseTransport, TimerHandle, Transport
+from collections.abc import Sequence
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import h11
+import uvicorn
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from qkv.errors import InputError
+from qkv.serve.access import TOKEN_FIELD, Access, is_loopback
+from qkv.serve.app import SECURITY_HEADERS, Worker, build_app
+
+NEXT_PORTS = 20
+"""How many ports are tried from the default on."""
+BACKLOG = 64
+MOST_HEADER_BYTES = 1 << 16
+TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~-]{8,}")
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that stand for every address of this machine."""
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection with deadlines, a limit on their number, and our form of refusal."""
+
+    idle_seconds = 60.0  # until the first byte of a request
+    request_seconds = 30.0  # from there until its last
+    answer_seconds = 30.0  # until a client has taken an answer that fills the buffers
+    most_connections = 128
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.phase = ""
+        self.since = 0.0
+        self._deadline: TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        assert isinstance(transport, Transport)
+        super().connection_made(transport)
+        self._follow()
+        open_ones = [one for one in self.connections if isinstance(one, Connection) and one.phase != "lost"]
+        if len(open_ones) > self.most_connections:
+            waited_for = [one for one in open_ones if one.phase in ("idle", "request")]  # at least this one
+            min(waited_for, key=lambda one: one.since).drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._enter("lost")
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._follow()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._follow()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._follow()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._follow()
+
+    def drop(self) -> None:
+        """Close at once; what is not sent yet is lost."""
+        self._enter("lost")
+        self.transport.abort()
+
+    def _follow(self) -> None:
+        """Enter the phase that the connection is in."""
+        state = self.conn.their_state
+        if self.flow.write_paused or self.transport.is_closing():
+            self._enter("answer", self.answer_seconds)
+        elif state is h11.IDLE and not self.conn.trailing_data[0]:
+            self._enter("idle", self.idle_seconds)
+        elif state in (h11.IDLE, h11.SEND_BODY):
+            self._enter("request", self.request_seconds)
+        else:
+            self._enter("work")
+
+    def _enter(self, phase: str, seconds: float | None = None) -> None:
+        if phase == self.phase or self.phase == "lost":
+            return
+        self.phase, self.since = phase, self.loop.time()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.drop)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP; called while uvicorn handles h11's error."""
+        if self.cycle is not None and not self.cycle.response_complete:  # the app must not answer too
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # it comes after our answer
+            self.drop()
+            return
+        status = HTTPStatus(getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST))
+        body = json.dumps({"code": "http", "message": f"{status.phrase}.", "about": {}}).encode()
+        headers = {
+            **SECURITY_HEADERS,
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+        }
+        response = h11.Response(status_code=status, headers=list(headers.items()), reason=status.phrase.encode())
+        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+class Server:
+    """Listens from construction on; `run` answers until a signal or `stop`, `close` frees the port."""
+
+    def __init__(
+        self,
+        routes: Sequence[BaseRoute],
+        worker: Worker,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+    ) -> None:
+        """A host that others can reach has a token, drawn here unless one is given."""
+        self.worker = worker
+        self.socket = _bind(host, port)
+        self.host, self.port = self.socket.getsockname()[:2]
+        self.token = token or (None if is_loopback(host) else secrets.token_urlsafe(24))
+        self.app = build_app(routes, Access(self.token, f"qkv-{self.port}"))
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(
+                self.app,
+                http=Connection,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                headers=[("Server", "qkv")],
+                log_config=None,
+                log_level="critical",  # the app reports its own faults
+                access_log=False,
+                backlog=BACKLOG,
+                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+                timeout_keep_alive=int(Connection.idle_seconds),
+                timeout_graceful_shutdown=0,
+            )
+        )
+
+    def run(self) -> None:
+        """Until `stop`, Ctrl-C (KeyboardInterrupt) or SIGTERM (its usual effect). Inference is not waited for."""
+        self._uvicorn.run([self.socket])
+
+    def stop(self) -> None:
+        """End `run`, from another thread."""
+        self._uvicorn.should_exit = True
+
+    def close(self) -> None:
+        self.socket.close()
+        self.worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def link(self, fragment: str = "") -> str:
+        """The address for a browser, with the token and with what comes after the #."""
+        host = socket.gethostname() if self.host in EVERYWHERE else f"[{self.host}]" if ":" in self.host else self.host
+        query = f"?{TOKEN_FIELD}={quote(self.token, safe='')}" if self.token else ""
+        return f"http://{host}:{self.port}/{query}{f'#{fragment}' if fragment else ''}"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where the protocol is named; with it an answer takes 40 ms longer
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name != "nt":  # there it would let two programs have one port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def listen(
+    routes: Sequence[BaseRoute], worker: Worker, host: str, port: int | None, token: str | None, default_port: int
+) -> Server:
+    """A server on the port, on any free one for 0, or, for None, on the first free one from the default on."""
+    if token is not None and not TOKEN_PATTERN.fullmatch(token):
+        raise InputError(
+            "--token must be a word that a link can carry: 8 or more of a to z, A to Z, 0 to 9, . _ ~ and -."
+        )
+    if port is not None and not 0 <= port <= 65535:
+        raise InputError(f"--port {port} is no port: they go from 0 to 65535.")
+    ports = range(default_port, default_port + NEXT_PORTS) if port is None else range(port, port + 1)
+    reason = ""
+    for one in ports:
+        try:
+            return Server(routes, worker, host, one, token)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, socket.gaierror | UnicodeError):
+                raise InputError(f"--host '{host}' is no address of this machine: {reason}.") from None
+    where = f"port {ports[0]}" if len(ports) == 1 else f"ports {ports[0]} to {ports[-1]}"
+    raise InputError(f"--host {host}, {where} cannot be listened on: {reason}. --port 0 takes a free one.")
