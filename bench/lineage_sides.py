@@ -38,9 +38,10 @@ from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
-from qkv.models.elmo.pretrain import load_elmo
+from qkv.models.family import RECURS, Loading
 from qkv.models.folders.own import read_folder
 from qkv.models.gpt import folder as gpt2
+from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
 
 SEED = 20_181_011  # the day BERT was made known
@@ -149,7 +150,7 @@ def _after(one: Blank, most: int) -> tuple[int, ...]:
 
 
 def elmo(text: Text, run: Path) -> dict[str, Answer]:
-    network = load_elmo(run / "model").network.to(text.device)
+    network = open_model(run / "model", Loading(device=torch.device(text.device))).ability(RECURS)
     begin = text.tokenizer.cls_id
     log_share = text.log_counts - text.log_counts.logsumexp(0)
 

@@ -28,8 +28,9 @@ from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import LabelledData, Part, hold_out, kind_of
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.run import start
+from qkv.models.folders.codec import add_to_record
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
-from qkv.models.plain.folder import open_model
+from qkv.models.table import open_model
 from qkv.train.device import device_named
 from qkv.train.progress import Silent, for_stderr
 from qkv.train.run_folder import model_folder
@@ -229,8 +230,8 @@ class Classifier:
             if not finished.finished:
                 raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
             self.result_ = finished.result
+            add_to_record(finished.run / "model", {RECORD: {"form": labels.form, "classes": list(labels.classes)}})
             loaded = open_model(finished.run / "model")
-            loaded.record[RECORD] = {"form": labels.form, "classes": list(labels.classes)}
             self._labels = replace(labels, spelled=())
             self.model_ = Model(loaded, device, self.threads)
         return self

@@ -27,13 +27,13 @@ from qkv.api.model import DTYPES
 from qkv.data.batch import Batch, Packing
 from qkv.data.batching import chunks
 from qkv.errors import InputError, did_you_mean, reading
+from qkv.models.family import WRITES, Loading
 from qkv.models.folders.codec import CONFIG, GPTS, TRANSLATORS, model_type_of
 from qkv.models.folders.hub import locate
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.network import check_weights
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.rnnlm.folder import load_rnnlm
-from qkv.models.rnnlm.writing import RecurrentWriting
+from qkv.models.table import open_model
 from qkv.search.decoding import DecoderState, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -129,14 +129,10 @@ class Generator:
             self.begin_id, self.end_id = found.begin_id, found.end_id
             self.begins_documents = found.begin_id is not None and gpt2.begins_documents(found.record)
         elif model_type == RECURRENT:
-            if precision != "fp32":
-                raise InputError(
-                    f"Precision {precision} is for a GPT, and {self.path} is a recurrent network. Use fp32."
-                )
-            network, self.tokenizer, _ = load_rnnlm(self.path)
-            self.writer = RecurrentWriting(network.to(self.device, DTYPES[dtype]))
-            self.begin_id, self.end_id = self.tokenizer.cls_id, self.tokenizer.sep_id
-            self.begins_documents, rows = True, network.config.vocabulary_size
+            writes = open_model(self.path, Loading(DTYPES[dtype], self.device, precision)).ability(WRITES)
+            self.writer, self.tokenizer, self.never = writes.writer, writes.tokenizer, writes.never
+            self.begin_id, self.end_id, self.begins_documents = writes.begin_id, writes.end_id, writes.begins_documents
+            return
         else:
             raise InputError(_cannot(self.path, model_type))
         self.never = never_written(self.tokenizer, rows, self.end_id)

@@ -79,10 +79,8 @@ class Api:
                 _ = subject.vectors
             else:
                 _ = subject.model
-            if subject.kind == "elmo":
-                _ = subject.elmo
-            elif subject.kind == "rnnlm":
-                _ = subject.language_model
+            if subject.kind in ("elmo", "rnnlm"):
+                _ = subject.recurrent
         for described in self._room["subjects"]:
             if "attention" in described["views"]:
                 # the first pass of a network takes several times as long as the next, and no visitor should wait for it

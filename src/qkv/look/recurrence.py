@@ -24,12 +24,9 @@ from torch import Tensor, nn
 from qkv.look.subject import Subject
 from qkv.look.translating import spelled
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.elmo.network import DIRECTIONS, BothWays, Elmo
-from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.models.plain.contextual import ElmoVectors, StateVectors
-from qkv.models.plain.folder import load_reader
+from qkv.models.elmo.network import DIRECTIONS, BothWays, Elmo, ElmoVectors
 from qkv.models.plain.network import Reader, Recurrent
-from qkv.models.rnnlm.network import RNNLM, RNNStates
+from qkv.models.rnnlm.network import RNNLM, RNNStates, StateVectors
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.nn.characters import spell
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM, State, clipped
@@ -299,19 +296,17 @@ def _opened(subject: Subject, text: str) -> OpenedText:
 
 
 def _rnnlm(subject: Subject, text: str) -> OpenedText:
-    network, tokenizer, _ = subject.language_model
-    assert isinstance(network, RNNLM)
-    found = tokenizer.encode(text)
+    network = subject.recurrent
+    found = subject.opened.tokenizer.encode(text)
     # a text that may go on has no end yet
     encoded = _checked(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
     return OpenedText(encoded, list(_through_states(network, torch.tensor(encoded.ids))))
 
 
 def _elmo(subject: Subject, text: str) -> OpenedText:
-    network, tokenizer, _ = subject.elmo
-    open_tokenizer = OpenTokenizer(tokenizer)  # no word is unknown to it
-    encoded = _checked(open_tokenizer.encode(text))
-    spelled = spell([open_tokenizer.token(id) for id in encoded.ids], network.config.longest)
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer  # no word is unknown to it
+    encoded = _checked(tokenizer.encode(text))
+    spelled = spell([tokenizer.token(id) for id in encoded.ids], network.config.longest)
     return OpenedText(encoded, list(_both_ways(network, network.characters(spelled))))
 
 
@@ -330,10 +325,9 @@ def _seq2seq(subject: Subject, text: str) -> OpenedText:
 
 
 def _reader(subject: Subject, text: str) -> OpenedText:
-    folder = load_reader(subject.path)  # a mapping of the file: quick
-    encoder = folder.model.encoder
+    encoder = subject.recurrent.encoder
     assert isinstance(encoder, Reader)
-    encoded = _checked(folder.tokenizer.encode(text), min(_MOST, folder.config.max_length))
+    encoded = _checked(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
     ids = torch.tensor(encoded.ids)
     below, ways = encoder.embedding, list[Way]()
     x = below(ids, (len(ids),))
@@ -344,8 +338,6 @@ def _reader(subject: Subject, text: str) -> OpenedText:
         ways += _both_ways(below.network, below.network.characters(below.bytes_of(different))[place])
     if isinstance(encoder, Recurrent):
         ways += _layers("reader", encoder.stack, x if encoder.mix is None else encoder.mix(x))
-    if not ways:
-        raise subject.refusal("no_recurrence", f"a {folder.config.kind}, which has no recurrent layer")
     return OpenedText(encoded, ways)
 
 
@@ -388,12 +380,8 @@ def _output(ways: Sequence[Way]) -> Tensor:
 
 
 def _language_model(subject: Subject) -> tuple[RNNLM | Elmo, Tokenizer]:
-    if subject.kind == "rnnlm":
-        network, tokenizer, _ = subject.language_model
-        assert isinstance(network, RNNLM)
-        return network, tokenizer
-    if subject.kind == "elmo":
-        return subject.elmo.network, subject.elmo.tokenizer
+    if subject.kind in ("rnnlm", "elmo"):
+        return subject.recurrent, subject.opened.tokenizer
     raise subject.refusal("no_next_words", "which does not predict the next word")
 
 

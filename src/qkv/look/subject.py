@@ -23,14 +23,13 @@ from qkv.errors import reading
 from qkv.files import read_object
 from qkv.look.wire import LONGEST, RefusalError
 from qkv.models.bert.keys import ARCHITECTURES, canonical, parts_held
-from qkv.models.elmo.folder import LoadedElmo, load_elmo
+from qkv.models.family import RECURS, Opened
 from qkv.models.folders.codec import GPTS, OURS, model_type_of
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.folders.info import shown_facts
 from qkv.models.folders.weights import open_weights
 from qkv.models.gpt.folder import HEADS as HEADS_OF_GPT
-from qkv.models.nnlm.folder import LoadedNNLM, load_nnlm
-from qkv.models.rnnlm.folder import LoadedRNNLM, load_rnnlm
+from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.nn.recurrent import CELLS
 from qkv.tasks.table import TASKS
@@ -87,16 +86,16 @@ class Subject:
         return load_vectors(self.name)
 
     @cached_property
-    def language_model(self) -> LoadedNNLM | LoadedRNNLM:
-        if self.kind not in ("rnnlm", "nnlm"):
-            raise self.refusal("no_recurrence", "which is no recurrent language model")
-        return load_rnnlm(self.path) if self.kind == "rnnlm" else load_nnlm(self.path)
+    def opened(self) -> Opened:
+        return open_model(self.path)
 
-    @cached_property
-    def elmo(self) -> LoadedElmo:
-        if self.kind != "elmo":
-            raise self.refusal("no_recurrence", "which is no ELMo")
-        return load_elmo(self.path)
+    @property
+    def recurrent(self) -> Any:
+        """The network that recurs."""
+        if not self.opened.has(RECURS):
+            kind = self.opened.facts.shown.get("reader")
+            raise self.refusal("no_recurrence", f"{f'a {kind}, ' if kind else ''}which has no recurrent layer")
+        return self.opened.ability(RECURS)
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(

@@ -185,6 +185,8 @@ class Feeds(Protocol):
     """Can lie below an encoder that is made from nothing: word2vec, nnlm, rnnlm, elmo, files of vectors."""
 
     @property
+    def place(self) -> Path: ...
+    @property
     def model_type(self) -> str: ...  # "word2vec" for files
     @property
     def width(self) -> int: ...
@@ -388,6 +390,10 @@ class Opened:
             self.built[kind] = self.parts[kind]()
         return cast(_A, self.built[kind])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has what was asked for so far: it does not go back to the folder."""
+        return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
+
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
         """The same model in another folder, whole or not at all; with `architecture`, the parts of that class alone."""
         if self.write is None:
@@ -398,6 +404,10 @@ class Opened:
         return self.write(Path(os.path.expanduser(target)), architecture)
 
 
+def _itself(part: _A) -> _A:
+    return part
+
+
 @dataclass(frozen=True)
 class Family:
     name: str  # the key of the table
@@ -406,6 +416,7 @@ class Family:
     describe: Callable[[Path], Facts]  # headers only
     open: Callable[[Path, Loading], Opened]
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
+    features: type[Any] | None = None  # sizes of a language model that a plain encoder has inside (plain/network.py)
 
 
 def instead(facts: Facts, wanted: Ability[Any]) -> str:

@@ -17,8 +17,7 @@ from qkv.data.batching import Integers, Windowed, chunks, plan
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Fault, TextExample
 from qkv.errors import InputError
 from qkv.files import replaced_file
-from qkv.models.bert.keys import ARCHITECTURES
-from qkv.models.plain.folder import Opened
+from qkv.models.family import HAS_TASK, Opened
 from qkv.tasks.classify import kind_of_problem
 from qkv.tasks.model import VECTORS, TaskModel
 from qkv.tasks.table import TASKS, AnyTask
@@ -179,48 +178,38 @@ def characters(example: Example) -> int:
     return len(example.text) + (len(example.pair or "") if isinstance(example, TextExample) else 0)
 
 
-def solver_of(folder: Opened, device: torch.device) -> Solver:
+def solver_of(opened: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
-    name = folder.record.get("task") or _task_of(folder)
+    own = opened.ability(HAS_TASK)
+    name = opened.record.get("task") or next(name for name, entry in TASKS.items() if entry.head in own.heads)
     entry = TASKS[name]
-    if entry.head not in folder.model.heads:
-        raise InputError(f"{folder.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
-    record = folder.record.get("task_record")
+    if entry.head not in own.heads:
+        raise InputError(f"{opened.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
+    record = opened.record.get("task_record")
     if record is None:
-        record = foreign_classifier(folder) if name == "classify" else _FOREIGN.get(name, {})
-    task = entry.restored(folder.labels, record)
-    model = TaskModel(folder.model, entry.head, task.extra_tensors())
+        record = foreign_classifier(opened) if name == "classify" else _FOREIGN.get(name, {})
+    task = entry.restored(opened.labels, record)
+    model = TaskModel(own.network, entry.head, task.extra_tensors())
     with torch.no_grad():
-        for key, value in folder.record.get("extra", {}).items():
+        for key, value in opened.record.get("extra", {}).items():
             model.extra[key].copy_(torch.tensor(value))
-    longest = int(folder.record.get("max_length") or min(entry.longest, folder.config.max_length))
-    stored = folder.record.get("calibration") or {}
+    longest = int(opened.record.get("max_length") or min(entry.longest, own.network.config.max_length))
+    stored = opened.record.get("calibration") or {}
     calibration = Calibration(
         float(stored.get("temperature", 1.0)), dict(stored.get("thresholds") or {}), stored.get("abstain_below")
     )
-    return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
+    return Solver(model.to(device).eval(), task, opened.tokenizer, longest, calibration)
 
 
-def foreign_classifier(folder: Opened) -> dict[str, Any]:
+def foreign_classifier(opened: Opened) -> dict[str, Any]:
     """What the config.json of others says of a classifier. Whether it reads pairs it does not say."""
-    kind = kind_of_problem(folder.carried.get("problem_type"), len(folder.labels))
-    if kind == "regression" and len(folder.labels) != 1:
+    kind = kind_of_problem(opened.carried.get("problem_type"), len(opened.labels))
+    if kind == "regression" and len(opened.labels) != 1:
         raise InputError(
-            f"{folder.path} is for regression with {len(folder.labels)} numbers at a time; qkv predicts one number."
+            f"{opened.path} is for regression with {len(opened.labels)} numbers at a time; qkv predicts one number."
         )
-    return {"kind": kind, "paired": None if folder.config.segments > 1 else False}
-
-
-def _task_of(folder: Opened) -> str:
-    """Which task a folder of transformers can do, by its head."""
-    for name, entry in TASKS.items():
-        if entry.head in folder.model.heads:
-            return name
-    classes = [name for name, known in ARCHITECTURES.items() if set(known.heads) & {e.head for e in TASKS.values()}]
-    raise InputError(
-        f"{folder.path} is a {folder.architecture}, which was not fine-tuned for a task: it cannot predict. Fine-tune "
-        f"it: qkv finetune classify --model {folder.path} --train FILE --out RUN; or load one of {', '.join(classes)}."
-    )
+    reads_pairs = opened.facts.sizes is not None and opened.facts.sizes.pairs
+    return {"kind": kind, "paired": None if reads_pairs else False}
 
 
 def extra_record(model: TaskModel) -> dict[str, Any]:

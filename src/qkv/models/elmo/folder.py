@@ -5,8 +5,7 @@ from pathlib import Path
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
 from qkv.models.family import RECURS, Feeds, Loading
-from qkv.models.folders.own import read_folder
-from qkv.models.plain.folder import LanguageModel, family_below, read_features
+from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
@@ -29,17 +28,9 @@ def _feeds(path: Path) -> Feeds:
     return _Spelled(*read_features(path, ElmoConfig, BothWays))
 
 
-def _whole(below: Feeds, loading: Loading) -> Elmo:
-    """With its scores of words, ready to be asked."""
-    folder = read_folder(below.place, "elmo")
-    try:
-        network = Elmo(
-            ElmoConfig(**(folder.config | {"filters": tuple(folder.config["filters"])})), tokens_by_id(folder.tokenizer)
-        )
-        network.load_state_dict(folder.tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{below.place}: config.json and model.safetensors do not fit together: {error}") from None
-    return network.to(loading.device, loading.dtype).eval()
+def _whole(below: LanguageModel, loading: Loading) -> Elmo:
+    assert isinstance(below.features, ElmoConfig)
+    return with_scores(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
 
 
 ELMO = family_below(

@@ -42,8 +42,8 @@ from qkv.models.family import (
     TAKES_HEAD,
     TASK_HEADS,
     Ability,
-    Encodes,
     EncoderSizes,
+    Encodes,
     Facts,
     Family,
     Feeds,
@@ -67,6 +67,7 @@ from qkv.text.tokenizer import Tokenizer
 _MODEL_TYPE = "reader"
 _ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
 _F = TypeVar("_F", bound=Features)
+_N = TypeVar("_N", bound=nn.Module)
 
 
 def save_reader(
@@ -397,6 +398,15 @@ def read_features(
     return path, config, {name: folder.tensors[name].float() for name in names}, folder.tokenizer
 
 
+def with_scores(network: _N, below: Feeds, loading: Loading) -> _N:
+    """All of a language model, its scores of words too, ready to be asked."""
+    try:
+        network.load_state_dict(read_folder(below.place, below.model_type).tensors)
+    except RuntimeError as error:
+        raise InputError(f"{below.place}: {CONFIG} and {WEIGHTS} do not fit together: {error}") from None
+    return network.to(loading.device, loading.dtype).eval()
+
+
 OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
 """What one of these families has beside what all have, from what it feeds."""
 
@@ -423,7 +433,7 @@ def family_below(
             path,
             about,
             view_kind,
-            (*own, ENCODES, FEEDS, SHOWS_LAYERS),
+            tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
             document,
             record=document["record"],
             shown=shown_facts(path, view_kind),
@@ -438,10 +448,12 @@ def family_below(
 
 def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:
     tokenizer = _read_by(below.features, below.tokenizer, loading.spelled)
-    parts: dict[Ability[Any], Callable[[], Any]] = {kind: partial(part, below, loading) for kind, part in own.items()}
-    parts[ENCODES] = partial(_encodes, below, tokenizer, loading)
-    parts[SHOWS_LAYERS] = partial(_network, below, tokenizer, loading)
-    parts[FEEDS] = partial(_itself, below)
+    parts: dict[Ability[Any], Callable[[], Any]] = {
+        ENCODES: partial(_encodes, below, tokenizer, loading),
+        SHOWS_LAYERS: partial(_network, below, tokenizer, loading),
+        FEEDS: partial(_itself, below),
+    }
+    parts |= {kind: partial(part, below, loading) for kind, part in own.items()}
     config = _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id)
     return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
 

@@ -21,7 +21,7 @@ Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -276,3 +276,18 @@ class ReaderWithHeads(WithHeads):
     ) -> None:
         self.config: ReaderConfig
         super().__init__(config, partial(reader, config, words=words), heads, labels, pooler)
+
+
+class Mix(NamedTuple):
+    """How much of each layer of a language model a task uses."""
+
+    shares: tuple[float, ...]
+    gamma: float
+
+
+def mix_of(network: WithHeads) -> Mix | None:
+    """None where nothing is mixed, or the mix is not drawn yet."""
+    mix: Any = network.encoder.mix if isinstance(network.encoder, Reader) else None
+    if mix is None or mix.gamma.is_meta:
+        return None
+    return Mix(tuple(mix.shares().tolist()), mix.gamma.item())
