@@ -5,7 +5,6 @@ import math
 import shutil
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from qkv.models.plain.network import mix_of
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.classify import Regression, SingleLabel
 from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import extra_record, without_vectors
 from qkv.tasks.table import AnyTask, task_named
@@ -72,8 +70,7 @@ def finish(
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
         dev = judged(task, [(data.dev.examples, found.results)], keep=keep)
-    if isinstance(task, Regression):
-        task = task.folded(model)
+    task = task.folded(model)
     solver = replace(solver, task=task, calibration=found.calibration)
     tested = None
     if data.test is not None:
@@ -81,11 +78,11 @@ def finish(
     seeds = tuple(_seeds(config, sessions))
     facts = FinetuneFacts(
         task=config.task,
-        kind=getattr(task, "kind", ""),
+        kind=task.kind,
         model=shown_name(prepared.opened.path),
         transfer=config.transfer,
         main=dev.scored.main,
-        train=_data_facts(data.train, prepared, _labels(data.train, task)),
+        train=_data_facts(data.train, prepared, {} if task.numbers else label_counts(data.train.examples)),
         dev=_judged_facts(data.dev, dev),
         scored=dev.scored,
         baseline=_without_looking(baseline(prepared)),
@@ -123,7 +120,7 @@ def finish(
 
 def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
     """Dropout as the folder that it began from had it: what a run chose for itself is in its record."""
-    saving = Saving(task.labels, record, getattr(task, "problem", None))
+    saving = Saving(task.labels, record, task.problem)
     prepared.opened.ability(TAKES_HEAD).save(target, model.network, saving)
 
 
@@ -155,22 +152,14 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
 
 
 def baseline(prepared: Prepared) -> tuple[str, float] | None:
-    """What always answering the most frequent training label reaches on the held-out examples."""
-    if not isinstance(prepared.task, SingleLabel):
-        return None
-    most, _ = Counter(example.label for example in prepared.data.train.examples).most_common(1)[0]
-    examples = prepared.data.dev.examples
-    return str(most), sum(example.label == most for example in examples) / len(examples)
+    """What an answer that needs no look at the examples reaches on the held-out ones."""
+    return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
 
 def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | None:
     if base is None:
         return None
     return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
-
-
-def _labels(part: Part, task: Any) -> dict[str, int]:
-    return {} if isinstance(task, Regression) else label_counts(part.examples)
 
 
 def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
