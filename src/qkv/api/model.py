@@ -21,7 +21,7 @@ from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import WithHeads
-from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Encodes, Loading, Opened
+from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.models.table import open_model
@@ -62,7 +62,7 @@ def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
 # Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
-_ASKED = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
+_ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
 
 
 class Model:
@@ -73,8 +73,9 @@ class Model:
         self._network = self._encodes.network.to(device).eval()
         self._device = device
         self._threads = threads
-        for kind in filter(opened.has, _ASKED):  # a copy goes without the folder
-            opened.ability(kind)
+        for kind in _ASKED:  # a copy goes without the folder
+            if opened.has(kind):
+                opened.ability(kind)
 
     @property
     def _encodes(self) -> Encodes:

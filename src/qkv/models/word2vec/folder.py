@@ -14,9 +14,10 @@ WORD2VEC = family_below("word2vec", _ABOUT, "table", open_table, _OWN)
 
 def describe_vectors(file: Path) -> Facts:
     """Of a file. How many words it has would take reading it."""
-    document = {"path": str(file), "model_type": "word2vec", "bytes": file.stat().st_size}
+    size = file.stat().st_size
+    document = {"path": str(file), "model_type": "word2vec", "bytes": size}
     abilities = (LOOKS_UP, ENCODES, FEEDS, SHOWS_LAYERS)
-    return Facts("word2vec", "word2vec", file, _ABOUT, "table", abilities, document, shown={"bytes": document["bytes"]})
+    return Facts("word2vec", "word2vec", file, _ABOUT, "table", abilities, document, shown={"bytes": size})
 
 
 def open_vectors(file: Path, loading: Loading) -> Opened:
