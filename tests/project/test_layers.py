@@ -125,7 +125,7 @@ class Tree:
             starts |= {text for text in _strings(name) if text.endswith(".")}
         candidates = {
             target
-            for text in _strings(tree)
+            for text in filter(None, _strings(tree))
             for start in starts
             if (target := self._absolute(module, start + text.partition(":")[0])) in self.files and target != module
         }

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.api.results import Embeddings, TokenVectors, normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.errors import InputError, did_you_mean
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import Encoder
-from qkv.models.gpt.task_folder import GPTFolder
+from qkv.models.gpt.task_folder import GPTFolder, PretrainedGPT
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.plain.folder import Opened
 from qkv.models.plain.network import Reader, ReaderConfig
+from qkv.models.plain.pretrained import PretrainedFolder
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768

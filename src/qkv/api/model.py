@@ -15,18 +15,19 @@ from torch import Tensor
 
 from qkv.api.embedder import Embedder, check_texts, empty, hidden_of
 from qkv.api.predict import examples_of, is_one_input
-from qkv.api.pretrained import OPENED, PretrainedFolder, PretrainedGPT, open_any_gpt, open_pretrained
 from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import Encoding, WithHeads
+from qkv.models.folders.codec import GPTS, model_type_of
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
-from qkv.models.folders.own import GPTS, model_type_of
 from qkv.models.gpt.encoder import GPTReaderConfig
+from qkv.models.gpt.task_folder import PretrainedGPT, open_any_gpt
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.models.plain.folder import Opened, Shape, open_model
+from qkv.models.plain.pretrained import OPENED, PretrainedFolder, open_pretrained
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.tasks.predictor import Solver, solver_of
 from qkv.text.tokenizer import Encoded, Tokenizer

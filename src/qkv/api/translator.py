@@ -19,8 +19,8 @@ import torch
 from qkv.data.batching import chunks
 from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError
+from qkv.models.folders.codec import model_type_of
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import model_type_of
 from qkv.models.transformer.folder import is_translation, load_translation
 from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
 from qkv.models.transformer.marian import load_marian

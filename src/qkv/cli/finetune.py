@@ -110,7 +110,8 @@ def finetune(
     --json prints one document: run, finished, result.
     """
     from qkv.cli.terminal import print_result
-    from qkv.models.folders.own import KINDS, model_type_of
+    from qkv.models.folders.codec import model_type_of
+    from qkv.models.folders.own import KINDS
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, 
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
-from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
@@ -261,12 +261,6 @@ class NextTokenEvaluation:
 _Network = NNLM | RNNLM
 
 
-class LanguageModel(NamedTuple):
-    network: _Network
-    tokenizer: Tokenizer
-    record: dict[str, Any]
-
-
 class CarryingTrainer(Trainer[Batch]):
     """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
 
@@ -291,21 +285,6 @@ def resume(run: Path, progress: Progress) -> Finished:
 
 def _training() -> Training[LanguageModelConfig, Batch]:
     return Training(LanguageModelConfig(), _trainer, _save, _page)
-
-
-def load_language_model(path: str | Path) -> LanguageModel:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, *MODELS)
-    try:
-        network: _Network
-        if folder.model_type == "nnlm":
-            network = NNLM(NNLMConfig(**folder.config))
-        else:
-            network = RNNLM(RNNLMConfig(**folder.config))
-        network.load_state_dict(folder.tensors)
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LanguageModel(network.eval(), folder.tokenizer, folder.record)
 
 
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:

@@ -24,6 +24,7 @@ from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated, training_flops
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders import hub
+from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
 from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.table import read_recipe
@@ -335,7 +336,7 @@ def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = hf.terms_of(locate(config.init))
+            terms = terms_of(locate(config.init))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

@@ -19,10 +19,9 @@ from qkv.config import merge, override
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import COUNTS
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
-from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import listed
+from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.folder import dialect_of
@@ -324,7 +323,7 @@ def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = hf.terms_of(model_folder(locate(config.init)))
+            terms = terms_of(model_folder(locate(config.init)))
     gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

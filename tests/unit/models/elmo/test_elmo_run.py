@@ -10,8 +10,9 @@ from qkv.config import merge, read_toml
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.elmo import pretrain
+from qkv.models.elmo.folder import load_elmo
 from qkv.models.elmo.objective import CarryingBoth
-from qkv.models.elmo.pretrain import ElmoTraining, configured, load_elmo, resume, start
+from qkv.models.elmo.pretrain import ElmoTraining, configured, resume, start
 from qkv.models.folders.own import read_folder
 from qkv.models.pretraining import Finished, model_of
 from qkv.train import checkpoint
