@@ -31,7 +31,7 @@ from qkv.models.encoder import Encoder
 from qkv.models.gpt.task_folder import GPTFolder
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.plain.folder import Opened
-from qkv.models.plain.network import Reader, ReaderConfig
+from qkv.models.plain.network import ReaderConfig
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -239,12 +239,7 @@ def hidden_of(encoder: Encoder, batch: Batch, layer: int | None) -> Tensor:
     """(N, D), of the layer asked for"""
     if layer is None:
         return encoder(**batch.inputs()).hidden
-    if isinstance(encoder, Reader):
-        of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-        return of_layers[:, layer]
-    states = encoder(**batch.inputs(), states=True, pool=False).states
-    assert states is not None, "they were asked for"
-    return states[layer]
+    return encoder.token_states(batch)[layer]
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:

@@ -54,11 +54,8 @@ def translated(
     for rows in plan([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
         examples = rows.tolist() if keys is None else [keys[row] for row in rows.tolist()]
         batch = Batch.of([sources[row] for row in rows], examples=examples)
-        # the two calls differ in the kind of their state, which must be known for each that it is the network's own
-        if isinstance(network, Transformer):
-            texts = _searched(network, batch.to(device), languages, config)
-        else:
-            texts = _searched(network, batch.to(device), languages, config)
+        decoder: EncoderDecoder[Any] = network
+        texts = _searched(decoder, batch.to(device), languages, config)
         for row, hypotheses in zip(rows.tolist(), texts, strict=True):
             found[row] = hypotheses
         if progress is not None:
