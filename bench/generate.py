@@ -47,6 +47,7 @@ from qkv.models.gpt.dialects import read_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 
@@ -115,7 +116,7 @@ def prompts(count: int, words: int, longest: int) -> list[list[int]]:
 
 
 def ours(model: GPT, rows: Sequence[Sequence[int]], setting: Setting, precision: str) -> Texts:
-    model.set_precision(precision)
+    set_precision(model, precision)
     config = GenerateConfig(beams=setting.beams, max_length=setting.length, min_length=setting.length - 1)
     device = model.embedding.weight.device
     texts: Texts = []

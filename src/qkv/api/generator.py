@@ -89,7 +89,7 @@ class Generator:
         precision: str = "fp32",
     ) -> None:
         """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
-        CPU, in which it writes (GPT.set_precision)."""
+        CPU, in which it writes (nn/cpu/precision.py)."""
         use_threads(threads)
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")

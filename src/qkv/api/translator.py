@@ -239,7 +239,7 @@ def load_translator(
     name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
 ) -> Translator:
     """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
-    a CPU, in which it writes (Transformer.set_precision)."""
+    a CPU, in which it writes (nn/cpu/precision.py)."""
     use_threads(threads)
     opened = open_model(_place(name), Loading(device=device_named(device), precision=precision))
     return Translator(**vars(opened.ability(TRANSLATES)), path=opened.path, notes=opened.notes)

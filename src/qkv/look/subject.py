@@ -16,6 +16,7 @@ import torch
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
 from qkv.look.wire import LONGEST, RefusalError
+from qkv.models.encoder import Encoder
 from qkv.models.family import (
     ATTENDS,
     ENCODES,
@@ -76,6 +77,20 @@ class Subject:
 
     def has(self, ability: Ability[Any]) -> bool:
         return ability in self.facts.abilities
+
+    @property
+    def network(self) -> Network | Encoder:
+        """What reads texts; of all but a table."""
+        return self.translator.network if self.has(TRANSLATES) else self.model.network.encoder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that are read at once."""
+        return self.translator.max_length if self.has(TRANSLATES) else self.model.config.max_length
 
     @cached_property
     def opened(self) -> Opened:

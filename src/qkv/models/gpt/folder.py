@@ -73,8 +73,9 @@ from qkv.models.gpt.dialects import (
     write_config,
 )
 from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
-from qkv.models.gpt.network import GPT, GPTConfig, check_weights
+from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, files_for_writing, never_written
+from qkv.nn.cpu.precision import check_weights, set_precision
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
@@ -362,7 +363,7 @@ class _OpenedGPT:
         with torch.device("meta"), Undrawn():
             model = GPT(plan.config)
         model.load_state_dict(self.state, strict=True, assign=True)
-        model = model.eval().to(loading.device).set_precision(loading.precision)
+        model = set_precision(model.eval().to(loading.device), loading.precision)
         if loading.precision != "fp32":
             check_weights(model)
         return Writes(

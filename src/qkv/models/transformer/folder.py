@@ -50,7 +50,8 @@ from qkv.models.folders.codec import (
 from qkv.models.folders.info import shown_facts, vocabulary_line
 from qkv.models.folders.weights import StoredTensor, Undrawn, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
-from qkv.models.transformer.network import Transformer, TransformerConfig, check_precision
+from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.report.bilingual import Phrase
 from qkv.search.options import GenerateConfig
 from qkv.text.tokenizer import Tokenizer
@@ -241,7 +242,7 @@ def opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Op
     translates = load()
     network = translates.network.to(device)
     if isinstance(network, Transformer):
-        network.set_precision(precision)
+        set_precision(network, precision)
     elif precision != "fp32":
         raise InputError(
             f"Precision {precision} is for the Transformer, and {facts.path} is a recurrent network. Use fp32."
