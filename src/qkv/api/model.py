@@ -6,6 +6,7 @@ What this file does NOT do: say whether the text fits the model (model.py, insid
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVec
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
-from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.models.table import open_model
+from qkv.nn.layers import records_of
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.tasks.predictor import Solver, solver_of
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -258,20 +259,22 @@ class Model:
         Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
         """
         self._opened.ability(ATTENDS)
-        chosen_layers = _chosen("layer", layers, self.config.layers)
-        chosen_heads = _chosen("head", heads, self.config.heads)
+        kind = self._network.encoder.attentions[0]
+        chosen_layers = _chosen("layer", layers, kind.layers)
+        chosen_heads = _chosen("head", heads, kind.heads)
         encoded = self._in_one_window(text, pair, "Attention")
         self._use_threads()
-        inputs = self._batch(encoded).inputs()
-        weights = self._network.encoder(**inputs, attention=frozenset(chosen_layers)).attention
-        stacked = torch.stack(
-            [weights[layer][0, list(chosen_heads)] for layer in chosen_layers]
-        )  # (layers, heads, T, T)
+        records = records_of(kind, self._network.encoder.layers(self._batch(encoded)))
+        weights = {
+            number: record.weights()[list(chosen_heads)]
+            for number, record in enumerate(islice(records, max(chosen_layers) + 1))
+            if number in chosen_layers
+        }
+        stacked = torch.stack([weights[layer] for layer in chosen_layers])  # (layers, heads, T, T)
         texts = (text,) if pair is None else (text, pair)
         tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
-        looks = "self" if pair is None else "pair"
         return AttentionMap(
-            name=looks if isinstance(self.config, BertConfig) else "causal",
+            name=kind.name if pair is None or kind.is_causal else "pair",
             attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
             layers=chosen_layers,
             heads=chosen_heads,

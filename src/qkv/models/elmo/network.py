@@ -15,7 +15,7 @@ number. Each row begins with nothing seen, so that the same text has the same ve
 Shapes: U different tokens, N tokens of all rows, P width of a direction, K = 1 + layers, V vocabulary, L bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -26,14 +26,14 @@ from torch.nn import functional
 from qkv.errors import InputError, did_you_mean
 from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
-from qkv.nn.recurrent_stack import Stack, States, learns
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, learns
 from qkv.nn.word_scores import WordScores
 from qkv.text.tokenizer import Tokenizer
 
 _AT_ONCE = 2048
 """Words that are spelled together: a convolution over all of a large batch would need gigabytes."""
-DIRECTIONS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,13 @@ class BothWays(nn.Module):
         or backward at its beginning."""
         return self.stack(direction)(self.dropout(x), lengths, states)
 
-    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """Spelled tokens (N, P) of rows end to end: those that read forward, then those that read backward, which know
+        nothing of each other."""
+        for direction in DIRECTIONS:
+            yield from self.stack(direction).run_layers("elmo", self.dropout(x), lengths)
+
+    def vectors(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
         row begins with nothing seen."""
         ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
@@ -157,6 +163,10 @@ class Elmo(BothWays):
         sizes = [longest for _, longest in groups]
         return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
 
+    def predict(self, hidden: Tensor) -> Tensor:
+        """(…, P) of one direction → logits (…, V) of the token that it comes to next"""
+        return self.scores(hidden, hidden)
+
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
         return self.dropout(hidden), *self.scores.parts(hidden)
@@ -164,7 +174,7 @@ class Elmo(BothWays):
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
-        return self.layers(self.spell(words)[place], lengths)
+        return self.vectors(self.spell(words)[place], lengths)
 
 
 class ElmoVectors(nn.Module):
@@ -182,10 +192,16 @@ class ElmoVectors(nn.Module):
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         with torch.set_grad_enabled(learns(self)):
-            different, place = ids.unique(return_inverse=True)
-            parts = self.bytes_of(different).split(_AT_ONCE)
-            spelled = torch.cat([self.network.characters(part) for part in parts])  # (U, P)
-            return self.network.layers(spelled[place], lengths)
+            return self.network.vectors(self._spelled(ids), lengths)
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(self._spelled(ids), lengths)
+
+    def _spelled(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, P)"""
+        different, place = ids.unique(return_inverse=True)
+        parts = self.bytes_of(different).split(_AT_ONCE)
+        return torch.cat([self.network.characters(part) for part in parts])[place]
 
     def bytes_of(self, ids: Tensor) -> Tensor:
         """Ids (U,), ascending → (U, L)"""
