@@ -35,6 +35,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.table import facts_of_folder, open_model
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.tasks.table import task_in
+from qkv.tasks.translate import Network
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
@@ -79,9 +80,18 @@ class Subject:
         return ability in self.facts.abilities
 
     @property
+    def translates(self) -> bool:
+        return self.has(TRANSLATES)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a word has one vector, wherever it stands, and is looked up."""
+        return self.has(LOOKS_UP)
+
+    @property
     def network(self) -> Network | Encoder:
         """What reads texts; of all but a table."""
-        return self.translator.network if self.has(TRANSLATES) else self.model.network.encoder
+        return self.translator.network if self.translates else self.model.network.encoder
 
     @property
     def device(self) -> torch.device:
@@ -90,7 +100,7 @@ class Subject:
     @property
     def max_length(self) -> int:
         """Tokens of a text that are read at once."""
-        return self.translator.max_length if self.has(TRANSLATES) else self.model.config.max_length
+        return self.translator.max_length if self.translates else self.model.config.max_length
 
     @cached_property
     def opened(self) -> Opened:
@@ -105,13 +115,13 @@ class Subject:
 
     @cached_property
     def translator(self) -> Translator:
-        if not self.has(TRANSLATES):
+        if not self.translates:
             raise self.refusal("no_translation", "which does not translate")
         return load_translator(self.path, threads=self.threads)
 
     @cached_property
     def vectors(self) -> WordVectors:
-        if not self.has(LOOKS_UP):
+        if not self.is_table:
             raise self.refusal("no_vectors", "in which a word has no vector of its own")
         found: WordVectors = self.opened.ability(LOOKS_UP).vectors()
         return found
@@ -126,10 +136,10 @@ class Subject:
 
     def load(self) -> None:
         """The weights, before anybody asks; an InputError says what is wrong with them."""
-        if self.has(TRANSLATES):
+        if self.translates:
             _ = self.translator
             return
-        _ = self.vectors if self.has(LOOKS_UP) else self.model
+        _ = self.vectors if self.is_table else self.model
         if self.has(RECURS):
             _ = self.recurrent
 

@@ -96,14 +96,7 @@ class Encodes:
     def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
         """(N, D), of the last layer or the one that is named; 0 is what lies below the layers."""
         encoder = self.network.encoder
-        if layer is None:
-            return encoder(**batch.inputs()).hidden
-        if self.sizes.mixed_layers:
-            of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-            return of_layers[:, layer]
-        states = encoder(**batch.inputs(), states=True, pool=False).states
-        assert states is not None, "they were asked for"
-        return states[layer]
+        return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
     def has_vector(self, ids: Tensor) -> Tensor:
         """(N,) → (N,), of the tokens of a text, on a CPU"""

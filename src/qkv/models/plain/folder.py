@@ -317,28 +317,27 @@ def from_nothing(
 
 
 def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str:
+    """What is known, into a network; what there is to say of it."""
     if below.features is None:
-        table, n_known = drawn_table(tokenizer, below)
-        _table_of(network).weight = nn.Parameter(table)
-        return f"{n_known:,} of {tokenizer.size:,} tokens have a vector in {below.place}"
+        table, known = below.table(tokenizer)
+        if not known.any():
+            raise InputError(
+                f"None of the {tokenizer.size:,} tokens of the tokenizer is a word of {below.place}. Take the "
+                "tokenizer that the vectors were trained with, or leave --tokenizer out."
+            )
+        _table_of(network).weight = nn.Parameter(draw_unknown(table, known))
+        return f"{int(known.sum()):,} of {tokenizer.size:,} tokens have a vector in {below.place}"
     _load_features(network, below)
     if mixed := below.features.mixed_layers:
         return f"a token has the vectors of {mixed} layers of {below.place}, mixed as the task learns"
     return f"a token has the state of {below.place} after it"
 
 
-def drawn_table(tokenizer: Tokenizer, below: Feeds) -> tuple[Tensor, int]:
-    """(V, E), a row a token, and how many of them have a vector; the others are drawn as widely as those spread, and
-    alike in every seed, as the vectors are."""
-    table, known = below.table(tokenizer)
-    if not known.any():
-        raise InputError(
-            f"None of the {tokenizer.size:,} tokens of the tokenizer is a word of {below.place}. Take the tokenizer "
-            "that the vectors were trained with, or leave --tokenizer out."
-        )
-    draw = torch.Generator().manual_seed(0)
-    drawn = torch.randn(tokenizer.size, below.width, generator=draw) * table[known].std(correction=0)
-    return torch.where(known[:, None], table, drawn), int(known.sum())
+def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
+    """(V, E), where the tokens that have no vector are drawn as widely as the others spread: alike in every seed, as
+    the vectors are."""
+    drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(0)) * table[known].std(correction=0)
+    return torch.where(known[:, None], table, drawn)
 
 
 def _table_of(network: ReaderWithHeads) -> Table:

@@ -133,6 +133,9 @@ class StateVectors(nn.Module):
             states: Tensor = self.network(ids, lengths)[0]
             return states
 
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(ids, lengths)
+
 
 class RNNLM(RNNStates):
     def __init__(self, config: RNNLMConfig) -> None:

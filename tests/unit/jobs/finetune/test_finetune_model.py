@@ -20,10 +20,8 @@ from qkv.jobs.finetune import run as finish
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
-from qkv.models.family import FEEDS
-from qkv.models.plain.folder import drawn_table
-from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import WordVectors, load_vectors
+from qkv.models.plain.folder import draw_unknown
+from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -173,18 +171,22 @@ def test_a_file_of_chinese_words_is_found_in_texts(tmp_path: Path, given: str) -
     assert tokenizer.encode("国王在北京", special=False).tokens == ["国王", "在", "北京"]
 
 
-def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread(tmp_path: Path) -> None:
-    WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]])).save(tmp_path / "two.vec")
-    words = open_model(tmp_path / "two.vec").ability(FEEDS)
+def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread() -> None:
+    words = WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), "two.vec")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", *(f"w{n}" for n in range(500))]
-    tokenizer = Tokenizer.from_vocabulary(tokens, "word")
-    table, n_known = drawn_table(tokenizer, words)
-    assert n_known == 2 and table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
+    found = look_up_tokens(Tokenizer.from_vocabulary(tokens, "word"), words)
+    table = draw_unknown(*found)
+    assert table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
     assert table[7:].std() == pytest.approx(1.0, abs=0.1)
-    assert torch.equal(drawn_table(tokenizer, words)[0], table)
-    WordVectors(["猫"], torch.ones(1, 2)).save(tmp_path / "one.vec")
-    with pytest.raises(InputError, match=r"None of the 507 tokens .* of .*one\.vec"):
-        drawn_table(tokenizer, open_model(tmp_path / "one.vec").ability(FEEDS))
+    assert torch.equal(draw_unknown(*found), table)
+
+
+def test_no_token_has_a_vector(tmp_path: Path, tokenizer: Path) -> None:
+    WordVectors(["狮子"], torch.ones(1, 2)).save(tmp_path / "one.vec")
+    file = sets.write_texts(tmp_path / "data.csv")
+    settings = config("scratch:lookup", file, embeddings=tmp_path / "one.vec", tokenizer=tokenizer)
+    with pytest.raises(InputError, match=r"None of the .* tokens of the tokenizer is a word of .*one\.vec"):
+        finetune.start(settings, tmp_path / "run", Silent())
 
 
 def test_a_broken_run_ends_like_a_whole_one(
