@@ -17,7 +17,7 @@ from qkv.data.batching import Integers, Windowed, chunks, plan
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Fault, TextExample
 from qkv.errors import InputError
 from qkv.files import replaced_file
-from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.bert.folder import ARCHITECTURES
 from qkv.models.plain.folder import Opened
 from qkv.tasks.classify import kind_of_problem
 from qkv.tasks.model import VECTORS, TaskModel

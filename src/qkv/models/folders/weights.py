@@ -295,3 +295,15 @@ class Undrawn(TorchFunctionMode):
         if getattr(func, "__name__", "") in self.WRITES:
             return args[0] if args else given["tensor"]
         return func(*args, **given)
+
+
+def gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+    """One tensor as it is mapped, where nothing is to be done; else all, one under the other in new memory, each read
+    from the file straight into its place."""
+    if len(stored) == 1 and stored[0].dtype == dtype:
+        return stored[0].mapped()
+    rows = sum(tensor.shape[0] for tensor in stored)
+    whole = torch.empty((rows, *stored[0].shape[1:]), dtype=dtype)
+    for tensor, part in zip(stored, torch.split(whole, [tensor.shape[0] for tensor in stored]), strict=True):
+        tensor.read_into(part)
+    return whole

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.keys import read_labels
 from qkv.models.folders.card import Card, write_about, write_card
 from qkv.models.folders.codec import (
     CARD,
@@ -31,6 +30,7 @@ from qkv.models.folders.codec import (
     read_record,
     write_folder,
 )
+from qkv.models.folders.fields import read_labels
 from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.models.gpt.network import GPT, GPTConfig

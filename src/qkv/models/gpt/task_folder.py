@@ -26,7 +26,6 @@ from torch import Tensor
 
 from qkv.errors import InputError, reading
 from qkv.files import read_object
-from qkv.models.bert.keys import default_labels, read_labels, write_labels
 from qkv.models.encoder import WithHeads
 from qkv.models.family import (
     ATTENDS,
@@ -50,6 +49,7 @@ from qkv.models.family import (
 )
 from qkv.models.folders.card import Card, write_about, write_card
 from qkv.models.folders.codec import CONFIG, GPTS, terms_of
+from qkv.models.folders.fields import default_labels, read_labels, write_labels
 from qkv.models.folders.info import shown_facts
 from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt import folder as gpt2

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object
-from qkv.models.bert.keys import ACTIVATIONS
+from qkv.models.folders.fields import ACTIVATIONS
 from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.position import HalvedSinusoidalPositions
