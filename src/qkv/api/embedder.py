@@ -30,7 +30,7 @@ from qkv.models.encoder import Encoder
 from qkv.models.gpt.task_folder import GPTFolder, PretrainedGPT
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.plain.folder import Opened
-from qkv.models.plain.network import Reader, ReaderConfig
+from qkv.models.plain.network import ReaderConfig
 from qkv.models.plain.pretrained import PretrainedFolder
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
@@ -239,12 +239,7 @@ def hidden_of(encoder: Encoder, batch: Batch, layer: int | None) -> Tensor:
     """(N, D), of the layer asked for"""
     if layer is None:
         return encoder(**batch.inputs()).hidden
-    if isinstance(encoder, Reader):
-        of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-        return of_layers[:, layer]
-    states = encoder(**batch.inputs(), states=True, pool=False).states
-    assert states is not None, "they were asked for"
-    return states[layer]
+    return encoder.token_states(batch)[layer]
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:

@@ -17,12 +17,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from qkv.api.model import Model, load
 from qkv.api.translator import Translator, load_translator
 from qkv.errors import reading
 from qkv.files import read_object
 from qkv.look.wire import LONGEST, RefusalError
 from qkv.models.elmo.folder import LoadedElmo, load_elmo
+from qkv.models.encoder import Encoder
 from qkv.models.folders.codec import GPTS, OURS, model_type_of
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.folders.info import shown_facts
@@ -34,6 +37,7 @@ from qkv.models.table import facts_of_folder
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.nn.recurrent import CELLS
 from qkv.tasks.table import TASKS
+from qkv.tasks.translate import Network
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
@@ -67,22 +71,45 @@ class Subject:
         parts = [part for part in self.path.parts if part not in ("model", "/")]
         return parts[-1] if parts else self.name
 
+    @property
+    def translates(self) -> bool:
+        return self.kind in ("transformer", "seq2seq")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a word has one vector, wherever it stands, and is looked up."""
+        return self.kind in ("table", "nnlm")
+
+    @property
+    def network(self) -> Network | Encoder:
+        """What reads texts; of all but a table."""
+        return self.translator.network if self.translates else self.model.network.encoder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that are read at once."""
+        return self.translator.max_length if self.translates else self.model.config.max_length
+
     @cached_property
     def model(self) -> Model:
         """What `qkv.load` gives; of all kinds but those that translate and files of vectors."""
-        if self.kind in ("transformer", "seq2seq") or self.path.is_file():
+        if self.translates or self.path.is_file():
             raise self.refusal("no_model", "which no text can be read with")
         return load(self.name, threads=self.threads)
 
     @cached_property
     def translator(self) -> Translator:
-        if self.kind not in ("transformer", "seq2seq"):
+        if not self.translates:
             raise self.refusal("no_translation", "which does not translate")
         return load_translator(self.name, threads=self.threads)
 
     @cached_property
     def vectors(self) -> WordVectors:
-        if self.kind not in ("table", "nnlm"):
+        if not self.is_table:
             raise self.refusal("no_vectors", "in which a word has no vector of its own")
         return load_vectors(self.name)
 

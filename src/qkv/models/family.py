@@ -48,7 +48,7 @@ class Loading:
 
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
-    precision: str = "fp32"  # of `Writes` and `Translates` on a CPU (GPT.set_precision, Transformer.set_precision)
+    precision: str = "fp32"  # of `Writes` and `Translates` on a CPU (nn/cpu/precision.py)
     spelled: int | None = MOST  # words that an open vocabulary remembers; None: all, as a fine-tuning run needs them
 
 

@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
+from qkv.nn.layers import AttentionKind, Layer, block_layers
 from qkv.nn.multihead import MultiHeadSelfAttention
-from qkv.nn.position import LearnedPositions
+from qkv.nn.position import LearnedPositions, PositionEncoding
 
 
 class InputEmbedding(nn.Module):
@@ -50,34 +52,42 @@ class InputEmbedding(nn.Module):
         super().__init__()
         self.token = nn.Embedding(vocabulary, width)
         self.segment = nn.Embedding(segments, width) if segments else None
-        self.position = LearnedPositions(max_length + offset, width)
+        self.position = LearnedPositions(max_length, width, offset)
         self.task = nn.Embedding(task_types, width) if task_types else None
         self.norm = nn.LayerNorm(width, eps=norm_epsilon)
         self.dropout = nn.Dropout(dropout)
         self.project = None if projected is None else nn.Linear(width, projected)
-        self.offset = offset
 
     def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """(…,) each → (…, D)"""
-        x = self._looked_up(ids, segments, positions)
-        return x if self.project is None else self.project(x)
-
-    def _looked_up(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
-        """(…,) each → (…, E)"""
-        if self.segment is not None and self.segment.num_embeddings == 1:
-            segments = torch.zeros_like(segments)  # the second text of a pair has no row of its own
-        if self.offset:
-            positions = positions + self.offset
         if ids.dim() == 1 and self.segment is not None and self.task is None and layers.fits(self.token.weight):
             tables = (self.token.weight, self.segment.weight, self.position.weight)
-            return self.dropout(layers.add_norm(layers.embed(ids, segments, positions, tables), None, None, self.norm))
-        x = self.token(ids)
+            x = layers.embed(ids, self._segments(segments), self.position.rows(positions), tables)
+            x = layers.add_norm(x, None, None, self.norm)
+        else:
+            x = self._added(ids, segments, positions)["normed"]
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)
+
+    def parts(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """What is added, its sum and the norm of it, (…, E) each; where it is projected, that too, (…, D)."""
+        found = self._added(ids, segments, positions)
+        return found if self.project is None else found | {"projected": self.project(found["normed"])}
+
+    def _added(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        found = {"token": self.token(ids)}
         if self.segment is not None:
-            x = x + self.segment(segments)
-        x = x + self.position(positions)
+            found["segment"] = self.segment(self._segments(segments))
+        found["position"] = self.position(positions)
         if self.task is not None:
-            x = x + self.task.weight[0]
-        return self.dropout(self.norm(x))
+            found["task"] = self.task.weight[0].expand_as(found["token"])
+        total = sum(list(found.values())[1:], start=found["token"])
+        return found | {"sum": total, "normed": self.norm(total)}
+
+    def _segments(self, segments: Tensor) -> Tensor:
+        """The second text of a pair has no row of its own where there is only one."""
+        assert self.segment is not None
+        return torch.zeros_like(segments) if self.segment.num_embeddings == 1 else segments
 
 
 # --- BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
@@ -246,6 +256,24 @@ class Bert(Encoder):
         """The block of every layer: neighbours may be the same one, run again (Lan et al. 2020, §3.1)."""
         for number in range(self.config.layers):
             yield self.blocks[int(number / (self.config.layers / len(self.blocks)))]
+
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        inputs = self.embedding.parts(batch.ids, batch.segments, batch.positions)
+        attend = Packed(*batch.packing)
+        return block_layers("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        states = self(**batch.inputs(), states=True, pool=False).states  # on the fused path
+        assert states is not None, "they were asked for"
+        return list(states)
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return (AttentionKind("self", "encoder", "self", self.config.layers, self.config.heads),)
+
+    @property
+    def position_encoding(self) -> PositionEncoding:
+        return self.embedding.position
 
 
 class MaskedHead(nn.Module):

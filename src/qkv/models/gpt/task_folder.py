@@ -55,8 +55,9 @@ from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.folder import GPT1, HEADS, dialect_of, read_config
-from qkv.models.gpt.network import GPT, check_weights
+from qkv.models.gpt.network import GPT
 from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, never_written
+from qkv.nn.cpu.precision import check_weights, set_precision
 from qkv.report.bilingual import Phrase
 
 CLASSES = {
@@ -292,7 +293,7 @@ def _facts(path: Path) -> Facts:
 
 def _writes(path: Path, loading: Loading) -> Writes:
     found = gpt2.load(path, dtype=loading.dtype)
-    model = found.model.to(loading.device).set_precision(loading.precision)
+    model = set_precision(found.model.to(loading.device), loading.precision)
     if loading.precision != "fp32":
         check_weights(model)
     return Writes(

@@ -53,7 +53,8 @@ from qkv.models.folders.weights import read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
 from qkv.models.transformer.marian import load_marian
-from qkv.models.transformer.network import Transformer, TransformerConfig, check_precision
+from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.report.bilingual import Phrase
 from qkv.search.options import GenerateConfig
 from qkv.text.sentencepiece import MarianTokenizer
@@ -301,7 +302,7 @@ def _open(family: str, path: Path, loading: Loading) -> Opened:
     translates, notes = _marian(path) if family == "marian" else (_ours(path), ())
     network = translates.network.to(loading.device)
     if isinstance(network, Transformer):
-        network.set_precision(loading.precision)
+        set_precision(network, loading.precision)
     elif loading.precision != "fp32":
         raise InputError(
             f"Precision {loading.precision} is for the Transformer, and {path} is a recurrent network. Use fp32."

@@ -97,7 +97,10 @@ def test_every_activation_of_ours_can_be_written() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "roberta", "architectures": ["RobertaModel"]}, r"model_type 'roberta', where a BERT belongs: .*'bert'"),
+        (
+            {"model_type": "roberta", "architectures": ["RobertaModel"]},
+            r"model_type 'roberta', where a BERT belongs: .*'bert'",
+        ),
         ({"model_type": "absent", "architectures": ["GPT2LMHeadModel"]}, "says no model_type, where a BERT"),
         ({"architectures": ["BertLMHeadModel"]}, "'BertLMHeadModel' is not one that qkv reads"),
         ({"architectures": ["BertForMaskedML"]}, "Did you mean 'BertForMaskedLM'"),
