@@ -28,7 +28,6 @@ from qkv.errors import InputError, did_you_mean
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import Encoder
 from qkv.models.gpt.task_folder import GPTFolder, PretrainedGPT
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.plain.folder import Opened
 from qkv.models.plain.network import ReaderConfig
 from qkv.models.plain.pretrained import PretrainedFolder
@@ -231,7 +230,7 @@ class Embedder:
         return [of_text[1:-1] for of_text in texts], rows.n_windows
 
     def _rows(self, ids: list[list[int]]) -> Rows:
-        length, marks = self.folder.config.max_length, marks_of(self.folder.tokenizer)
+        length, marks = self.folder.config.max_length, self.folder.tokenizer.marks
         return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
 
 

@@ -91,8 +91,8 @@ def info(
     --json prints one document with every field.
     """
     from qkv.cli.terminal import print_json, table
+    from qkv.models.bert.engine import lines_of_bert
     from qkv.models.bert.folder import describe
-    from qkv.models.bert.likes import lines_of_bert
     from qkv.models.folders.codec import WEIGHTS, model_type_of
     from qkv.models.folders.hub import locate
     from qkv.models.folders.info import lines_of_ours
