@@ -24,7 +24,6 @@ from qkv.api.translator import Translator, load_translator
 from qkv.errors import reading
 from qkv.files import read_object
 from qkv.look.wire import LONGEST, RefusalError
-from qkv.models.bert.keys import ARCHITECTURES, canonical, parts_held
 from qkv.models.elmo.folder import LoadedElmo, load_elmo
 from qkv.models.encoder import Encoder
 from qkv.models.folders.codec import GPTS, OURS, model_type_of
@@ -34,6 +33,7 @@ from qkv.models.folders.weights import open_weights
 from qkv.models.gpt.folder import HEADS as HEADS_OF_GPT
 from qkv.models.nnlm.folder import LoadedNNLM, load_nnlm
 from qkv.models.rnnlm.folder import LoadedRNNLM, load_rnnlm
+from qkv.models.table import facts_of_folder
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.nn.recurrent import CELLS
 from qkv.tasks.table import TASKS
@@ -213,9 +213,7 @@ def views_of(subject: Subject, config: Mapping[str, Any], heads: Sequence[str], 
 def heads_of(subject: Subject, config: Mapping[str, Any], stored: Sequence[str]) -> tuple[str, ...]:
     """What stands on the encoder, by the names that qkv has for heads."""
     if subject.kind == "bert":
-        stated = config.get("architectures")
-        first = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], str) else None
-        return parts_held([canonical(name) for name in stored], _known(first), str(subject.path))[0]
+        return facts_of_folder(subject.path).heads
     if subject.kind == "gpt":
         return tuple(ours for ours, theirs in HEADS_OF_GPT.items() if f"{theirs}.weight" in stored)
     if subject.kind == "reader":
@@ -243,7 +241,3 @@ def _shapes(subject: Subject) -> dict[str, tuple[int, ...]]:
     if subject.path.is_file():
         return {}
     return {name: tensor.shape for name, tensor in open_weights(subject.path, shapes_only=True).tensors.items()}
-
-
-def _known(architecture: str | None) -> str | None:
-    return architecture if architecture in ARCHITECTURES else None

@@ -17,7 +17,7 @@ from qkv.data.batching import Integers, chunks, plan
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
-from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.bert.folder import ARCHITECTURES
 from qkv.models.plain.folder import Opened
 from qkv.tasks.model import VECTORS, TaskModel
 from qkv.tasks.table import TASKS, AnyTask

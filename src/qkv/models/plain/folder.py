@@ -18,7 +18,7 @@ from qkv.config import merge
 from qkv.errors import InputError, listed, reading
 from qkv.files import read_object
 from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import read_config
+from qkv.models.bert.folder import read_config
 from qkv.models.bert.network import BertConfig
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.elmo.tokenizer import MOST, OpenTokenizer
