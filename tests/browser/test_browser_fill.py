@@ -10,7 +10,7 @@ from qkv.look.examples import EXAMPLES
 from qkv.look.fill import fill
 from qkv.look.wire import Asked
 from tests.browser.looking import Look
-from tests.near import assert_near
+from tests.support.near import assert_near
 
 
 def shown(look: Look) -> str:

@@ -11,7 +11,7 @@ from qkv.look.translating import translate
 from qkv.look.vectors import neighbours
 from qkv.look.wire import Asked
 from tests.browser.looking import CATS, MODELS, OWN, TEXT, Look
-from tests.near import assert_near
+from tests.support.near import assert_near
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.warm import warm_qkv
+from tests.support.warm import warm_qkv
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ["README.md", "README.zh.md"]

@@ -23,9 +23,9 @@ from qkv.models.bert import folder
 from qkv.tasks.predictor import Solver, characters
 from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Silent
-from tests.near import assert_near
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
+from tests.support.near import assert_near
 from tests.support.small_run import Recorder
 
 pytestmark = pytest.mark.usefixtures("one_thread")

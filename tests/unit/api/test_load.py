@@ -14,9 +14,9 @@ import qkv
 from qkv.api.model import DTYPES, load
 from qkv.errors import InputError
 from qkv.models.bert.folder import describe
-from tests.near import assert_near
 from tests.support.below_readers import make_elmo
 from tests.support.folders import make_folder
+from tests.support.near import assert_near
 
 
 def test_public_names_are_there_and_lazy() -> None:

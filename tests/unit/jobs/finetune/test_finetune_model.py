@@ -24,9 +24,9 @@ from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
-from tests.near import assert_near
 from tests.support import labelled_sets as sets
 from tests.support.folders import TOKENS, make_tokenizer
+from tests.support.near import assert_near
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

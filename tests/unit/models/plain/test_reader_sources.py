@@ -25,10 +25,10 @@ from qkv.models.plain.folder import ReaderFolder, open_model
 from qkv.models.plain.sources import open_source, source_type
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.train.progress import Silent
-from tests.near import assert_near
 from tests.support import labelled_sets as sets
 from tests.support.below_readers import WORDS, make_elmo, make_nnlm, make_rnnlm, word_tokenizer
 from tests.support.folders import make_folder, make_tokenizer
+from tests.support.near import assert_near
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
