@@ -31,7 +31,7 @@ def roberta() -> dict[str, str]:
         show_progress=False,
     )
     backend.train_from_iterator(TEXTS * 3, learner)
-    ids = {name: backend.token_to_id(name) for name in FAIRSEQ}
+    ids = backend.get_vocab()
     backend.post_processor = processors.RobertaProcessing(
         ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), trim_offsets=True, add_prefix_space=False
     )
