@@ -15,12 +15,12 @@ from qkv.errors import InputError, did_you_mean
 _COUNTS = frozenset(
     {
         *("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "segments"),
-        *("embedding_width", "task_types", "groups"),
+        *("embedding_width", "task_types", "groups", "encoder_layers", "decoder_layers"),
     }
 )
 _MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
-_SHARES = frozenset({"dropout", "attention_dropout", "head_dropout"})
-_TRUTHS = frozenset({"tied", "adds_task_type"})
+_SHARES = frozenset({"dropout", "attention_dropout", "embedding_dropout", "head_dropout"})
+_TRUTHS = frozenset({"tied", "adds_task_type", "scaled", "scaled_by_layer"})
 
 ACTIVATIONS: dict[str, str] = {
     "gelu": "gelu",
@@ -56,6 +56,7 @@ class Fields:
     fixed: Mapping[str, tuple[tuple[Any, ...], str]] = field(default_factory=dict)  # allowed values, and why
     neutral: frozenset[str] = NEUTRAL
     carried: tuple[str, ...] = CARRIED  # neutral ones that a save writes back
+    activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
 
     def read(self, said: Mapping[str, Any], file: Path) -> dict[str, Any]:
         """Our values by name; those that are null are left out."""
@@ -64,7 +65,11 @@ class Fields:
                 raise InputError(f"{file}: {name} is {said[name]!r}, but {reason}. This folder cannot be loaded.")
         whole = {**self.defaults, **said}
         values = {
-            ours: _value(file, theirs, ours, whole[theirs]) for theirs, ours in self.table.items() if theirs in whole
+            ours: self._activation(file, theirs, whole[theirs])
+            if ours == "activation"
+            else _value(file, theirs, ours, whole[theirs])
+            for theirs, ours in self.table.items()
+            if theirs in whole
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -80,8 +85,14 @@ class Fields:
         written = {theirs: values[ours] for theirs, ours in self.table.items()}
         for theirs, ours in self.table.items():
             if ours == "activation":
-                written[theirs] = next(name for name, known in ACTIVATIONS.items() if known == values[ours])
+                written[theirs] = next(name for name, known in self.activations.items() if known == values[ours])
         return written
+
+    def _activation(self, file: Path, theirs: str, value: Any) -> str:
+        if not isinstance(value, str) or value not in self.activations:
+            hint, known = did_you_mean(str(value), self.activations), ", ".join(self.activations)
+            raise InputError(f"{file}: {theirs} {value!r} is not known.{hint} Known: {known}.")
+        return self.activations[value]
 
 
 def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
@@ -96,11 +107,6 @@ def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
         good, wanted = value is None or (whole and value >= 0), "a token id"
     elif ours in _TRUTHS:
         good, wanted = isinstance(value, bool), "true or false"
-    elif ours == "activation":
-        if not isinstance(value, str) or value not in ACTIVATIONS:
-            hint = did_you_mean(str(value), ACTIVATIONS)
-            raise InputError(f"{file}: {theirs} {value!r} is not known.{hint} Known: {', '.join(ACTIVATIONS)}.")
-        return ACTIVATIONS[value]
     else:
         good, wanted = number and value > 0, "a number above 0"
     if not good:
