@@ -393,7 +393,8 @@ class Opened:
             vectors = (
                 f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has(LOOKS_UP) else ""
             )
-            raise InputError(f"{self.path} is a {self.architecture} as it was trained: copy its folder{vectors}.")
+            kind = self.architecture or self.facts.model_type
+            raise InputError(f"{self.path} is a {kind} as it was trained: copy its folder{vectors}.")
         return self.write(Path(os.path.expanduser(target)), architecture)
 
 

@@ -19,7 +19,7 @@ from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.models.family import HAS_TASK, Opened
 from qkv.tasks.model import VECTORS, TaskModel
-from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.table import TASKS, AnyTask, task_in
 from qkv.tasks.task import Calibration, Features, Scores
 from qkv.text.tokenizer import Tokenizer
 
@@ -155,7 +155,8 @@ class Solver:
 def solver_of(opened: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
     own = opened.ability(HAS_TASK)
-    name = opened.record.get("task") or next(name for name, entry in TASKS.items() if entry.head in own.heads)
+    name = task_in(opened.record, own.heads)
+    assert name is not None, "it has a task"
     entry = TASKS[name]
     if entry.head not in own.heads:
         raise InputError(f"{opened.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")

@@ -12,11 +12,10 @@ import qkv
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.family import ENCODES, FEEDS, Loading
-from qkv.models.gpt import folder as gpt2
 from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
-from tests.support.gpt_folders import VOCABULARIES, make_gpt
+from tests.support.gpt_folders import VOCABULARIES, load_gpt, make_gpt
 from tests.support.word_vectors import SMALL, make_vectors_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -181,7 +180,7 @@ def test_what_is_opened(places: dict[str, Path]) -> None:
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_mean_of_what_a_gpt_says(tmp_path: Path, vocabulary: str) -> None:
     """After each token of the text, which the mark before documents stands before; there may be none."""
-    loaded, found = gpt2.load(make_gpt(tmp_path / "gpt", vocabulary)), qkv.load(tmp_path / "gpt")
+    loaded, found = load_gpt(make_gpt(tmp_path / "gpt", vocabulary)), qkv.load(tmp_path / "gpt")
     texts = ["the cat sat", "the dog", "the mat"]
     vectors = []
     for text in texts:

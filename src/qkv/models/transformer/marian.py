@@ -5,7 +5,7 @@ the scores of words, and texts that begin with the padding token. `KEYS` is the 
 fields of config.json each becomes a value of ours, must have the one value that this network has, is known to say
 nothing about the numbers, or is unknown and named in a note.
 
-What this file does NOT do: the tokenizer of such a folder (text/sentencepiece.py), or write one.
+What this file does NOT do: cut texts as such a folder's tokenizers do (text/sentencepiece.py), or write a folder.
 
 Shapes: V vocabulary, D width.
 """
@@ -13,18 +13,26 @@ Shapes: V vocabulary, D width.
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object
 from qkv.models.bert.keys import ACTIVATIONS
+from qkv.models.family import Facts, Family, Loading, Opened, Translates
+from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
+from qkv.models.transformer.folder import ABOUT, facts_of, lines_of, opened
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.position import HalvedSinusoidalPositions
+from qkv.search.options import GenerateConfig
+from qkv.text.sentencepiece import MarianTokenizer
 
 MODEL_TYPE = "marian"
 
@@ -133,28 +141,41 @@ class Marian(NamedTuple):
 
 
 def load_marian(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> Marian:
-    """Load the network of an OPUS-MT folder for decoding. Weights stored in another dtype are converted.
-
-    The weights are a private mapping of the file where they fit as they are; it must not be written over in place while
-    the model lives.
+    """The network of a folder and how to decode with it, without its tokenizers. Weights stored in another dtype are
+    converted; others are a private mapping of the file, which must not be written over in place while the model lives.
     """
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        file = folder / "config.json"
-        fields = read_object(file)
-        config, notes = _read_config(fields, file)
-        weights = open_weights(folder)
-        names, tensors = _matched(weights, config)
-        with torch.device("meta"), Undrawn():
-            model = Transformer(config)
-        _check_shapes(weights, names, tensors, model)
-        _check_positions(weights, config)
+        plan = _planned(folder, compare=True)
+        model, names = plan.decoding.model, plan.names
         state = {
-            ours: _gathered([names[name] for name in tensors[ours]], dtype).view(parameter.shape)
+            ours: _gathered([names[name] for name in plan.tensors[ours]], dtype).view(parameter.shape)
             for ours, parameter in model.state_dict().items()
         }
-        model.load_state_dict(state, strict=True, assign=True)
-        return _with_decoding(model.eval(), fields, folder, notes)
+    model.load_state_dict(state, strict=True, assign=True)
+    model.eval()
+    return plan.decoding
+
+
+class _Plan(NamedTuple):
+    names: dict[str, StoredTensor]  # by their names
+    tensors: dict[str, tuple[str, ...]]  # ours → those of theirs that lie in it one under the other
+    decoding: Marian  # with the network on the meta device
+
+
+def _planned(folder: Path, compare: bool) -> _Plan:
+    """`compare`: look into the file whether what is stored twice is the same, and waves are waves."""
+    file = folder / CONFIG
+    fields = read_object(file)
+    config, notes = _read_config(fields, file)
+    weights = open_weights(folder, shapes_only=not compare)
+    names, tensors = _matched(weights, config, compare)
+    with torch.device("meta"), Undrawn():
+        model = Transformer(config)
+    _check_shapes(weights, names, tensors, model)
+    if compare:
+        _check_positions(weights, config)
+    return _Plan(names, tensors, _with_decoding(model, fields, folder, notes))
 
 
 def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConfig, list[str]]:
@@ -220,7 +241,9 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000
 
 
-def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
+def _matched(
+    weights: Weights, config: TransformerConfig, compare: bool
+) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
     """What is stored by name, and for each of our tensors the names that make it up: all there, and no others."""
     names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
     tensors: dict[str, tuple[str, ...]] = {}
@@ -232,10 +255,10 @@ def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, Sto
                         f"model.{side}.layers.{number}.{one}.{kind}" for one in theirs
                     )
     if config.source_vocabulary_size is None:
-        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["joint"], _SCORES)),)
+        tensors["embedding.weight"] = (_one_of(weights, names, compare, (*_TABLES["joint"], _SCORES)),)
     else:
-        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["target"], _SCORES)),)
-        tensors["source_embedding.weight"] = (_one_of(weights, names, _TABLES["source"]),)
+        tensors["embedding.weight"] = (_one_of(weights, names, compare, (*_TABLES["target"], _SCORES)),)
+        tensors["source_embedding.weight"] = (_one_of(weights, names, compare, _TABLES["source"]),)
     tensors["words.bias"] = (BIAS,)
     if BIAS not in names:  # left out where it is zero
         names[BIAS] = _Zeros(weights.source, (1, config.vocabulary_size))
@@ -254,11 +277,11 @@ def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, Sto
     return names, tensors
 
 
-def _one_of(weights: Weights, names: dict[str, StoredTensor], aliases: Sequence[str]) -> str:
+def _one_of(weights: Weights, names: dict[str, StoredTensor], compare: bool, aliases: Sequence[str]) -> str:
     """The name that a table is stored under; the others, if they are there, must hold the same and are put aside."""
     first, *others = [name for name in aliases if name in names] or [aliases[0]]
     for other in others:
-        if not same(names[first], names[other]):
+        if compare and not same(names[first], names[other]):
             raise InputError(
                 f"{weights.source}: {first} and {other} differ, and config.json says that they are one table. One of "
                 "the two files belongs to another model."
@@ -341,7 +364,7 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
     vocabulary = model.config.vocabulary_size
 
     def wrong(name: str, wanted: str) -> InputError:
-        file = newer if name in more else folder / "config.json"
+        file = newer if name in more else folder / CONFIG
         return InputError(f"{file}: {name} is {said.get(name)!r}, where {wanted} belongs.")
 
     def is_token(value: object) -> bool:
@@ -384,3 +407,50 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
         renormalise=bool(renormalise),
         notes=tuple(notes),
     )
+
+
+# --- The family.
+
+
+def describe(path: Path) -> Facts:
+    with reading(path):
+        found = _planned(path, compare=False).decoding
+        return _facts(path, found)
+
+
+def _facts(path: Path, found: Marian) -> Facts:
+    config = found.model.config
+    vocabulary = {"size": config.vocabulary_size, "kind": "sentencepiece", "lowercase": False, "segmenter": None}
+    document = {
+        "path": str(path),
+        "model_type": MODEL_TYPE,
+        "about": "a Transformer that translates, as OPUS-MT publishes them",
+        "config": {name: value for name, value in asdict(config).items() if value is not None},
+        "languages": [None, None],
+        "max_length": config.max_length,
+        "parameters": sum(parameter.numel() for parameter in found.model.parameters()),
+        "vocabularies": [vocabulary],
+        "scores": None,
+        "record": {},
+        "notes": list(found.notes),
+    }
+    return facts_of("marian", path, document)
+
+
+def open_folder(path: Path, loading: Loading) -> Opened:
+    with reading(path):
+        found = load_marian(path)
+        return opened(_facts(path, found), loading, partial(_translates, path, found))
+
+
+def _translates(path: Path, found: Marian) -> Translates:
+    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
+    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
+    longest = found.model.config.max_length
+    decoding = GenerateConfig(
+        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
+    )
+    return Translates(found.model, languages, longest, decoding)
+
+
+MARIAN = Family("marian", (MODEL_TYPE,), ABOUT, describe, open_folder, lines_of)
