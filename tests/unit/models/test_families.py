@@ -68,7 +68,7 @@ def _network(opened: Opened) -> nn.Module:
             part = getattr(opened.ability(kind), found)
             network: nn.Module = getattr(part, "network", part)
             return network
-    return opened.ability(RECURS if opened.has(RECURS) else SHOWS_LAYERS)
+    return opened.ability(RECURS) if opened.has(RECURS) else opened.ability(SHOWS_LAYERS)
 
 
 @pytest.mark.parametrize("name", MAKERS)
