@@ -242,6 +242,7 @@ class TakesHead:
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
     from_nothing: bool = False  # nobody expects that any of it was trained
     draws_whole: bool = False  # plain encoders: all of it is drawn, then what is known is put in
+    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
         """Its weights; {} where there is none."""
@@ -249,7 +250,9 @@ class TakesHead:
 
     def with_head(self, head: Head) -> Headed:
         """The encoder with a new head, drawn by the seed."""
-        known = {name: value for name, value in self._state().items() if name.startswith("encoder.")} | dict(head.begin)
+        left_out, state = self.left_out(head), self._state()
+        known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
+        known |= head.begin
         # row by row, as it is trained: a GPT's matrices lie the other way round in their file
         known = {name: value.clone(memory_format=torch.contiguous_format) for name, value in known.items()}
         if self.draws_whole:

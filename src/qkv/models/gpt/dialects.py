@@ -11,15 +11,14 @@ value of ours, it must have the one value that qkv's GPT has (FIXED), it is know
     choice     multiple_choice_head.summary   GPT2DoubleHeadsModel, OpenAIGPTDoubleHeadsModel
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.errors import InputError, did_you_mean, listed
+from qkv.errors import InputError, listed
+from qkv.models.folders.fields import ACTIVATIONS, NEUTRAL, Fields
 from qkv.models.gpt.network import GPTConfig
 
-_MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
 _SIZES: dict[str, str] = {
     "vocab_size": "vocabulary_size",
     "n_positions": "max_length",
@@ -33,9 +32,18 @@ _SIZES: dict[str, str] = {
     "initializer_range": "initial_std",
     "tie_word_embeddings": "tied",
 }
-_COUNTS = frozenset({"vocabulary_size", "max_length", "width", "layers", "heads", "inner_width"})
-_SHARES = frozenset({"dropout", "attention_dropout", "embedding_dropout"})
-TRUTHS = frozenset({"tied", "scaled", "scaled_by_layer"})
+_FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "add_cross_attention": ((False, None), "qkv's GPT asks its own text alone"),
+    "is_encoder_decoder": ((False, None), "qkv's GPT is a decoder alone"),
+    "pruned_heads": (({}, None), "qkv's GPT keeps all heads of a layer"),
+    "quantization_config": ((None,), "qkv reads float weights"),
+}
+_NEUTRAL = NEUTRAL | {
+    *("pad_token_id", "is_decoder", "n_ctx", "n_special", "predict_special_tokens"),
+    *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+    "reorder_and_upcast_attn",  # how 16 bits are rounded in training, and nothing else
+}
+"""Settings of training, of decoding, of other heads and of transformers itself."""
 WIDER = 4
 """How much wider the feed-forward's inside is where a config does not say."""
 
@@ -45,10 +53,7 @@ class Dialect(NamedTuple):
 
     model_type: str
     order: str
-    fields: Mapping[str, str]  # theirs → ours
-    defaults: Mapping[str, Any]  # theirs, where config.json leaves a field out
-    activation: str  # the field that names it
-    activations: Mapping[str, str]  # theirs → ours; the first of several is the one that is written
+    fields: Fields
     classes: tuple[str, str]  # with the scores of words and without
     tables: tuple[str, str]  # of tokens and of positions
 
@@ -56,35 +61,33 @@ class Dialect(NamedTuple):
 GPT2 = Dialect(
     "gpt2",
     "pre",
-    _SIZES
-    | {
-        "n_inner": "inner_width",
-        "scale_attn_weights": "scaled",
-        "scale_attn_by_inverse_layer_idx": "scaled_by_layer",
-    },
-    {"vocab_size": 50_257, "n_positions": 1_024},
-    "activation_function",
-    {
-        "gelu_new": "gelu_tanh",
-        "gelu_pytorch_tanh": "gelu_tanh",
-        "gelu_fast": "gelu_tanh",
-        "gelu": "gelu",
-        "gelu_python": "gelu",
-        "relu": "relu",
-        "silu": "silu",
-        "swish": "silu",
-        "tanh": "tanh",
-    },
+    Fields(
+        _SIZES
+        | {
+            "n_inner": "inner_width",
+            "scale_attn_weights": "scaled",
+            "scale_attn_by_inverse_layer_idx": "scaled_by_layer",
+            "activation_function": "activation",
+        },
+        {"vocab_size": 50_257, "n_positions": 1_024},
+        _FIXED,
+        _NEUTRAL,
+        activations={"gelu_new": "gelu_tanh"} | ACTIVATIONS,
+    ),
     ("GPT2LMHeadModel", "GPT2Model"),
     ("wte.weight", "wpe.weight"),
 )
 GPT1 = Dialect(
     "openai-gpt",
     "post",
-    _SIZES,
-    {"vocab_size": 40_478, "n_positions": 512},
-    "afn",
-    {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},  # what is called gelu there is the tanh one
+    Fields(
+        _SIZES | {"afn": "activation"},
+        {"vocab_size": 40_478, "n_positions": 512},
+        _FIXED,
+        _NEUTRAL,
+        # what is called gelu there is the tanh one
+        activations={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},
+    ),
     ("OpenAIGPTLMHeadModel", "OpenAIGPTModel"),
     ("tokens_embed.weight", "positions_embed.weight"),
 )
@@ -120,33 +123,6 @@ CLASSES = {
 OF_THE_FIRST = ("sequence", "choice")
 """Heads that it has for OpenAI's first GPT; another is a tensor beside the network there, for qkv alone."""
 
-_FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "add_cross_attention": ((False, None), "qkv's GPT asks its own text alone"),
-    "is_encoder_decoder": ((False, None), "qkv's GPT is a decoder alone"),
-    "pruned_heads": (({}, None), "qkv's GPT keeps all heads of a layer"),
-    "quantization_config": ((None,), "qkv reads float weights"),
-}
-_NEUTRAL = frozenset(
-    {
-        *(
-            "model_type",
-            "architectures",
-            "transformers_version",
-            "_name_or_path",
-            "dtype",
-            "torch_dtype",
-            "torchscript",
-        ),
-        *("id2label", "label2id", "num_labels", "_num_labels", "problem_type", "task_specific_params"),
-        *("bos_token_id", "eos_token_id", "pad_token_id", "use_cache", "gradient_checkpointing", "is_decoder"),
-        *("output_attentions", "output_hidden_states", "output_past", "return_dict", "chunk_size_feed_forward"),
-        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
-        *("n_ctx", "n_special", "predict_special_tokens", "tokenizer_class", "_attn_implementation_autoset"),
-        "reorder_and_upcast_attn",  # how 16 bits are rounded in training, and nothing else
-    }
-)
-"""Settings of training, of decoding, of other heads and of transformers itself."""
-
 
 def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
     """The sizes that a config.json states, whose it is, and what is odd about it."""
@@ -157,24 +133,9 @@ def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Diale
             f"What it is and holds: qkv info {file.parent}"
         )
     dialect = DIALECTS[kind]
-    for name, (allowed, reason) in _FIXED.items():
-        if fields.get(name) not in allowed:
-            raise InputError(f"{file}: {name} is {fields[name]!r}, but {reason}. This folder cannot be loaded.")
-    said = dict(dialect.defaults) | dict(fields)
-    values = {
-        ours: _value(file, theirs, ours, said[theirs])
-        for theirs, ours in dialect.fields.items()
-        if said.get(theirs) is not None
-    }
+    values = dialect.fields.read({name: value for name, value in fields.items() if value is not None}, file)
     values.setdefault("inner_width", WIDER * values.get("width", GPTConfig.width))
-    if (bend := fields.get(dialect.activation)) is not None:
-        if not isinstance(bend, str) or bend not in dialect.activations:
-            hint = did_you_mean(str(bend), dialect.activations)
-            known = ", ".join(dialect.activations)
-            raise InputError(f"{file}: {dialect.activation} {bend!r} is not known.{hint} Known: {known}.")
-        values["activation"] = dialect.activations[bend]
-    known_fields = {*dialect.fields, dialect.activation, *_FIXED, *_NEUTRAL}
-    unknown = [name for name in fields if name not in known_fields]
+    unknown = dialect.fields.unknown(fields)
     notes = [f"{file.name}: {listed(unknown)} mean nothing to qkv and change nothing here"] if unknown else []
     try:
         return GPTConfig(**values, order=dialect.order), dialect, notes
@@ -182,30 +143,13 @@ def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Diale
         raise InputError(f"{file}: {error}") from None
 
 
-def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
-    """One field, checked where it is read: a wrong number here is a riddle later."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    number = whole or (isinstance(value, float) and math.isfinite(value))
-    if ours in _COUNTS:
-        good, wanted = whole and 1 <= value <= _MOST, f"a whole number from 1 to {_MOST:,}"
-    elif ours in _SHARES:
-        good, wanted = number and 0 <= value < 1, "a number in [0, 1)"
-    elif ours in TRUTHS:
-        good, wanted = isinstance(value, bool), "true or false"
-    else:
-        good, wanted = number and value > 0, "a number above 0"
-    if not good:
-        raise InputError(f"{file}: {theirs} is {value!r}, where {wanted} belongs.")
-    return value
-
-
 def dialect_of(config: GPTConfig) -> Dialect:
     """The class of transformers that can be this network; where there is none, what is in the way."""
     dialect = next(dialect for dialect in DIALECTS.values() if dialect.order == config.order)
-    if config.activation not in dialect.activations.values():
+    if config.activation not in dialect.fields.activations.values():
         raise InputError(
             f"transformers' {dialect.model_type} has no activation {config.activation}; it can be saved with "
-            f"{', '.join(dict.fromkeys(dialect.activations.values()))}."
+            f"{', '.join(dict.fromkeys(dialect.fields.activations.values()))}."
         )
     if dialect is GPT1:
         if config.inner_width != WIDER * config.width:
@@ -225,8 +169,7 @@ def write_config(config: GPTConfig, dialect: Dialect, end: int | None, pad: int 
         "architectures": [dialect.classes[0]],
         "model_type": dialect.model_type,
         "dtype": dtype,
-        **{theirs: getattr(config, ours) for theirs, ours in dialect.fields.items()},
-        dialect.activation: next(name for name, ours in dialect.activations.items() if ours == config.activation),
+        **dialect.fields.write(vars(config)),
         "bos_token_id": end,
         "eos_token_id": end,
         "pad_token_id": pad,

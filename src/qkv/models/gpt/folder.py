@@ -22,9 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qkv.errors import InputError, listed, reading
+from qkv.errors import InputError, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.keys import default_labels, read_labels, write_labels
 from qkv.models.encoder import WithHeads
 from qkv.models.family import (
     ATTENDS,
@@ -57,8 +56,18 @@ from qkv.models.folders.codec import (
     terms_of,
     write_folder,
 )
+from qkv.models.folders.fields import default_labels, read_labels, write_labels
 from qkv.models.folders.info import shown_facts, vocabulary_line
-from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
+from qkv.models.folders.weights import (
+    StoredTensor,
+    Undrawn,
+    Weights,
+    check_names,
+    check_tensor,
+    gathered,
+    open_weights,
+    same,
+)
 from qkv.models.gpt.dialects import (
     DIALECTS,
     HEADS,
@@ -152,10 +161,12 @@ def _planned(folder: Path, compare: bool) -> _Plan:
             del names[SCORES]
     # more layers than tensors are missing in any case, and need not be counted one by one
     tensors = names_of(replace(config, layers=min(config.layers, len(names) + 1)), dialect)
-    _check_names(weights, names, tensors, config, dialect)
+    check_names(weights, names, tensors.values(), f"a {dialect.classes[0]} of {config.layers} layers")
     with torch.device("meta"), Undrawn():
         skeleton = GPT(config)
-    _check_shapes(names, tensors, skeleton)
+    for ours, parameter in skeleton.state_dict().items():
+        theirs = tensors[ours]
+        check_tensor(names[theirs], theirs, parameter.shape[::-1] if theirs.endswith(TURNED) else parameter.shape)
     tokenizer = Tokenizer.load(folder)
     notes += check_vocabulary(tokenizer, config.vocabulary_size, str(folder))
     own = tokenizer.sep_id if tokenizer.has_marks else None
@@ -180,36 +191,6 @@ def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int |
 def _is_mask(name: str) -> bool:
     """Buffers that older files store and that say nothing: who may see whom."""
     return name.endswith((".attn.bias", ".attn.masked_bias"))
-
-
-def _check_names(
-    weights: Weights, names: Mapping[str, StoredTensor], tensors: Mapping[str, str], config: GPTConfig, dialect: Dialect
-) -> None:
-    wanted, what = set(tensors.values()), f"{dialect.classes[0]} of {config.layers} layers"
-    if missing := wanted - set(names):
-        raise InputError(
-            f"{weights.source} lacks {len(missing)} of the tensors that a {what} needs: {listed(missing)}. The file is "
-            "incomplete, or config.json belongs to another model."
-        )
-    if unexpected := set(names) - wanted:
-        raise InputError(
-            f"{weights.source} holds {len(unexpected)} tensors that a {what} does not have: {listed(unexpected)}. The "
-            "folder is of another architecture, or config.json of another model."
-        )
-
-
-def _check_shapes(names: Mapping[str, StoredTensor], tensors: Mapping[str, str], skeleton: GPT) -> None:
-    for ours, parameter in skeleton.state_dict().items():
-        theirs = tensors[ours]
-        stored, shape = names[theirs], tuple(parameter.shape)
-        shape = shape[::-1] if theirs.endswith(TURNED) else shape
-        if stored.shape != shape:
-            raise InputError(
-                f"{stored.file}: {theirs} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. "
-                "One of the two files belongs to another model."
-            )
-        if not stored.dtype.is_floating_point:
-            raise InputError(f"{stored.file}: {theirs} is stored as {stored.dtype}; qkv reads float weights.")
 
 
 def describe(path: Path) -> Facts:
@@ -351,11 +332,7 @@ class _OpenedGPT:
             return {ours: self._tensor(self.plan.names[theirs], theirs) for ours, theirs in self.plan.tensors.items()}
 
     def _tensor(self, stored: StoredTensor, name: str) -> Tensor:
-        if stored.dtype == self.loading.dtype:
-            found = stored.mapped()
-        else:
-            found = torch.empty(stored.shape, dtype=self.loading.dtype)
-            stored.read_into(found)
+        found = gathered([stored], self.loading.dtype)
         return found.t() if name.endswith(TURNED) else found
 
     def writes(self) -> Writes:
