@@ -38,8 +38,8 @@ from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
-from qkv.models.elmo.folder import load_elmo
-from qkv.models.family import WRITES, Loading
+from qkv.models.elmo import Elmo
+from qkv.models.family import RECURS, WRITES, Loading
 from qkv.models.folders.own import read_folder
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
@@ -151,7 +151,8 @@ def _after(one: Blank, most: int) -> tuple[int, ...]:
 
 
 def elmo(text: Text, run: Path) -> dict[str, Answer]:
-    network = load_elmo(run / "model").network.to(text.device)
+    network = open_model(run / "model", Loading(device=torch.device(text.device))).ability(RECURS)
+    assert isinstance(network, Elmo)
     begin = text.tokenizer.cls_id
     log_share = text.log_counts - text.log_counts.logsumexp(0)
 
