@@ -125,7 +125,8 @@ class Tree:
             starts |= {text for text in _strings(name) if text.endswith(".")}
         candidates = {
             target
-            for text in filter(None, _strings(tree))
+            for text in _strings(tree)
+            if text.strip(".:")  # a full stop is no name
             for start in starts
             if (target := self._absolute(module, start + text.partition(":")[0])) in self.files and target != module
         }

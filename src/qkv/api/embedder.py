@@ -26,7 +26,6 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
-from qkv.models.gpt.tokenizer import marks_of
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -218,7 +217,7 @@ class Embedder:
         return [of_text[1:-1] for of_text in texts], rows.n_windows
 
     def _rows(self, ids: list[list[int]]) -> Rows:
-        length, marks = self.encodes.sizes.max_length, marks_of(self.encodes.tokenizer)
+        length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
         return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
 
 

@@ -35,6 +35,8 @@ FAMILIES: dict[str, FamilyEntry] = {
     "marian": FamilyEntry(("marian",), "qkv.models.transformer.marian", "MARIAN"),
     "gpt": FamilyEntry(("gpt2", "openai-gpt"), "qkv.models.gpt.folder", "GPT_FAMILY"),
     "bert": FamilyEntry(("bert",), "qkv.models.bert.folder", "BERT"),
+    "roberta": FamilyEntry(("roberta",), "qkv.models.roberta", "ROBERTA"),
+    "xlm-roberta": FamilyEntry(("xlm-roberta",), "qkv.models.roberta", "XLM_ROBERTA"),
 }
 VECTOR_FILES = "qkv.models.word2vec.folder"
 """A file of word vectors is no folder: where `describe_vectors` and `open_vectors` are."""

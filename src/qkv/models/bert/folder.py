@@ -1,4 +1,4 @@
-"""Folders of BERT as transformers writes them: its names. How they are loaded, saved and described is in likes.py.
+"""Folders of BERT as transformers writes them: its names. How they are loaded, saved and described is in engine.py.
 
 One of our attention's products is theirs of query, key and value, which lie one under the other in ours.
 """
@@ -8,16 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qkv.models.bert.likes import (
-    Architecture,
-    BertLike,
-    describe_like,
-    family_of_bert,
-    load_like,
-    save_like,
-    usual_classes,
-)
-from qkv.models.bert.likes import Folder as Folder
+from qkv.models.bert.engine import Folder as Folder
+from qkv.models.bert.engine import describe_like, family_of_bert, load_like, save_like
+from qkv.models.bert.likes import Architecture, BertLike, usual_classes
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.fields import NEUTRAL, Fields
 from qkv.text.tokenizer import Tokenizer
@@ -119,5 +112,5 @@ def save(
     architecture: str | None = None,
     **rest: Any,
 ) -> Path:
-    """Write a folder that transformers and qkv load; return its path (likes.save_like)."""
+    """Write a folder that transformers and qkv load; return its path (engine.save_like)."""
     return save_like(LIKE, path, model, tokenizer, labels, architecture, **rest)
