@@ -19,7 +19,7 @@ from qkv.jobs.finetune.data import read_data
 from qkv.jobs.finetune.model import configured_for
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import network_for, prepare
-from qkv.models.gpt.task_folder import open_gpt
+from qkv.models.family import TAKES_HEAD
 from qkv.models.table import open_model
 from qkv.tasks.transfer import WEIGHT
 from qkv.train.loop import Trainer
@@ -193,7 +193,10 @@ def test_without_the_next_word_the_task_is_learned_alone(tmp_path: Path, pretrai
 def test_ways_of_transfer(tmp_path: Path, pretrained: Path, transfer: str) -> None:
     settings = config(pretrained, "classify", file_of(tmp_path, "classify"), transfer)
     finetune.start(settings, tmp_path / "run", Silent())
-    before, after = (open_gpt(one).model.encoder.state_dict() for one in (pretrained, tmp_path / "run" / "model"))
+    before, after = (
+        open_model(one).ability(TAKES_HEAD).network.encoder.state_dict()
+        for one in (pretrained, tmp_path / "run" / "model")
+    )
     moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
     if transfer == "top:1":
         assert moved and all(name.startswith(("blocks.1.", "norm.")) for name in moved)
@@ -209,7 +212,7 @@ def test_training_goes_on_from_a_fine_tuned_one(tmp_path: Path, pretrained: Path
     prepared = prepare(settings, open_model(begun), read_data(settings), told.message)
     network = network_for(prepared, settings.train.seed, told.message).network
     assert any("training goes on from it" in message for message in told.messages)
-    for name, value in open_gpt(begun).model.state_dict().items():
+    for name, value in open_model(begun).ability(TAKES_HEAD).network.state_dict().items():
         assert torch.equal(network.state_dict()[name], value), name
         assert network.state_dict()[name].is_contiguous(), name
 
