@@ -18,9 +18,10 @@ from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
-from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
+from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
+from qkv.models.plain.network import ReaderSettings
 from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
