@@ -276,7 +276,8 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.config import merge
     from qkv.data.corpus.prepare import prepare
     from qkv.data.readers import texts
-    from qkv.models.bert.pretrain import PretrainConfig, start
+    from qkv.jobs.pretrain import start
+    from qkv.models.bert.pretrain import PretrainConfig
     from qkv.text.tokenizer import Tokenizer
     from qkv.train.progress import for_stderr
 

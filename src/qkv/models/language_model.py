@@ -8,7 +8,7 @@ Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qkv.config import merge, override
+from qkv.config import Given, JobSettings
 from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, WindowBatches
 from qkv.data.corpus.shards import Shards
@@ -25,9 +25,8 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Finished, Training, opened
+from qkv.models.pretraining import Pretraining, no_init, opened, own_recipe
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
-from qkv.models.table import read_recipe
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
@@ -155,7 +154,7 @@ class RNNLMChoice:
     tied: bool | None = None
 
     def __post_init__(self) -> None:
-        # what must fit together is checked when all of it was said (`configured`)
+        # what must fit together is checked when all of it was said (`_checked`)
         alone = {name: value for name, value in _given(self).items() if name not in ("projection", "tied")}
         RNNLMConfig.preset(self.size, vocabulary_size=1, **(alone | {"tied": False}))
 
@@ -193,21 +192,7 @@ class LanguageModelConfig:
                 raise InputError(f"train.{name} does nothing for {self.model_type}: leave it out.")
 
 
-def configured(
-    model_type: str, data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
-) -> LanguageModelConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set.
-
-    The flag `size` is one of the model that is trained.
-    """
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = merge(LanguageModelConfig(model_type=model_type), read_recipe(recipe, model_type), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = (f"{model_type}.size" if key == "size" else key).rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: LanguageModelConfig, given: Given) -> LanguageModelConfig:
     other = "nnlm" if config.model_type == "rnnlm" else "rnnlm"
     if getattr(config, other) != getattr(LanguageModelConfig(), other):
         raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
@@ -254,9 +239,8 @@ class NextTokenEvaluation:
 
 # --- A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
 #
-# The folder of a run is that of a BERT's (models/bert/pretrain.py). What is new is the state that a recurrent model
-# carries from
-# step to step: checkpoints hold it too, so that a run which was killed goes on in the middle of its texts.
+# What is new is the state that a recurrent model carries from step to step: checkpoints hold it too, so that a run
+# which was killed goes on in the middle of its texts.
 
 _Network = NNLM | RNNLM
 
@@ -277,20 +261,6 @@ class CarryingTrainer(Trainer[Batch]):
 
     def trained(self) -> dict[str, Tensor]:
         return super().trained() | dict(self.job.model.named_buffers())
-
-
-def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    return _training().start(config, out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[LanguageModelConfig, Batch]:
-    return Training(LanguageModelConfig(), _trainer, _save, _page)
 
 
 def load_language_model(path: str | Path) -> LanguageModel:
@@ -430,3 +400,12 @@ def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sess
         peak_memory=sessions.peak_memory,
         resumed_from=sessions.resumed_from,
     )
+
+
+def _pretraining(model: str) -> Pretraining[LanguageModelConfig, Trainer[Batch]]:
+    defaults, size = LanguageModelConfig(model_type=model), f"{model}.size"
+    settings = JobSettings(defaults, size, fits=own_recipe, check=_checked, refused=no_init(model))
+    return Pretraining(settings, _trainer, _save, _page)
+
+
+PRETRAINING_NNLM, PRETRAINING_RNNLM = _pretraining("nnlm"), _pretraining("rnnlm")

@@ -1,32 +1,17 @@
-"""Which models `qkv pretrain` trains, and a recipe read for one of them.
+"""Which models `qkv pretrain` trains."""
 
-Settings of different models share many names, so a recipe says which model it is for, as `model_type`. A recipe that
-does not say is taken as it is.
-"""
+from qkv.errors import did_you_mean
 
-from pathlib import Path
-from typing import Any
-
-from qkv.config import read_toml
-from qkv.errors import InputError, did_you_mean
-
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm", "gpt")
-
-
-def read_recipe(file: Path | None, model: str) -> dict[str, Any]:
-    """The settings in a recipe; without one, none."""
-    if file is None:
-        return {}
-    settings = read_toml(file)
-    named = settings.get("model_type", model)
-    if named not in MODELS:
-        raise InputError(f"{file}: {unknown_model(named)}")
-    if named != model:
-        raise InputError(
-            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
-            "the recipe out."
-        )
-    return settings
+PRETRAININGS = {
+    "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
+    "word2vec": "qkv.models.word2vec.pretrain:PRETRAINING_WORD2VEC",
+    "elmo": "qkv.models.elmo.pretrain:PRETRAINING_ELMO",
+    "nnlm": "qkv.models.language_model:PRETRAINING_NNLM",
+    "rnnlm": "qkv.models.language_model:PRETRAINING_RNNLM",
+    "gpt": "qkv.models.gpt.pretrain:PRETRAINING_GPT",
+}
+"""How each is trained, as a `Pretraining`: module and name, so that nothing is imported for the others."""
+MODELS = tuple(PRETRAININGS)
 
 
 def unknown_model(named: object) -> str:

@@ -9,7 +9,7 @@ from qkv.api.translator import Candidate, Translator, _put_together, load_transl
 from qkv.cli.info import lines_of_translation
 from qkv.errors import InputError
 from qkv.files import to_json
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.models.transformer.folder import describe_translation
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import unavailable
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("translator")
     config = settings("transformer", digit_files(folder / "digits"), "train.steps=30", "train.lr=0.01")
-    return load_translator(start(config, folder / "run", Silent()).run)
+    return load_translator(TRANSLATING.start(config, folder / "run", Silent()).run)
 
 
 def test_in_the_order_given(translator: Translator) -> None:

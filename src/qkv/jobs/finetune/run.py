@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from qkv.config import merge, read_toml, to_toml
+from qkv.config import merge, to_toml
 from qkv.data.batch import Batch
-from qkv.files import read_object, replaced_file, to_json, write_text
+from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import LabelledData, Part, check_pinned, label_counts, pinned, read_data
 from qkv.jobs.finetune.evaluate import Judged, calibrated, judged
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
@@ -23,6 +23,7 @@ from qkv.jobs.finetune.model import again, begun, is_scratch
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
+from qkv.jobs.lifecycle import Finished
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.gpt.encoder import GPTWithHeads
@@ -40,9 +41,9 @@ from qkv.tasks.table import AnyTask, task_named
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import TERM, moving
 from qkv.train.device import device_named, peak_memory
-from qkv.train.loop import Trainer
+from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Progress
-from qkv.train.run_folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.train.run_folder import CONFIG, add_line, begin, read_lines, remove_drafts, settings_of, write_config
 
 
 @dataclass(frozen=True)
@@ -343,18 +344,6 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
 # RUN/result.json       the figures; written last, so its presence means: finished
 
 
-@dataclass(frozen=True)
-class Finished:
-    run: Path
-    finished: bool  # False: interrupted, saved, ready to be resumed
-    signal: int | None = None
-    already: bool = False  # it had ended before
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return read_object(self.run / "result.json")
-
-
 def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledData | None = None) -> Finished:
     """Begin a run in a new folder. `data` are examples that were handed over rather than named as files."""
     begin(out, "finetune")
@@ -367,16 +356,16 @@ def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledD
     prepared = prepare(config, folder, data, progress.message)
     config = settled(prepared, progress.message)
     prepared = replace(prepared, config=config)
-    write_text(out / "config.toml", to_toml(config))
+    write_config(out, "finetune", to_toml(config))
     return _go(prepared, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where it was stopped; a finished one stays as it is."""
-    file = config_of(run)
+    settings = settings_of(run, "finetune")
     if (run / "result.json").is_file():
-        return Finished(run, finished=True, already=True)
-    config = merge(FinetuneConfig(), read_toml(file), str(file))
+        return Finished(run, Outcome(0, 0, finished=True), already=True)
+    config = merge(FinetuneConfig(), settings, str(run / CONFIG))
     device_named(config.device)
     check_pinned(config.data)
     folder = again(config, progress.message)
@@ -399,6 +388,7 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
         prepared = with_vectors(prepared, out, device)
         add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
     trainer: Trainer[Batch] | None = None
+    outcome = Outcome(0, 0, finished=True)
     for number in range(config.seeds):
         folder = out / seed_folder(config, number)
         if config.seeds > 1:
@@ -420,7 +410,7 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
         if outcome.step > outcome.started or not told:
             add_line(out / "sessions.jsonl", session)
         if not outcome.finished:
-            return Finished(out, finished=False, signal=outcome.signal)
+            return Finished(out, outcome)
     best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
     if trainer is None or best != config.seeds - 1:
         trainer = None
@@ -433,7 +423,7 @@ def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
     for number in range(config.seeds):
         shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
     shutil.rmtree(out / "vectors", ignore_errors=True)
-    return Finished(out, finished=True)
+    return Finished(out, outcome)
 
 
 def _best(out: Path, number: int) -> float:

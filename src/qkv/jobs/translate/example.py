@@ -19,9 +19,9 @@ import numpy as np
 from qkv.config import merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
-from qkv.jobs.finetune.run import Finished
+from qkv.jobs.lifecycle import Finished
 from qkv.jobs.translate.settings import TranslateConfig
-from qkv.jobs.translate.training import VERB, begun
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.train.progress import Progress
 from qkv.train.run_folder import CONFIG, begin
 
@@ -125,11 +125,11 @@ def example_settings(name: str, model_type: str) -> TranslateConfig:
 
 def start_example(name: str, config: TranslateConfig, out: Path, progress: Progress) -> Finished:
     """The pairs are written into the run, where they can be looked at; where none comes about, nothing is left."""
-    begin(out, VERB)
+    begin(out, TRANSLATING.job)
     was_there = out.exists()
     try:
         files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
-        return begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+        return TRANSLATING.begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
     finally:
         if not (out / CONFIG).exists():
             shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)

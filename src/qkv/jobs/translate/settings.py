@@ -1,11 +1,10 @@
 """Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import Given, JobSettings
 from qkv.errors import InputError, did_you_mean
 from qkv.models.seq2seq.network import Seq2SeqConfig
 from qkv.models.table import MODELS as PRETRAINED
@@ -16,8 +15,6 @@ from qkv.train.loop import TrainConfig
 MODELS = ("transformer", "seq2seq")
 SELECTIONS = ("loss", "bleu", "exact")
 """By what the best weights are chosen."""
-_LENGTHS = {"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"}
-"""The settings that say how long to train, and what a person calls them."""
 
 
 @dataclass(frozen=True)
@@ -147,42 +144,21 @@ class TranslateConfig:
             raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
 
 
-def configured(
-    recipe: Path | None,
-    flags: Mapping[str, Any],
-    assignments: Sequence[str],
-    model: str | None = None,
-    start: "TranslateConfig | None" = None,
-) -> TranslateConfig:
-    """The defaults (or `start`), then a recipe's differences, then the command line's flags, then each --set.
-
-    The flag `size` is one of the model that is trained.
-    """
-    said = {key: value for key, value in flags.items() if value is not None} | _said(assignments)
-    lengths = [name for key, name in _LENGTHS.items() if key in said]
-    if len(lengths) > 1:
-        raise InputError(f"{' and '.join(lengths)} both say how long to train. Give one of them.")
-    settings = {} if recipe is None else read_toml(recipe)
-    named = settings.get("model_type", model or TranslateConfig().model_type)
+def _own_recipe(config: TranslateConfig, given: Given) -> TranslateConfig:
+    """For the model that the recipe names, or the flag --model."""
+    tables, model = given.tables, given.flags.get("model_type")
+    named = tables.get("model_type", model or config.model_type)
     if model not in (None, named):
-        raise InputError(f"{recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
-    if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in PRETRAINED):
-        raise InputError(f"{recipe} is a recipe for qkv pretrain, not for a translation.")
-    config = start or TranslateConfig(model_type=str(named))
-    written = _flat(settings)
-    decides = [key for key in ("epochs", "train.minutes") if key in written]
-    if len(decides) > 1 and not lengths:
-        raise InputError(f"{recipe}: epochs and train.minutes both say how long to train. Keep one of them.")
-    config = merge(_deciding(config, decides), settings, str(recipe))
-    config = _deciding(config, [key for key in _LENGTHS if key in said])  # a recipe's gives way
-    changes: dict[str, Any] = {}
-    for key, value in flags.items():
-        table, _, name = (f"{config.model_type}.size" if key == "size" else key).rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
-    if "decoding.max_length" not in {**written, **said}:
-        config = replace(config, decoding=_as_long(config, start))
-    _check_tokenizer(config.tokenizer, written, said)
+        raise InputError(f"{given.recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
+    if "bitext" not in tables and ({"rnnlm", "nnlm", "masking"} & set(tables) or named in PRETRAINED):
+        raise InputError(f"{given.recipe} is a recipe for qkv pretrain, not for a translation.")
+    return replace(config, model_type=str(named))
+
+
+def _checked(config: TranslateConfig, given: Given) -> TranslateConfig:
+    if "decoding.max_length" not in {**given.written, **given.typed}:
+        config = replace(config, decoding=_as_long(config))
+    _check_tokenizer(config.tokenizer, given.written, given.typed)
     other = "seq2seq" if config.model_type == "transformer" else "transformer"
     if getattr(config, other) != getattr(TranslateConfig(), other):
         raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
@@ -190,45 +166,19 @@ def configured(
     return config
 
 
-def _said(assignments: Sequence[str]) -> dict[str, str]:
-    """What --set gives a value, by its dotted name; "none" is none.
-
-    >>> _said(["train.minutes = 2", "epochs=none"])
-    {'train.minutes': '2'}
-    """
-    found = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in assignments)}
-    return {key: value for key, value in found.items() if value.strip("\"'") != "none"}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of a nested table by their dotted names.
-
-    >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
-    {'epochs': 2, 'train.lr': 0.1}
-    """
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        elif value != "none":
-            found[f"{prefix}{key}"] = value
-    return found
+TRANSLATE_SETTINGS = JobSettings(
+    TranslateConfig(),
+    size="{model_type}.size",
+    lengths={"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"},
+    giving_way=("epochs", "train.minutes"),  # what does not decide is not written into config.toml
+    fits=_own_recipe,
+    check=_checked,
+)
 
 
-def _deciding(config: TranslateConfig, keys: Sequence[str]) -> TranslateConfig:
-    """Without the length of training that was said before, where these say another: what does not decide is not
-    written into config.toml."""
-    if keys and "epochs" not in keys:
-        config = replace(config, epochs=None)
-    if keys and "train.minutes" not in keys:
-        config = replace(config, train=replace(config.train, minutes=None))
-    return config
-
-
-def _as_long(config: TranslateConfig, start: TranslateConfig | None) -> GenerateConfig:
-    """A translation may be as long as the longest text that is trained on, unless `start` says how long."""
-    usual = TranslateConfig().decoding.max_length
-    if start is not None and start.decoding.max_length != usual:
+def _as_long(config: TranslateConfig) -> GenerateConfig:
+    """A translation may be as long as the longest text that is trained on, unless an example says how long."""
+    if config.decoding.max_length != TranslateConfig().decoding.max_length:
         return config.decoding
     return replace(config.decoding, max_length=config.max_length)
 

@@ -21,12 +21,10 @@ from typing import Any
 
 import torch
 
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.pairs.batching import PairBatch, PairBatches
 from qkv.data.pairs.files import Pair
-from qkv.errors import InputError
 from qkv.files import sha256_of, to_json, write_text
-from qkv.jobs.finetune.run import Finished
+from qkv.jobs.lifecycle import Lifecycle
 from qkv.jobs.translate.data import (
     PairData,
     check_pinned,
@@ -60,52 +58,76 @@ from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
 from qkv.train.checkpoint import averaged, forget_stops, kept_for
 from qkv.train.device import Sizes, device_named, memory_for
-from qkv.train.loop import Job, Trainer, step_seed
+from qkv.train.loop import Job, Outcome, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import Sessions, begin, config_of, remove_drafts
-
-VERB = "train translate"
+from qkv.train.run_folder import Sessions
 
 
-def start(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    begin(out, VERB)
-    return begun(config, out, progress)
+class TranslateSession:
+    def __init__(self, config: TranslateConfig, out: Path, progress: Progress, begins: bool) -> None:
+        self.out, self.progress = out, progress
+        device_named(config.device)
+        check_selection(config.select, progress.message)
+        if begins:
+            config = replace(config, bitext=pinned(config.bitext))
+        else:
+            check_pinned(config.bitext)
+        config, self.data = _read(config, out, progress if begins else Silent())
+        if begins:
+            check_scores(config.bitext.target_language)
+            config = _settled(config, self.data, progress)
+        self.trainer = _trainer(config, self.data, out, progress)
+        self.config = in_time(config, self.trainer, progress) if begins else config
+        self.begins = begins
+
+    def train(self) -> Outcome:
+        _write_data(self.config, self.data, self.out, self.progress)
+        if not self.begins and self.config.average > 1:
+            forget_stops(self.out / "checkpoints", self.config.train.save_every)
+        self.began = time.perf_counter()
+        return self.trainer.run()
+
+    def stop(self, outcome: Outcome) -> None:
+        sessions = Sessions.of(self.out).ended(outcome, self.began, self.trainer.device)
+        sessions.write(self.out)
+        write_report(self.out, translation_page(self.out, _facts(self.config, self.data, self.trainer, sessions)))
+
+    def finish(self, outcome: Outcome) -> None:
+        """Keep the best weights or the mean of the last, judge, write what is left behind."""
+        config, data, out, trainer = self.config, self.data, self.out, self.trainer
+        sessions = Sessions.of(out).ended(outcome, self.began, trainer.device)
+        facts = _facts(config, data, trainer, sessions)
+        chosen = _choose(config, data, out, trainer, self.progress)
+        name, score = _judge(config, data, out, trainer, self.progress)
+        result: dict[str, Any] = {
+            "model_type": config.model_type,
+            "source_language": config.bitext.source_language,
+            "target_language": config.bitext.target_language,
+            "steps": outcome.step,
+            "seed": config.train.seed,
+            "best_step": trainer.best.step if data.dev else None,
+            "weights": chosen.name,
+            "dev": {key: value for key, value in chosen.evaluation.items() if key != "samples"},
+            "scores": {} if score is None else {name: score.to_dict()},
+            "parameters": facts.parameters,
+            "seconds": round(sessions.seconds, 1),
+        }
+        record = {
+            "job": "translate",
+            **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
+            "max_length": config.max_length,
+            "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
+            "config": _public(config),
+        }
+        save_translation(out / "model", _network(trainer), data.source, data.target, record)
+        write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
+        sessions.write(out)
+        write_text(out / "result.json", to_json(result))
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        forget(out)
 
 
-def begun(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
-    """The same, in a folder that was looked at already."""
-    device_named(config.device)
-    check_selection(config.select, progress.message)
-    config = replace(config, bitext=pinned(config.bitext))
-    config, data = _read(config, out, progress)
-    check_scores(config.bitext.target_language)
-    config = _settled(config, data, progress)
-    trainer = _trainer(config, data, out, progress)
-    config = replace(config, train=in_time(trainer, progress))
-    write_text(out / "config.toml", to_toml(config))
-    _write_data(config, data, out, progress)
-    return _go(config, data, out, trainer, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where it was stopped; a finished one stays as it is."""
-    file = config_of(run)
-    settings = read_toml(file)
-    if "bitext" not in settings:
-        raise InputError(f"{run} is not a translation run: {file.name} has no [bitext].")
-    if (run / "result.json").is_file():
-        return Finished(run, finished=True, already=True)
-    config = merge(TranslateConfig(), settings, str(file))
-    device_named(config.device)
-    check_selection(config.select, progress.message)
-    check_pinned(config.bitext)
-    remove_drafts(run)
-    config, data = _read(config, run, Silent())
-    _write_data(config, data, run, progress)
-    if config.average > 1:
-        forget_stops(run / "checkpoints", config.train.save_every)
-    return _go(config, data, run, _trainer(config, data, run, progress), progress)
+TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
 
 
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
@@ -231,49 +253,6 @@ def _sizes(batches: PairBatches) -> Sizes[PairBatch]:
         )
 
     return Sizes(size, "tokens", [size >> shift for shift in range(1, 8) if size >> shift], cut, settings)
-
-
-def _go(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> Finished:
-    """Train, keep the best weights or the mean of the last, judge, write what is left behind."""
-    began = time.perf_counter()
-    outcome = trainer.run()
-    sessions = Sessions.of(out).ended(outcome, began, trainer.device)
-    facts = _facts(config, data, trainer, sessions)
-    if not outcome.finished:
-        sessions.write(out)
-        write_report(out, translation_page(out, facts))
-        return Finished(out, finished=False, signal=outcome.signal)
-    chosen = _choose(config, data, out, trainer, progress)
-    name, score = _judge(config, data, out, trainer, progress)
-    result: dict[str, Any] = {
-        "model_type": config.model_type,
-        "source_language": config.bitext.source_language,
-        "target_language": config.bitext.target_language,
-        "steps": outcome.step,
-        "seed": config.train.seed,
-        "best_step": trainer.best.step if data.dev else None,
-        "weights": chosen.name,
-        "dev": {key: value for key, value in chosen.evaluation.items() if key != "samples"},
-        "scores": {} if score is None else {name: score.to_dict()},
-        "parameters": facts.parameters,
-        "seconds": round(sessions.seconds, 1),
-    }
-    record = {
-        "job": "translate",
-        **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
-        "max_length": config.max_length,
-        "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
-        "config": _public(config),
-    }
-    save_translation(out / "model", _network(trainer), data.source, data.target, record)
-    write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
-    sessions.write(out)
-    write_text(out / "result.json", to_json(result))
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    forget(out)
-    return Finished(out, finished=True)
 
 
 def _public(config: TranslateConfig) -> dict[str, Any]:

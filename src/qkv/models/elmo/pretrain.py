@@ -1,7 +1,6 @@
 """Every setting of ELMo's training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from qkv.config import merge, override
+from qkv.config import Given, JobSettings
 from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
@@ -29,8 +28,7 @@ from qkv.models.elmo.objective import (
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import Pretraining, check_own, no_init, opened, own_recipe
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM
@@ -40,8 +38,6 @@ from qkv.train.device import device_named
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions
-
-MODEL_TYPE = "elmo"
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class ElmoChoice:
     dropout: float | None = None
 
     def __post_init__(self) -> None:
-        # width and cell_width must fit together, which is checked when both were said (`configured`)
+        # width and cell_width must fit together, which is checked when both were said (`_checked`)
         ElmoConfig.preset(self.size, **self._given("width", "cell_width"), vocabulary_size=1)
 
     def config(self, vocabulary_size: int) -> ElmoConfig:
@@ -71,7 +67,7 @@ class ElmoChoice:
 
 @dataclass(frozen=True)
 class ElmoTraining:
-    model_type: str = MODEL_TYPE
+    model_type: str = "elmo"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     rows: int = 32  # a batch: streams of text in each direction
@@ -83,30 +79,17 @@ class ElmoTraining:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
-        for name in ("rows", "negatives", "evaluation_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_own(self, "elmo", "rows", "negatives", "evaluation_tokens")
         for name in ("compile", "recompute"):
             if getattr(self.train, name):
-                raise InputError(f"train.{name} does nothing for {MODEL_TYPE}: leave it out.")
+                raise InputError(f"train.{name} does nothing for elmo: leave it out.")
 
     def samples(self, vocabulary_size: int) -> bool:
         """Whether words are told from some of the vocabulary only."""
         return vocabulary_size >= 2 * self.negatives
 
 
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> ElmoTraining:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = merge(ElmoTraining(), read_recipe(recipe, MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: ElmoTraining, given: Given) -> ElmoTraining:
     config.model.config(1)
     return config
 
@@ -152,9 +135,8 @@ class TwoWayEvaluation:
 
 # --- A whole training of ELMo: shards in, a model folder out, exactly resumable; and the folder opened again.
 #
-# The folder of a run is that of a language model's (models/language_model.py). Checkpoints hold the states that both
-# directions
-# carry, so that a run which was killed goes on in the middle of its texts.
+# Checkpoints hold the states that both directions carry, so that a run which was killed goes on in the middle of its
+# texts.
 
 
 class LoadedElmo(NamedTuple):
@@ -182,23 +164,9 @@ class TwoWayTrainer(Trainer[TwoWays]):
         return super().trained() | carried
 
 
-def start(config: ElmoTraining, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    return _training().start(config, out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[ElmoTraining, TwoWays]:
-    return Training(ElmoTraining(), _trainer, _save, _page)
-
-
 def load_elmo(path: str | Path) -> LoadedElmo:
     """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, MODEL_TYPE)
+    folder = read_folder(path, "elmo")
     try:
         config = ElmoConfig(**(folder.config | {"filters": tuple(folder.config["filters"])}))
         network = Elmo(config, _tokens(folder.tokenizer))
@@ -282,7 +250,7 @@ def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Sh
     network = _trained(trainer)
     record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
     sizes = dataclasses.asdict(network.config)
-    save_folder(out / "model", MODEL_TYPE, sizes, network.state_dict(), corpus.tokenizer(), record)
+    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
 
 def _trained(trainer: Trainer[TwoWays]) -> Elmo:
@@ -293,4 +261,9 @@ def _trained(trainer: Trainer[TwoWays]) -> Elmo:
 def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards, sessions: Sessions) -> RunPage:
     network = _trained(trainer)
     sampled = config.negatives if config.samples(network.config.vocabulary_size) else None
-    return elmo_page(out, facts_of(MODEL_TYPE, network, corpus, sessions), sampled)
+    return elmo_page(out, facts_of(config.model_type, network, corpus, sessions), sampled)
+
+
+PRETRAINING_ELMO = Pretraining(
+    JobSettings(ElmoTraining(), fits=own_recipe, check=_checked, refused=no_init("elmo")), _trainer, _save, _page
+)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import nn
 
-from qkv.config import merge, override
+from qkv.config import Given, JobSettings
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import COUNTS
@@ -31,8 +30,7 @@ from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import Pretraining, check_own, opened, own_recipe
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -48,8 +46,7 @@ from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions, model_folder
 from qkv.train.settings import TrainConfig
 
-MODEL_TYPE = "gpt"
-SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
+_SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
 DROPOUTS = ("dropout", "attention_dropout", "embedding_dropout")
 
 
@@ -68,7 +65,7 @@ class GPTChoice:
     embedding_dropout: float | None = None
 
     def __post_init__(self) -> None:
-        # width and heads must fit together, which is checked when both were said (`configured`)
+        # width and heads must fit together, which is checked when both were said (`_checked`)
         GPTConfig.preset(self.size, vocabulary_size=1, **self._given("width", "heads"))
         GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
 
@@ -86,7 +83,7 @@ class GPTChoice:
 
 @dataclass(frozen=True)
 class GPTTrainConfig:
-    model_type: str = MODEL_TYPE
+    model_type: str = "gpt"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     init: str | None = None  # a folder to go on from; None: random weights
@@ -98,25 +95,12 @@ class GPTTrainConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
-        for name in ("rows", "length", "evaluation_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_own(self, "gpt", "rows", "length", "evaluation_tokens")
 
 
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> GPTTrainConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    if "init" in flags and "model.size" in flags:
-        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
-    config = merge(GPTTrainConfig(), read_recipe(recipe, MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: GPTTrainConfig, given: Given) -> GPTTrainConfig:
+    if {"init", "size"} <= given.typed.keys():
+        raise InputError(f"{config.init} has its own shape: leave out --size.")
     if config.init is None and config.length > config.model.config(1, config.length).max_length:
         raise InputError(
             f"Rows of {config.length} tokens do not fit a model of {config.model.max_length} positions. Set length "
@@ -230,25 +214,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
 
 # --- A whole pretraining of a GPT: shards in, a folder of transformers' GPT-2 or OpenAI GPT out, exactly resumable.
 #
-# The folder of a run is that of a BERT's (models/bert/pretrain.py); evaluations in its log also hold texts that the
-# model wrote.
-
-
-def start(config: GPTTrainConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    init = config.init
-    if init is not None and Path(init).expanduser().is_dir():
-        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
-    return _training().start(replace(config, init=init), out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[GPTTrainConfig, Batch]:
-    return Training(GPTTrainConfig(), _trainer, _save, _page)
+# Evaluations in its log also hold texts that the model wrote.
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
@@ -294,7 +260,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
 def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     if config.init is None:
         return GPT(config.model.config(tokenizer.size, config.length))
-    if chosen := [name for name in SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
+    if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
     folder, heads = gpt2.load_with_heads(model_folder(locate(config.init)))
     if heads:
@@ -334,4 +300,14 @@ def _trained(trainer: Trainer[Batch]) -> GPT:
 
 
 def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
-    return gpt_page(out, facts_of(MODEL_TYPE, _trained(trainer), corpus, sessions))
+    return gpt_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+
+
+PRETRAINING_GPT = Pretraining(
+    JobSettings(GPTTrainConfig(), fits=own_recipe, check=_checked),
+    _trainer,
+    _save,
+    _page,
+    model="the model, for qkv and transformers. Try: qkv generate {model} TEXT",
+    report="curves, what it writes, remarks",
+)

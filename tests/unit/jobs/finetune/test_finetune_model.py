@@ -226,7 +226,7 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
 def test_a_curve_of_one_that_begins_from_nothing(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     tuned = config("scratch:textcnn", file, tokenizer=tokenizer, epochs=2.0)
-    done = curve.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
+    done = curve.CURVES.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
     assert [point["n"] for point in done.result["points"]] == [27, 54]
 
 

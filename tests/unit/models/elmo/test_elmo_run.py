@@ -9,14 +9,15 @@ import torch
 from qkv.config import merge, read_toml
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.elmo import pretrain
 from qkv.models.elmo.objective import CarryingBoth
-from qkv.models.elmo.pretrain import ElmoTraining, configured, load_elmo, resume, start
+from qkv.models.elmo.pretrain import ElmoTraining, load_elmo
 from qkv.models.folders.own import read_folder
-from qkv.models.pretraining import Finished, model_of
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
-from tests.support.small_run import Recorder, contents, make_shards
+from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,7 +43,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(shards: Path, *changes: str) -> ElmoTraining:
-    return configured(str(shards), None, {}, [*SETTINGS, *changes])
+    return configured("elmo", str(shards), None, {}, [*SETTINGS, *changes])
 
 
 @pytest.fixture(scope="module")
