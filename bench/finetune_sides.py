@@ -146,6 +146,7 @@ def predict(job: Job) -> Job:
 
     from qkv import load
     from qkv.api.predict import examples_of
+    from qkv.data.labelled.examples import TextExample
     from qkv.tasks.task import Calibration
 
     quiet()
@@ -161,7 +162,7 @@ def predict(job: Job) -> Job:
     # a pipeline knows no temperature: without it both must say the same
     plain = replace(model.solver, calibration=Calibration())
     said = [
-        one for _, part in plain.stream(examples_of("classify", texts, model.tokenizer)) for one in part
+        one for _, part in plain.stream(examples_of(TextExample, texts, model.tokenizer)) for one in part
     ]  # also the warm-up
     expected = contenders["transformers pipeline, batch 32"]()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

@@ -15,6 +15,7 @@ if not torch.cuda.is_available():
 
 import ipaddress
 import random
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,13 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_arrive() -> None:
+    """A shell's job in the background ignores them, and whatever a test starts would too: it would never end."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # it need not be installed: then each test says so
     from playwright.sync_api import Browser
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-device-scale-factor=1")
+ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-device-scale-factor=1"),
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",  # no other machine is found
+)
 
 
 @pytest.fixture(scope="session")
@@ -51,11 +54,23 @@ def room(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ro
         yield Room(server, subjects)
 
 
-@pytest.fixture
-def look(browser: "Browser", room: Room) -> Iterator[Look]:
-    """A page of its own for each test; whatever it complained of, and whomever it asked, is held against it."""
+@pytest.fixture(scope="session")
+def shared_look(browser: "Browser", room: Room) -> Iterator[Look]:
+    """A window costs more than most tests, so that they have one together."""
     with looking(browser, room) as page:
         yield page
+
+
+@pytest.fixture
+def look(shared_look: Look) -> Iterator[Look]:
+    """As if it were new; whatever the page complains of, and whomever it asks, is held against the test."""
+    yield shared_look
+    shared_look.forget()
+    try:
+        shared_look.check()
+    finally:
+        shared_look.complaints.clear()
+        shared_look.asked.clear()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from qkv.look.subject import Subject
 from qkv.serve.listen import Server
 
 if TYPE_CHECKING:  # it need not be installed: then each test says so
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, Route
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
 
 TEXT = "the animal didn't cross the street because it was too tired."
 CATS = ["the cat sat on the mat.", "a cat is too tired", "the dog was a cat", "he owes me a cat"]
@@ -71,6 +71,23 @@ class Look:
     room: Room
     complaints: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)  # addresses
+
+    def forget(self) -> None:
+        """For the next test: nothing that was set, remembered, allowed or pointed at is left."""
+        if self.page.url.startswith(self.room.address):
+            self.page.evaluate("() => localStorage.clear()")
+        self.page.unroute_all()
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        self.page.context.clear_permissions()
+
+    def check(self, allowed: tuple[str, ...] = ()) -> None:
+        """Nobody but this machine was asked, and there was nothing to complain of but what is allowed."""
+        addresses = [urlsplit(one) for one in self.asked]
+        left = [one.geturl() for one in addresses if one.scheme in ("http", "https") and one.hostname not in LOCAL]
+        assert left == [], f"the page reached for {left}"
+        complaints = [one for one in self.complaints if not any(part in one for part in allowed)]
+        assert complaints == [], complaints
 
     def open(self, view: str, model: str = "bert", **state: Any) -> "Look":
         """The page with this state in its address, when it is drawn."""
@@ -154,13 +171,6 @@ def looking(
     def requested(request: "Request") -> None:
         look.asked.append(request.url)
 
-    def stopped(route: "Route") -> None:
-        address = urlsplit(route.request.url)
-        if address.scheme in ("http", "https") and address.hostname not in LOCAL:
-            route.abort()
-        else:
-            route.continue_()
-
     def dismissed(dialog: "Dialog") -> None:
         look.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
@@ -169,14 +179,8 @@ def looking(
     page.on("pageerror", lambda error: look.complaints.append(f"thrown: {error}"))
     page.on("dialog", dismissed)
     context.on("request", requested)
-    context.route("**/*", stopped)
     try:
         yield look
     finally:
         context.close()
-    left = [
-        one for one in look.asked if urlsplit(one).scheme in ("http", "https") and urlsplit(one).hostname not in LOCAL
-    ]
-    assert left == [], f"the page reached for {left}"
-    complaints = [one for one in look.complaints if not any(part in one for part in allowed)]
-    assert complaints == [], complaints
+    look.check(allowed)

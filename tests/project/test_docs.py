@@ -12,12 +12,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+
+from tests.support.warm import warm_qkv
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ["README.md", "README.zh.md"]
@@ -114,17 +116,19 @@ def console(text: str) -> tuple[str, str]:
     return "\n".join(commands), "\n".join(shown)
 
 
-def run(found: Sequence[Block], folder: Path) -> None:
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    "HF_HUB_OFFLINE": "1",
+    "LC_ALL": "C.UTF-8",
+    "NO_COLOR": "1",
+    "COLUMNS": "120",
+    "TERM": "dumb",
+}
+
+
+def run(found: Sequence[Block], folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> None:
     """Run the blocks in order in `folder`; a failing command or a missing line of output is an AssertionError."""
-    environment = {
-        **os.environ,
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
-        "HF_HUB_OFFLINE": "1",
-        "LC_ALL": "C.UTF-8",
-        "NO_COLOR": "1",
-        "COLUMNS": "120",
-        "TERM": "dumb",
-    }
     printed = ""
     for block in found:
         if block.is_output:
@@ -191,9 +195,10 @@ def test_readme_commands_do_what_they_say(tmp_path: Path) -> None:
     """The English ones all, then of the Chinese ones those that differ in more than their remarks."""
     english, chinese = (readme(name) for name in READMES)
     assert english
-    run(english, tmp_path)
     ran = {without_remarks(block.text) for block in english}
-    run([block for block in chinese if without_remarks(block.text) not in ran], tmp_path)
+    with warm_qkv(ENVIRONMENT) as environment:
+        run(english, tmp_path, environment)
+        run([block for block in chinese if without_remarks(block.text) not in ran], tmp_path, environment)
 
 
 def without_remarks(code: str) -> str:

@@ -9,10 +9,13 @@ from qkv.errors import InputError
 
 
 def test_the_corpus_is_prose_from_the_standard_library() -> None:
-    found = list(documents())
-    assert len(found) > 200
-    assert sum(len(paragraph) for paragraphs in found for paragraph in paragraphs) > 500_000
-    assert all("\n" not in paragraph for paragraphs in found for paragraph in paragraphs)
+    found, characters = 0, 0
+    for paragraphs in documents():
+        assert paragraphs and all("\n" not in paragraph for paragraph in paragraphs)
+        found, characters = found + 1, characters + sum(map(len, paragraphs))
+        if found > 200 and characters > 500_000:
+            return  # reading the whole library takes seconds
+    pytest.fail(f"{found} documents of {characters} characters")
 
 
 def test_an_earlier_demonstration_makes_room(tmp_path: Path) -> None:

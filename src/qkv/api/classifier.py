@@ -25,11 +25,13 @@ from qkv.api.model import Model
 from qkv.api.predict import examples_of
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.jobs.finetune.data import LabelledData, Part, hold_out, kind_of
+from qkv.jobs.finetune.data import LabelledData, Part, split
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.run import start
+from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.plain.folder import open_model
+from qkv.tasks import classify
 from qkv.train.device import device_named
 from qkv.train.progress import Silent, for_stderr
 from qkv.train.run_folder import model_folder
@@ -65,7 +67,7 @@ def labels_of(y: Any, kind: str) -> Labels:
     if isinstance(y, str) or not isinstance(y, Iterable):
         raise InputError(f"y is {y!r}; it has one label for every text, in a list.")
     if isinstance(y, np.ndarray) and y.ndim == 2:
-        if y.shape[1] > 1 and kind in ("auto", "multi"):
+        if y.shape[1] > 1 and KINDS[kind] in (None, "lists"):
             return _columns(y)
         y = y[:, 0] if y.shape[1] == 1 else y
     items = [_plain(item) for item in y]
@@ -216,13 +218,12 @@ class Classifier:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
         config = configured_for("classify", str(self.model), self.transfer, None, self._flags(labels), self.settings)
         device = device_named(config.device)
-        found = examples_of("classify", texts, tokenizer_of(config))
+        found = examples_of(TextExample, texts, tokenizer_of(config))
         examples = [
             TextExample(example.text, example.pair, label, Place("X", number))
             for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
-            if isinstance(example, TextExample)  # all are: it is what classification reads
         ]
-        data = _split(examples, config.data.dev_share, config.data.split_seed, kind_of(examples, config))
+        data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
                 finished = start(config, Path(folder) / "run", progress, data)
@@ -296,7 +297,7 @@ class Classifier:
         task = model.solver.task
         if task.name != "classify":
             raise InputError(f"{folder} was made for '{task.name}', not for classify: use qkv.load.")
-        form = KINDS[getattr(task, "kind", "single")] or "single"
+        form = KINDS[task.kind] or "single"
         known = loaded.record.get(RECORD) or {"form": form, "classes": () if form == "numbers" else task.labels}
         made = cls(str(loaded.path), device=device, threads=threads)
         made.model_, made._labels = model, restored(known["form"], known["classes"])
@@ -322,11 +323,15 @@ class Classifier:
 
     @property
     def _estimator_type(self) -> str:
-        return "regressor" if self.kind == "regression" else "classifier"  # before scikit-learn 1.6
+        return "regressor" if self._learns_numbers else "classifier"  # before scikit-learn 1.6
+
+    @property
+    def _learns_numbers(self) -> bool:
+        return KINDS.get(self.kind) == "numbers"
 
     def __sklearn_tags__(self) -> Any:
         of = import_module("sklearn.utils")
-        numbers = self.kind == "regression"
+        numbers = self._learns_numbers
         return of.Tags(
             estimator_type=self._estimator_type,
             target_tags=of.TargetTags(required=True),
@@ -409,10 +414,8 @@ def _texts(X: Any) -> list[Any]:
     return list(X)
 
 
-def _split(examples: list[Any], share: float, seed: int, kind: str) -> LabelledData:
-    chosen = hold_out(examples, share, seed, kind)
-    train = tuple(example for example, out in zip(examples, chosen, strict=True) if not out)
-    dev = tuple(example for example, out in zip(examples, chosen, strict=True) if out)
+def _split(examples: list[TextExample], config: FinetuneConfig) -> LabelledData:
+    train, dev = split(examples, config.data, classify.chosen(examples, config.classify).numbers)
     if not train or not dev:
         raise InputError(
             f"X has {len(examples):,} texts that can be told apart too little: part of them is held out to choose and "

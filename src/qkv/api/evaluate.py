@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,8 @@ from qkv.jobs.translate.data import LOOKED_AT, languages_of
 from qkv.jobs.translate.evaluation import Judged, not_translated
 from qkv.jobs.translate.evaluation import judged as judged_of_translation_evaluation
 from qkv.metrics import translation as scores
-from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import paired_difference
-from qkv.metrics.numbers import correlation, moments
 from qkv.search.options import GenerateConfig
-from qkv.tasks.answer import Answer, accepted_texts
-from qkv.tasks.classify import SingleLabel
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
 from qkv.tasks.translate import check_scores, scored
@@ -38,7 +34,6 @@ from qkv.text.languages import base_of, check_language, check_letters
 
 _Floats = NDArray[np.float64]
 _FAULTS = 50  # told in full
-_KINDS = {"single": "one label a text", "multi": "any number of labels", "regression": "a number"}
 
 
 def evaluate_file(
@@ -67,12 +62,12 @@ def evaluate_file(
     source = labelled(file, task.name, columns=columns, format=format, separator=separator)
     known = trained.get("train_sha256")
     is_training = known is not None and sha256_of(source.path) == known
-    examples = Singles(source) if isinstance(task, SingleLabel) else source
+    examples = Adapted(source, task)
     mine: list[tuple[float, ...]] = []
 
     def keep(example: Example, result: Any, judgement: Judgement) -> None:
         if other is not None:
-            mine.append(statistics(task, example, result, judgement))
+            mine.append(task.statistics(example, result, judgement))
 
     if out is None:
         found = judged(task, model.answer_stream(examples, needs_labels=True), progress, keep)
@@ -107,7 +102,7 @@ def evaluate_file(
             other.solver.task,
             other.answer_stream(examples, needs_labels=True),
             progress,
-            lambda example, result, judgement: theirs.append(statistics(task, example, result, judgement)),
+            lambda example, result, judgement: theirs.append(task.statistics(example, result, judgement)),
         )
         document["against"] = {
             "run": str(against),
@@ -118,21 +113,20 @@ def evaluate_file(
 
 
 @dataclass(frozen=True)
-class Singles:
-    """Examples whose label is one, also where the file writes it as a list of one."""
+class Adapted:
+    """Examples in the form that a task expects, from the beginning each time."""
 
-    source: Iterable[Any]
+    source: Iterable[Example]
+    task: AnyTask
 
-    def __iter__(self) -> Iterator[Any]:
-        for example in self.source:
-            label = example.label
-            yield replace(example, label=label[0]) if isinstance(label, tuple) and len(label) == 1 else example
+    def __iter__(self) -> Iterator[Example]:
+        return map(self.task.adapted, self.source)
 
 
 def check_comparable(run: str | Path, task: AnyTask, against: str | Path, other: AnyTask) -> None:
     """Whether two models answer the same kind of question: only then have they a figure in common."""
     names = [(str(run), _in_words(task)), (str(against), _in_words(other))]
-    reads = [getattr(one, "paired", None) for one in (task, other)]
+    reads = [task.paired, other.paired]
     if names[0][1] == names[1][1] and None not in reads and reads[0] != reads[1]:
         names = [
             (name, f"{words} of {'pairs' if paired else 'single texts'}")
@@ -147,28 +141,7 @@ def check_comparable(run: str | Path, task: AnyTask, against: str | Path, other:
 
 def _in_words(task: AnyTask) -> str:
     # a tagger's kind is how it decodes, which is what one may want to compare
-    kind = _KINDS.get(getattr(task, "kind", ""))
-    return f"'{task.name}' ({kind})" if kind else f"'{task.name}'"
-
-
-def statistics(task: AnyTask, example: Any, result: Any, judgement: Judgement) -> tuple[float, ...]:
-    """Of one example, what the main figure is computed from.
-
-    (points, 1) for a mean, (right, answered, expected) for an F1, (expected, answered) for a correlation. `task` is
-    the first model's for both: answers are counted by one and the same rule.
-    """
-    kind = getattr(task, "kind", "")
-    if task.name == "tag":
-        wanted, said = {tuple(span) for span in example.spans}, {(e.start, e.end, e.label) for e in result.entities}
-        return float(len(wanted & said)), float(len(said)), float(len(wanted))
-    if kind == "multi":
-        labels = {example.label} if isinstance(example.label, str) else set(example.label)
-        return float(len(labels & set(result.labels))), float(len(result.labels)), float(len(labels))
-    if kind == "regression":
-        return float(example.label), float(result.value)
-    if isinstance(task, Answer):
-        return float(SCORERS[task.settings.scorer][1](result.text, accepted_texts(example))), 1.0
-    return float(judgement.right), 1.0
+    return f"'{task.name}' ({task.about})" if task.about else f"'{task.name}'"
 
 
 def compared(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float | None]:
@@ -176,22 +149,12 @@ def compared(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float |
 
     None where a figure cannot be said, as a correlation with answers that are all alike.
     """
-    metric: Callable[[_Floats], _Floats] = _mean if mine.shape[1] == 2 else _f1
-    if getattr(task, "kind", "") == "regression":
-        mine, theirs, metric = moments(*mine.T), moments(*theirs.T), correlation
-    found = {"value": float(metric(theirs.sum(0)[None])[0]), **paired_difference(mine, theirs, metric)._asdict()}
+    mine, theirs = task.summands(mine), task.summands(theirs)
+    difference = paired_difference(mine, theirs, task.figure)
+    found = {"value": float(task.figure(theirs.sum(0)[None])[0]), **difference._asdict()}
     if math.isnan(found["difference"]):
         found["p"] = math.nan
     return {name: number if math.isfinite(number) else None for name, number in found.items()}
-
-
-def _mean(sums: _Floats) -> _Floats:
-    return np.asarray(sums[:, 0] / sums[:, 1])
-
-
-def _f1(sums: _Floats) -> _Floats:
-    below = sums[:, 1] + sums[:, 2]
-    return np.divide(2 * sums[:, 0], below, out=np.zeros(len(below)), where=below > 0)
 
 
 # --- A model that translates held against pairs that people translated, alone or beside another model.

@@ -4,7 +4,7 @@ What this file does NOT do: say whether the text fits the model (model.py, insid
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from qkv.api.embedder import Embedder, check_texts, empty, hidden_of
-from qkv.api.predict import examples_of, is_one_pair
+from qkv.api.predict import examples_of, is_one_input
 from qkv.api.pretrained import OPENED, PretrainedFolder, PretrainedGPT, open_any_gpt, open_pretrained
 from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.data.batch import Batch
@@ -300,13 +300,12 @@ class Model:
         says n_tokens and n_windows.
         """
         task = self.solver.task
-        single = isinstance(inputs, str | Mapping | Example)
-        single = single or is_one_pair(inputs, task.name, getattr(task, "paired", None))
+        single = is_one_input(inputs, task.example, task.paired)
         return [result for _, part in self.predict_stream([inputs] if single else inputs) for result in part]
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
-        return self.answer_stream(examples_of(self.solver.task.name, inputs, self.tokenizer))
+        return self.answer_stream(examples_of(self.solver.task.example, inputs, self.tokenizer))
 
     def answer_stream(
         self, examples: Iterable[Example], needs_labels: bool = False

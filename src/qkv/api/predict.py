@@ -4,21 +4,12 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self, TextIO, TypeVar
 
-from qkv.data.labelled.examples import (
-    NOWHERE,
-    AnswerExample,
-    ChoiceExample,
-    Example,
-    Fault,
-    Place,
-    TagExample,
-    TextExample,
-)
+from qkv.data.labelled.examples import Example, Fault, Given, Place, is_two_texts
+from qkv.data.labelled.kinds import LABELLINGS
 from qkv.data.labelled.reader import labelled
 from qkv.data.readers import STDIN, read_stdin_lines
 from qkv.errors import InputError
@@ -26,128 +17,58 @@ from qkv.files import replaced_file
 from qkv.text.languages import is_language
 from qkv.text.tokenizer import Tokenizer
 
-_FORMS = {
-    "classify": 'a text, or a pair such as ("first", "second")',
-    "tag": "a text",
-    "answer": 'a pair (question, passage), or {"question": …, "text": …}',
-    "choice": '{"text": …, "question": …, "choices": […]}',
-}
+E = TypeVar("E", bound=Example)
 
 
-_KINDS = {"classify": TextExample, "tag": TagExample, "answer": AnswerExample, "choice": ChoiceExample}
-
-
-def examples_of(task: str, items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[Example]:
+def examples_of(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
     """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
     for number, item in enumerate(items, 1):
-        if isinstance(item, Example):
-            if not isinstance(item, _KINDS[task]):
-                raise _wrong(task, item, number)
-            example = without_labels(item)
-        else:
-            example = _example(task, item, number)
+        example = item.unlabelled() if isinstance(item, kind) else kind.from_python(item)
+        if example is None:
+            shown = f"a {type(item).__name__}" if isinstance(item, Example) else repr(item)
+            shown = shown if len(shown) <= 60 else shown[:57] + "…"
+            raise InputError(f"Input {number} is {shown}; this model reads {kind.form}.")
         if name := empty_part(example, tokenizer):
             raise InputError(f"Input {number}: {said_empty(name)}.")
         yield example
 
 
-def without_labels(example: Example) -> Example:
-    """What a model is shown when it is asked: a label is not looked at, be it one it knows or not."""
-    if isinstance(example, TextExample):
-        return replace(example, label=None)
-    if isinstance(example, TagExample):
-        return replace(example, spans=None)
-    if isinstance(example, AnswerExample):
-        return replace(example, answers=None, others=())
-    return replace(example, answer=None)
+def is_one_input(inputs: Any, kind: type[Example], paired: bool | None) -> bool:
+    """Whether this is a single input: a tuple of two texts is, to a model that reads two texts.
 
-
-def is_one_pair(inputs: Any, task: str, paired: bool | None) -> bool:
-    """Whether a tuple of two texts is a single input: to a model that reads two texts it is.
-
-    A list is always several inputs, and to a classifier of single texts (`paired` False) a tuple is, too.
+    A list is always several inputs, and to a model of single texts (`paired` False) a tuple is, too.
     """
-    reads_two = task == "answer" or (task == "classify" and paired is not False)
-    return reads_two and isinstance(inputs, tuple) and len(inputs) == 2 and all(isinstance(one, str) for one in inputs)
+    if isinstance(inputs, tuple):
+        return paired is not False and is_two_texts(inputs) and kind.from_python(inputs) is not None
+    return isinstance(inputs, str | Mapping | Example)
 
 
 def empty_part(example: Example, tokenizer: Tokenizer) -> str | None:
     """Which part has not a single token: there is nothing to read, and any answer would be made up."""
-    texts = {"text": example.text}
-    if isinstance(example, TextExample) and example.pair is not None:
-        texts["pair"] = example.pair
-    elif isinstance(example, AnswerExample):
-        texts["question"] = example.question
-    elif isinstance(example, ChoiceExample):
-        texts = {f"choice {n}": choice for n, choice in enumerate(example.choices, 1)}
-    for name, text in texts.items():
-        if tokenizer.is_empty(text):
-            return name
-    return None
+    return next((name for name, text in example.parts().items() if tokenizer.is_empty(text)), None)
 
 
 def said_empty(name: str) -> str:
     return f"the {name} is empty (nothing is left of it after tokenization)"
 
 
-def _example(task: str, item: Any, number: int) -> Example:
-    if isinstance(item, Mapping):
-        return _from_table(task, item, number)
-    if task == "classify" and isinstance(item, str):
-        return TextExample(item, place=NOWHERE)
-    if task == "tag" and isinstance(item, str):
-        return TagExample(item)
-    if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(part, str) for part in item):
-        if task == "classify":
-            return TextExample(item[0], item[1])
-        if task == "answer":
-            return AnswerExample(question=item[0], text=item[1])
-    raise _wrong(task, item, number)
-
-
-def _from_table(task: str, item: Mapping[str, Any], number: int) -> Example:
-    text = item.get("text", item.get("context", ""))
-    question, choices = item.get("question", ""), item.get("choices", ())
-    pair = item.get("pair")
-    good = isinstance(text, str) and isinstance(question, str) and (pair is None or isinstance(pair, str))
-    if good and task == "classify":
-        return TextExample(text, pair)
-    if good and task == "tag":
-        return TagExample(text)
-    if good and task == "answer" and question:
-        return AnswerExample(question=question, text=text)
-    if good and task == "choice" and len(choices) > 1 and all(isinstance(one, str) for one in choices):
-        return ChoiceExample(text, question, tuple(choices))
-    raise _wrong(task, item, number)
-
-
-def _wrong(task: str, item: Any, number: int) -> InputError:
-    shown = f"a {type(item).__name__}" if isinstance(item, Example) else repr(item)
-    shown = shown if len(shown) <= 60 else shown[:57] + "…"
-    return InputError(f"Input {number} is {shown}; this model reads {_FORMS[task]}.")
-
-
 # --- Predictions for texts and files: where they come from, and files of results that are written whole or not at
 # all.
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
-COLUMNS: Mapping[type[Example], tuple[str, ...]] = {
-    TextExample: ("line", "text", "pair"),
-    TagExample: ("line", "text"),
-    AnswerExample: ("line", "id", "question"),
-    ChoiceExample: ("line", "id", "question", "choices"),
-}
-"""What a table says of an input, before what was said about it; the names are those of `record`."""
+OPTIONS = {"question": "--question", "pair": "--with", "choices": "--choice"}
+NEEDED = {"question": "a question: --question TEXT", "choices": "at least two choices: --choice TEXT --choice TEXT"}
+"""What goes with typed texts, by the fields of an example, and what of it an example cannot do without."""
 UNTABLED = ("n_best",)  # too much for a cell
 
 
 class Inputs:
     """Examples without labels, from anywhere; what was left out stands in `faults` when all have gone by.
 
-    With a tokenizer, a text of which no token comes is left out, too: one such line must not stop a file of millions.
+    A text of which no token comes is left out, too: one such line must not stop a file of millions.
     """
 
-    def __init__(self, source: Iterable[Example], tokenizer: Tokenizer | None = None) -> None:
+    def __init__(self, source: Iterable[Example], tokenizer: Tokenizer) -> None:
         self._source, self._tokenizer = source, tokenizer
         self._own: list[Fault] = []
 
@@ -159,9 +80,9 @@ class Inputs:
     def __iter__(self) -> Iterator[Example]:
         self._own = []
         for example in self._source:
-            name = None if self._tokenizer is None else empty_part(example, self._tokenizer)
+            name = empty_part(example, self._tokenizer)
             if name is None:
-                yield without_labels(example)
+                yield example.unlabelled()
             else:
                 self._own.append(Fault(example.place, "empty text", said_empty(name), "dropped"))
 
@@ -196,8 +117,10 @@ def inputs_of(
         raise InputError("Give - for standard input alone, without other texts.")
     texts = ((Place("", number), text) for number, text in enumerate(given, 1))
     typed = list(_examples(task, texts, question, pair, tuple(choices)))
-    is_some = any(empty_part(example, tokenizer) is None for example in typed)
-    return Inputs(typed, tokenizer if is_some else None)
+    names = [empty_part(example, tokenizer) for example in typed]
+    if all(names):
+        raise InputError(f"Input 1: {said_empty(names[0] or '')}.")
+    return Inputs(typed, tokenizer)
 
 
 def check_is_text(name: str, languages: bool = False) -> None:
@@ -227,41 +150,25 @@ def is_file(name: str) -> bool:
 def _examples(
     task: str, texts: Iterable[tuple[Place, str]], question: str | None, pair: str | None, choices: tuple[str, ...]
 ) -> Iterator[Example]:
-    if task in ("answer", "choice") and not question:
-        raise InputError(f"A model for '{task}' needs a question: --question TEXT.")
-    if task == "choice" and len(choices) < 2:
-        raise InputError("A model for 'choice' needs at least two choices: --choice TEXT --choice TEXT.")
-    unused = {"--question": question and task not in ("answer", "choice"), "--with": pair and task != "classify"}
-    unused["--choice"] = bool(choices) and task != "choice"
-    if wrong := [name for name, is_wrong in unused.items() if is_wrong]:
+    kind = LABELLINGS[task].example
+    given = {"question": bool(question), "pair": bool(pair), "choices": bool(choices)}
+    for name, what in NEEDED.items():
+        if name in kind.fields and not (given | {"choices": len(choices) > 1})[name]:
+            raise InputError(f"A model for '{task}' needs {what}.")
+    if wrong := [OPTIONS[name] for name, is_given in given.items() if is_given and name not in kind.fields]:
         raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task}'.")
     for place, text in texts:
-        if task == "classify":
-            yield TextExample(text, pair, place=place)
-        elif task == "tag":
-            yield TagExample(text, place=place)
-        elif task == "answer":
-            yield AnswerExample(question or "", text, place=place)
-        else:
-            yield ChoiceExample(text, question or "", choices, place=place)
+        example = kind.of(Given(text, pair, question or "", choices, place))
+        assert example is not None, "it has what it needs"
+        yield example
 
 
-def record(example: Any, result: Any) -> dict[str, Any]:
+def record(example: Example, result: Any) -> dict[str, Any]:
     """An input and what was said about it, as one object."""
-    found: dict[str, Any] = {"line": example.place.line} if example.place.line else {}
-    if isinstance(example, AnswerExample | ChoiceExample):
-        if example.id:
-            found["id"] = example.id
-        found["question"] = example.question
-        if isinstance(example, ChoiceExample):
-            found["choices"] = list(example.choices)
-    else:
-        found["text"] = example.text
-        if isinstance(example, TextExample) and example.pair is not None:
-            found["pair"] = example.pair
+    line = {"line": example.place.line} if example.place.line else {}
     answered = result.to_dict()
     # a result's "text" is the answer, where the input's own is a passage
-    return found | answered
+    return line | example.record() | answered
 
 
 class Written(AbstractContextManager["Written"]):
@@ -294,7 +201,7 @@ class Written(AbstractContextManager["Written"]):
             if self.suffix == ".jsonl":
                 self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             else:
-                self._row(line, [*COLUMNS[type(example)], *result.to_dict()])
+                self._row(line, [*example.columns, *result.to_dict()])
             self.count += 1
 
     def _row(self, line: Mapping[str, Any], columns: Sequence[str]) -> None:

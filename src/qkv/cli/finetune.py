@@ -134,22 +134,19 @@ def finetune(
         "train.lr": lr,
         "class_weights": class_weights,
         "classify.kind": kind,
+        "tag.crf": crf or None,
         "device": device,
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_beside_resume(task, flags, out, recipe, settings, transfer, crf)
+        refuse_beside_resume(task, flags, out, recipe, settings, transfer)
         from qkv.jobs.finetune.run import resume as go_on
 
         with for_stderr() as progress:
             finished = go_on(resume, progress)
     else:
-        task, out = checked_task("finetune", task, train, out, kind)
+        task, out = checked_task("finetune", task, train, out, flags)
         check_spelling(model)
-        if crf:
-            if task != "tag":
-                raise InputError(f"--crf is for tag, not for {task}.")
-            flags["tag.crf"] = True
         from qkv.jobs.finetune.model import configured_for
         from qkv.jobs.finetune.run import start
 
@@ -246,7 +243,7 @@ def curve(
         with for_stderr() as progress:
             finished = CURVES.resume(resume, progress)
     else:
-        task, out = checked_task("curve", task, train, out, kind)
+        task, out = checked_task("curve", task, train, out, flags)
         check_spelling(model)
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:

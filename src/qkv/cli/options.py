@@ -120,8 +120,6 @@ def given(**options: str | None) -> dict[str, str]:
 
 # --- What the verbs that train share on their command line: where a run goes, its settings, how it ends.
 
-_TASKS = ("classify", "tag", "answer", "choice")
-
 RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")]
 RecipeOption = Annotated[
     Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
@@ -170,17 +168,25 @@ def refuse_beside_resume(*given: object) -> None:
         raise InputError("--resume goes on with the settings of the run; leave out everything else.")
 
 
+OF_ONE_TASK = {"classify.kind": "--kind", "tag.crf": "--crf"}
+"""Settings that have an option of their own."""
+
+
 def checked_task(
-    verb: str, task: str | None, train: str | None, out: Path | None, kind: str | None
+    verb: str, task: str | None, train: str | None, out: Path | None, flags: Mapping[str, Any]
 ) -> tuple[str, Path]:
-    """The task and the run's folder, once all that a new run needs was given."""
-    if task not in _TASKS:
-        named = f"'{task}' is not a task.{did_you_mean(task, _TASKS)} " if task else ""
-        raise InputError(f"{named}Say what is to be learned: qkv {verb} {'|'.join(_TASKS)} --train FILE --out RUN.")
+    """The task and the run's folder, once all that a new run needs was given, and no setting of another task."""
+    from qkv.data.labelled.kinds import LABELLINGS
+
+    if task not in LABELLINGS:
+        named = f"'{task}' is not a task.{did_you_mean(task, LABELLINGS)} " if task else ""
+        raise InputError(f"{named}Say what is to be learned: qkv {verb} {'|'.join(LABELLINGS)} --train FILE --out RUN.")
     if train is None or out is None:
         raise InputError("Give the labelled file with --train and a new folder for the run with --out.")
-    if kind is not None and task != "classify":
-        raise InputError(f"--kind is for classify, not for {task}.")
+    for key, option in OF_ONE_TASK.items():
+        owner = key.partition(".")[0]
+        if key in flags and owner != task:
+            raise InputError(f"{option} is for {owner}, not for {task}.")
     return task, out
 
 

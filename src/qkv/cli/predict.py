@@ -1,7 +1,7 @@
 """`qkv predict`: what a fine-tuned model says about texts, a few or millions."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,7 +59,7 @@ def predict(
     check_not_read(out, inputs)
     suffix = suffix_of(out, _WRITTEN) if out is not None else None
     from qkv.api.model import load
-    from qkv.api.predict import Written, inputs_of
+    from qkv.api.predict import Written, inputs_of, record
     from qkv.cli.terminal import Printed, print_json, progress, say
 
     model = load(run, device=device, threads=threads)
@@ -77,18 +77,17 @@ def predict(
     )
     if out is not None:
         assert suffix is not None
-        pairs = getattr(model.solver.task, "paired", None) is not False
-        with progress("texts", None) as advance, Written(out, suffix, pairs) as written:
-            for examples, results in model.predict_stream(source):
+        with progress("texts", None) as advance, Written(out, suffix, model.solver.task.paired is not False) as written:
+            for examples, results in model.answer_stream(source):
                 written.add(examples, results)
                 advance(len(results))
         say(f"{out}: {written.count:,} results")
     else:
-        printed = Printed(task)
-        for examples, results in model.predict_stream(source):
+        printed = Printed()
+        for examples, results in model.answer_stream(source):
             for example, result in zip(examples, results, strict=True):
                 if as_json:
-                    print_json(_line(example, result))
+                    print_json(record(example, result))
                 else:
                     printed.show(example, result)
     left_out = [fault for fault in source.faults if fault.action == "dropped"]
@@ -97,9 +96,3 @@ def predict(
         say(f"left out: {place}: {fault.message}")
     if len(left_out) > 20:
         say(f"… and {len(left_out) - 20:,} more were left out")
-
-
-def _line(example: Any, result: Any) -> dict[str, Any]:
-    from qkv.api.predict import record
-
-    return record(example, result)

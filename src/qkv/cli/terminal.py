@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -17,6 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from qkv.data.labelled.examples import Example
+
 
 _WIDE = 400
 """Columns of a table that goes to a file or a pipe, which has no width of its own; only a longer line is folded."""
@@ -255,63 +259,26 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
 # --- Results on a terminal: a line or two a text, entities marked where they stand.
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
-OTHERS = 3  # labels shown beside the first
 
 
 class Printed:
-    """Shows results of one task as they come; every label keeps its colour."""
+    """Shows results as they come; every label keeps its colour."""
 
-    def __init__(self, task: str) -> None:
-        self.task = task
+    def __init__(self) -> None:
         self.out = console()
         self.colours: dict[str, str] = {}
 
-    def show(self, example: Any, result: Any) -> None:
-        line = getattr(self, f"_{self.task}")(example, result)
-        if getattr(result, "abstained", False):
+    def show(self, example: "Example", result: Any) -> None:
+        line = Text()
+        for text, style, label, share in result.shown(example):
+            line.append(text, style=f"{style} {self._colour(label) if label else ''}".strip())
+            if share is not None:
+                line.append_text(bar(share, 12))
+        if result.abstained:
             line.append("  (not sure enough to answer by itself)", style="yellow")
         if result.n_windows > 1:
             line.append(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)", style="dim")
         self.out.print(line, soft_wrap=True)
-
-    def _classify(self, example: Any, result: Any) -> Text:
-        line = Text(example.text if example.pair is None else f"{example.text} ‖ {example.pair}")
-        if hasattr(result, "value"):
-            return line.append(f"\n    {result.value:.4g}", style="bold")
-        if hasattr(result, "labels"):
-            said = ", ".join(f"{label} {result.probabilities[label]:.0%}" for label in result.labels)
-            return line.append(f"\n    {said or 'none of the labels'}", style="bold")
-        line.append(f"\n    {result.label}", style="bold").append(f"  {result.probability:.1%} ")
-        line.append_text(bar(result.probability, 12))
-        others = list(result.probabilities.items())[1 : 1 + OTHERS]
-        line.append("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), style="dim")
-        return line
-
-    def _tag(self, example: Any, result: Any) -> Text:
-        line = Text(example.text)
-        for entity in result.entities:
-            line.stylize(f"bold {self._colour(entity.label)}", entity.start, entity.end)
-        for entity in result.entities:
-            line.append(f"\n    {entity.label:<8} ", style=self._colour(entity.label))
-            line.append(f"{entity.text}  [{entity.start}:{entity.end}]  {entity.probability:.1%}")
-        if not result.entities:
-            line.append("\n    nothing found", style="dim")
-        return line
-
-    def _answer(self, example: Any, result: Any) -> Text:
-        line = Text(f"{example.question}\n    ")
-        if not result.text:
-            line.append("the text does not say", style="yellow")
-        else:
-            line.append(result.text, style="bold").append(f"  [{result.start}:{result.end}]")
-        return line.append(f"  {result.probability:.1%}")
-
-    def _choice(self, example: Any, result: Any) -> Text:
-        line = Text(example.question)
-        for number, (choice, share) in enumerate(zip(example.choices, result.probabilities, strict=True)):
-            style = "bold" if number == result.choice else "dim"
-            line.append(f"\n    {share:6.1%}  {choice}", style=style)
-        return line
 
     def _colour(self, label: str) -> str:
         return self.colours.setdefault(label, _COLOURS[len(self.colours) % len(_COLOURS)])

@@ -19,7 +19,6 @@ import torch
 
 from qkv.data.batch import ranges
 from qkv.data.batching import Integers
-from qkv.data.labelled.examples import ChoiceExample
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
 from qkv.jobs.curve_page import CurveFacts, curve_page, verdict
@@ -33,7 +32,6 @@ from qkv.metrics.power_law import fit_power_law
 from qkv.report.bilingual import Phrase, Words
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.classify import Regression
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.task import Features
 from qkv.train.device import device_named
@@ -148,7 +146,7 @@ def plan_of(config: CurveConfig, prepared: Prepared, out: Path, device: torch.de
 def _labels(prepared: Prepared) -> list[list[str]]:
     """Of every training example; a number is no label."""
     examples = prepared.data.train.examples
-    if isinstance(prepared.task, Regression):
+    if prepared.task.numbers:
         return [[] for _ in examples]
     return [list(label_counts((example,))) for example in examples]
 
@@ -197,11 +195,9 @@ class ChosenVectors(Vectors):
 
 
 def _rows_of(plan: Plan, chosen: Integers) -> Integers:
-    """Where the rows of these examples lie among those of all; each choice of a question is a text of its own."""
-    examples, rows = plan.prepared.data.train.examples, plan.prepared.train.rows
-    texts = np.array([len(one.choices) if isinstance(one, ChoiceExample) else 1 for one in examples])
-    which = ranges((np.cumsum(texts) - texts)[chosen], texts[chosen])
-    return ranges(rows.first_row[which], rows.n_windows[which])
+    """Where the rows of these examples lie among those of all."""
+    counts = plan.prepared.train.row_counts
+    return ranges((np.cumsum(counts) - counts)[chosen], counts[chosen])
 
 
 def steps_of(plan: Plan, n: int) -> int:
@@ -320,7 +316,7 @@ def _facts(plan: Plan, out: Path) -> CurveFacts:
     points = [(n, score) for n, scores in found.items() for score in scores if math.isfinite(score)]
     return CurveFacts(
         task=config.task,
-        kind=getattr(prepared.task, "kind", ""),
+        kind=prepared.task.kind,
         model=prepared.folder.path.resolve().name,
         transfer=config.transfer,
         main=prepared.task.main,

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from qkv.data.labelled.kinds import LABELLINGS
 from qkv.errors import InputError
 from qkv.look.scene import KINDS
 from qkv.look.wire import RefusalError, Reply
@@ -364,15 +365,15 @@ def _words(listed: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _tasks(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
     """A classifier and a tagger read the text in the field; a reader and a chooser have theirs from the examples."""
-    model, task = {"model": subject["index"]}, subject["task"]
-    if task in ("classify", "tag"):
+    model, read = {"model": subject["index"]}, LABELLINGS[subject["task"]].example.fields
+    if "question" not in read:
         for rank, text in texts("tasks", examples, given):
-            yield rank, asking("task", model | {"text": text.text, "pair": text.pair if task == "classify" else None})
+            yield rank, asking("task", model | {"text": text.text, "pair": text.pair if "pair" in read else None})
         return
     for example in examples.get("tasks", ()):
         chosen = example["set"].get("tasks", {})
         fields = {field: chosen.get(name) or None for field, name in OF_A_TASK.items()}
-        if chosen and (fields["choices"] is not None) == (task == "choice"):
+        if chosen and (fields["choices"] is not None) == ("choices" in read):
             yield OWN, asking("task", model | fields)
 
 

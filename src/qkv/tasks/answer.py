@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -34,7 +34,8 @@ from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.tasks.answer_features import END, START, AnswerFeatures, where
 from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
+from qkv.tasks.task import Calibration, Judgement, Piece, Scored, Scores, Sure, Task, rounded
+from qkv.tasks.task import Weighed as Weighed_of_task
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
 from qkv.train.loop import Term
@@ -249,7 +250,7 @@ def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results:
 # What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`,
 # always.
 #
-# Shapes: E examples, R rows, N tokens of all rows, K candidates of an example.
+# Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example.
 
 NO_ANSWER = "no_answer"
 """The key in `Calibration.thresholds`."""
@@ -257,6 +258,7 @@ _NOTHING = "∅"
 """How "there is no answer" is written for people."""
 _LEAST = 1e-6
 """What an answer outside the candidates is taken to have been given: its own probability is not known."""
+MOST_SPANS = 8  # of the candidates, in look
 _LENGTHS = (30, 200)  # between these lies the learned limit on the tokens of an answer
 _chinese = re.compile(f"[{CHINESE}]")
 
@@ -304,6 +306,12 @@ class AnswerResult:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"n_best": [candidate._asdict() for candidate in self.n_best]}
 
+    def shown(self, example: AnswerExample) -> list[Piece]:
+        said = [Piece("the text does not say", "yellow")]
+        if self.text:
+            said = [Piece(self.text, "bold"), Piece(f"  [{self.start}:{self.end}]")]
+        return [Piece(f"{example.question}\n    "), *said, Piece(f"  {self.probability:.1%}")]
+
 
 class AnswerObjective:
     weights: Mapping[str, float] = {"answer": 1.0}
@@ -323,13 +331,17 @@ class AnswerObjective:
         return functional.cross_entropy(scores, targets, reduction="sum")
 
 
-class Answer:
+class Answer(Task[AnswerExample, AnswerResult]):
     """`settings` have nothing left to be decided: `learn` decides it."""
 
-    name: ClassVar[str] = "answer"
-    head: ClassVar[str] = "span"
-    architecture: ClassVar[str] = "BertForQuestionAnswering"
-    labels: tuple[str, ...] = ()
+    name = "answer"
+    head = "span"
+    architecture = "BertForQuestionAnswering"
+    example = AnswerExample
+    unit = "question"
+    kind = ""
+    paired = True
+    labels = ()
     outputs = 2
     main = "f1"
 
@@ -341,7 +353,7 @@ class Answer:
             )
         self.settings = settings
         self.longest = settings.max_answer_tokens
-        self.no_answer = settings.no_answer == "yes"
+        self.no_answer = self.fits_thresholds = settings.no_answer == "yes"
 
     @classmethod
     def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings, tokenizer: Tokenizer) -> "Answer":
@@ -365,9 +377,6 @@ class Answer:
     def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Answer":
         """From what a saved folder holds."""
         return cls(merge(AnswerSettings(), record.get("settings", {}), "qkv.json"))
-
-    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
 
     def record(self) -> dict[str, Any]:
         return {"settings": asdict(self.settings)}
@@ -464,6 +473,56 @@ class Answer:
             result.probability,
             -math.log(max(given, _LEAST)),
         )
+
+    def statistics(self, example: AnswerExample, result: AnswerResult, judgement: Judgement) -> tuple[float, ...]:
+        return float(SCORERS[self.settings.scorer][1](result.text, accepted_texts(example))), 1.0
+
+    def thresholds(self, examples: Sequence[AnswerExample], results: Sequence[AnswerResult]) -> dict[str, float]:
+        return {NO_ANSWER: no_answer_threshold(self.settings.scorer, examples, results)}
+
+    def weighed(
+        self, features: AnswerFeatures, scores: Scores, result: AnswerResult, calibration: Calibration
+    ) -> Weighed_of_task:
+        """For every token of the passage how likely the answer starts there, and ends there; and the best spans.
+
+        An answer's probability is a softmax over spans, whose score is start plus end over the temperature. If every
+        span were allowed, that would be the product of two softmaxes over tokens: these are what is shown under the
+        words, with [CLS], which stands for no answer, among them where a passage need not answer. A token that lies in
+        several windows counts with its best score, as its spans do, and no answer with its worst
+        (answer.py).
+        """
+        ends, nothing = self._ends(features, scores)
+        considered = ends if nothing is None else np.concatenate([nothing[:, None], ends], 1)  # (2, C), or one more
+        chances = _softmax(considered / calibration.temperature).astype(np.float32)
+        tokens = chances if nothing is None else chances[:, 1:]
+        said = {name: getattr(result, name) for name in ("text", "start", "end", "probability", "abstained")}
+        best = result.n_best[:MOST_SPANS]
+        head = {
+            "answer": said | {"probability": rounded(result.probability)},
+            "spans": [one._asdict() | {"probability": rounded(one.probability)} for one in best],
+            "nothing": None
+            if nothing is None
+            else {
+                "probability": rounded(result.no_answer_probability),
+                "start": rounded(float(chances[0, 0])),
+                "end": rounded(float(chances[1, 0])),
+                "said_from": calibration.thresholds.get(NO_ANSWER),
+            },
+        }
+        spans = np.stack([features.passages.starts, features.passages.ends], 1).astype(np.int32)
+        return Weighed_of_task(head, {"start": tokens[0], "end": tokens[1], "tokens": spans})
+
+    def _ends(self, features: AnswerFeatures, scores: Scores) -> tuple[Floats, Floats | None]:
+        """(2, C) start and end scores of the passage's tokens; and (2,) of no answer, where there may be none."""
+        rows = features.rows
+        begins = np.cumsum(rows.lengths) - rows.lengths  # (R,) of the rows in the scores
+        places = ranges(begins + rows.b_begins(np.arange(len(rows))), rows.b.lengths)
+        found = np.full((len(features.passages.starts), 2), -np.inf)  # (C, 2)
+        np.maximum.at(found, ranges(rows.b.starts, rows.b.lengths), scores[places].astype(np.float64))
+        if not self.no_answer:
+            return found.T, None
+        least = scores[begins + features.nothing].astype(np.float64)  # (R, 2)
+        return found.T, least[least.sum(1).argmin()]
 
     def losses(
         self,

@@ -88,6 +88,7 @@ class AnswerFeatures:
             overlap=overlap,
             keep="first",
         )
+        self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
         # (R,) the place in its row that stands for "not here": one that has seen the passage
         self.nothing: Integers = self.rows.lengths - 1 if marks.leftward else np.zeros_like(self.rows.lengths)
         self._place_answers()
@@ -121,16 +122,6 @@ class AnswerFeatures:
         self.reachable = np.bincount(of_row[self.holds], minlength=number) > 0  # (E,)
         self.units: Integers = np.flatnonzero((self.reachable | ~answered)[of_row])  # (U,) rows
         self.unit_tokens: Integers = rows.lengths[self.units]  # (U,)
-
-    @property
-    def n_tokens(self) -> Integers:
-        """(E,)"""
-        return self.rows.n_tokens
-
-    @property
-    def n_windows(self) -> Integers:
-        """(E,)"""
-        return self.rows.n_windows
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         assert self.labelled, "training needs labels"

@@ -18,7 +18,7 @@ Shapes: E examples, R rows, U units (examples) of a batch, K the most choices am
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.answer_features import check_room, where
 from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
+from qkv.tasks.task import Calibration, Judgement, Piece, Scored, Scores, Sure, Task, Weighed, rounded
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -68,6 +68,13 @@ class ChoiceResult:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"probabilities": list(self.probabilities)}
 
+    def shown(self, example: ChoiceExample) -> list[Piece]:
+        weighed = zip(example.choices, self.probabilities, strict=True)
+        return [Piece(example.question)] + [
+            Piece(f"\n    {share:6.1%}  {choice}", "bold" if number == self.choice else "dim")
+            for number, (choice, share) in enumerate(weighed)
+        ]
+
 
 class ChoiceFeatures:
     """Rows in the order of examples, then choices, then windows; a unit of training is an example.
@@ -99,8 +106,8 @@ class ChoiceFeatures:
         self.n_tokens: Integers = np.array(n_tokens, np.int64)  # (E,)
         self.n_windows: Integers = np.array(n_windows, np.int64)  # (E,) of each choice
         self.n_choices: Integers = np.fromiter((len(e.choices) for e in examples), np.int64, count=len(examples))
-        rows_of = self.n_choices * self.n_windows
-        self.first_row: Integers = np.cumsum(rows_of) - rows_of  # (E,)
+        self.row_counts: Integers = self.n_choices * self.n_windows  # (E,)
+        self.first_row: Integers = np.cumsum(self.row_counts) - self.row_counts  # (E,)
         self.targets: Integers | None = None
         if all(example.answer is not None for example in examples):
             self.targets = np.array([example.answer for example in examples], np.int64)
@@ -114,7 +121,7 @@ class ChoiceFeatures:
             overlap=0,
         )
         # windows of a text are equally long, so each costs a share of the example
-        tokens = np.add.reduceat(self.rows.lengths, self.first_row) if len(rows_of) else rows_of
+        tokens = np.add.reduceat(self.rows.lengths, self.first_row) if len(examples) else self.row_counts
         self.unit_tokens: Integers = tokens * np.minimum(self.n_windows, TRAIN_WINDOWS) // self.n_windows
 
     def faults(self) -> list[Fault]:
@@ -188,11 +195,15 @@ class ChoiceScorer:
         return Scored("accuracy", {"accuracy": accuracy}, ends, self.n)
 
 
-class Choice:
-    name: ClassVar[str] = "choice"
-    head: ClassVar[str] = "choice"
-    architecture: ClassVar[str] = "BertForMultipleChoice"
-    labels: tuple[str, ...] = ()
+class Choice(Task[ChoiceExample, ChoiceResult]):
+    name = "choice"
+    head = "choice"
+    architecture = "BertForMultipleChoice"
+    example = ChoiceExample
+    unit = "question"
+    kind = ""
+    paired = True
+    labels = ()
     outputs = 1
     main = "accuracy"
 
@@ -209,9 +220,6 @@ class Choice:
     def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Choice":
         """From what a saved folder holds."""
         return cls(merge(ChoiceSettings(), record.get("settings", {}), "qkv.json"))
-
-    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
 
     def record(self) -> dict[str, Any]:
         return {"settings": asdict(self.settings)}
@@ -267,6 +275,22 @@ class Choice:
             result.probability,
             -math.log(max(result.probabilities[example.answer], 1e-12)),
         )
+
+    def weighed(
+        self, features: ChoiceFeatures, scores: Scores, result: ChoiceResult, calibration: Calibration
+    ) -> Weighed:
+        """The score and the probability of every choice, in the order they were given."""
+        listed = [
+            {"text": text, "probability": rounded(probability), "said": number == result.choice}
+            for number, (text, probability) in enumerate(
+                zip(features.examples[0].choices, result.probabilities, strict=True)
+            )
+        ]
+        arrays = {
+            "scores": features.pooled(scores)[0].astype(np.float32),
+            "probabilities": np.array(result.probabilities, np.float32),
+        }
+        return Weighed({"choices": listed, "abstained": result.abstained}, arrays)
 
     def losses(
         self,

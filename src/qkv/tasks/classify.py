@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch.nn import functional
 from qkv.config import merge
 from qkv.data.labelled.examples import TextExample
 from qkv.errors import InputError
+from qkv.metrics.calibration import best_threshold_f1
 from qkv.metrics.classes import (
     Counts,
     confusion_figures,
@@ -25,12 +26,24 @@ from qkv.metrics.classes import (
     multi_label_intervals,
     multi_label_statistics,
 )
-from qkv.metrics.numbers import number_figures, number_intervals
+from qkv.metrics.numbers import correlation, moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, LabelScore, Scored, Scores, Sure
-from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask
+from qkv.tasks.task import (
+    Calibration,
+    Floats,
+    Judgement,
+    LabelScore,
+    Piece,
+    Scored,
+    Scores,
+    Sure,
+    Weighed,
+    f1_of,
+    rounded,
+)
+from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, text_piece
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -144,6 +157,8 @@ def _per_label(labels: Sequence[str], counts: Counts) -> tuple[LabelScore, ...]:
 #
 # Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 
+OTHERS = 3  # labels shown beside the first
+
 
 @dataclass(frozen=True)
 class Classification:
@@ -156,8 +171,21 @@ class Classification:
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        return (self.label,)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def shown(self, example: TextExample) -> list[Piece]:
+        others = list(self.probabilities.items())[1 : 1 + OTHERS]
+        return [
+            text_piece(example),
+            Piece(f"\n    {self.label}", "bold"),
+            Piece(f"  {self.probability:.1%} ", share=self.probability),
+            Piece("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), "dim"),
+        ]
 
 
 class CrossEntropy(TextObjective):
@@ -172,8 +200,17 @@ class CrossEntropy(TextObjective):
 
 class SingleLabel(TextTask):
     kind = "single"
+    about = "one label a text"
     problem = "single_label_classification"
     main = "accuracy"
+
+    @classmethod
+    def check_labels(cls, examples: Sequence[TextExample]) -> None:
+        label_counts(examples)
+
+    def adapted(self, example: TextExample) -> TextExample:
+        """Some tools write one label as a list of one."""
+        return example.single()
 
     def target(self, example: TextExample, where: str) -> int:
         if not isinstance(example.label, str):
@@ -185,7 +222,7 @@ class SingleLabel(TextTask):
     def targets(self, examples: Sequence[TextExample]) -> Tensor:
         return torch.tensor([self.target(example, str(example.place)) for example in examples], dtype=torch.int64)
 
-    def balanced_weights(self, examples: Sequence[TextExample]) -> list[float]:
+    def balanced_weights(self, features: TextFeatures, examples: Sequence[TextExample]) -> list[float]:
         """By label: as if all were equally frequent, with a mean of 1 over these examples."""
         counts = np.bincount(self.targets(examples).numpy(), minlength=len(self.labels))
         found: list[float] = (len(examples) / (len(self.labels) * np.maximum(counts, 1))).tolist()
@@ -223,6 +260,11 @@ class SingleLabel(TextTask):
         loss = -math.log(max(result.probabilities.get(example.label, 0.0), 1e-12))
         return Judgement(example.label, result.label, example.label == result.label, result.probability, loss)
 
+    def baseline(self, train: Sequence[TextExample], dev: Sequence[TextExample]) -> tuple[str, float]:
+        """The most frequent training label."""
+        most, _ = Counter(example.label for example in train).most_common(1)[0]
+        return str(most), sum(example.label == most for example in dev) / len(dev)
+
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> NDArray[np.float64]:
         assert features.targets is not None
         probabilities = softmax(self.pooled(features, scores) / temperature)
@@ -235,6 +277,26 @@ class SingleLabel(TextTask):
             np.array([e.label == r.label for e, r in zip(examples, results, strict=True)], dtype=bool),
             np.arange(len(results)),
         )
+
+
+def label_counts(examples: Sequence[TextExample]) -> Counter[str]:
+    """How often each label stands there; labels that nobody could learn from are refused."""
+    several = next((example for example in examples if not isinstance(example.label, str)), None)
+    if several is not None:
+        raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
+    counts = Counter(str(example.label) for example in examples)
+    if len(counts) < 2:
+        only = next(iter(counts))
+        raise InputError(
+            f"Every example of {examples[0].place.file or 'the training examples'} has the label '{only}': a "
+            "classifier needs at least two. Is it the right column? Give another with --label NAME, or add examples."
+        )
+    if len(counts) == len(examples) > 2:
+        raise InputError(
+            f"Every example of {examples[0].place.file or 'the training examples'} has a label of its own (the first: "
+            f"'{examples[0].label}'): nothing can be learned from that. Is it the right column? Give it: --label NAME."
+        )
+    return counts
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -259,9 +321,18 @@ class Labels:
     probabilities: dict[str, float]
     n_tokens: int
     n_windows: int
+    abstained: ClassVar[bool] = False  # each label has a threshold, which decides by itself
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        return self.labels
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def shown(self, example: TextExample) -> list[Piece]:
+        said = ", ".join(f"{label} {self.probabilities[label]:.0%}" for label in self.labels)
+        return [text_piece(example), Piece(f"\n    {said or 'none of the labels'}", "bold")]
 
 
 class BinaryCrossEntropy(TextObjective):
@@ -277,17 +348,19 @@ class BinaryCrossEntropy(TextObjective):
 
 class MultiLabel(TextTask):
     kind = "multi"
+    about = "any number of labels"
     problem = "multi_label_classification"
     main = "micro_f1"
+    abstains = False  # each label has a threshold, which decides by itself
+    fits_thresholds = True
 
     def target(self, example: TextExample, where: str) -> list[int]:
         if example.label is None:
             raise InputError(f"{where}: there is no label; an example with none of them has an empty list.")
-        wanted = (example.label,) if isinstance(example.label, str) else example.label
-        for label in wanted:
+        for label in example.labels():
             if label not in self.ids:
                 raise self.unknown(label, where)
-        return [self.ids[label] for label in wanted]
+        return [self.ids[label] for label in example.labels()]
 
     def targets(self, examples: Sequence[TextExample]) -> Tensor:
         wanted = torch.zeros(len(examples), len(self.labels))
@@ -295,7 +368,7 @@ class MultiLabel(TextTask):
             wanted[row, self.target(example, str(example.place))] = 1.0
         return wanted
 
-    def balanced_weights(self, examples: Sequence[TextExample]) -> list[float]:
+    def balanced_weights(self, features: TextFeatures, examples: Sequence[TextExample]) -> list[float]:
         """By label: how many examples lack it for each that has it, 100 at most."""
         counts = self.targets(examples).sum(0).numpy()
         found: list[float] = np.clip((len(examples) - counts) / np.maximum(counts, 1), 1, 100).tolist()
@@ -321,13 +394,25 @@ class MultiLabel(TextTask):
         return MultiLabelScorer(self.labels)
 
     def judge(self, example: TextExample, result: Labels) -> Judgement:
-        assert example.label is not None
-        wanted = {example.label} if isinstance(example.label, str) else set(example.label)
+        wanted = set(example.labels())
         given = result.probabilities
         sure = math.prod(p if label in result.labels else 1 - p for label, p in given.items())
         loss = -sum(math.log(max(p if label in wanted else 1 - p, 1e-12)) for label, p in given.items())
         right = wanted == set(result.labels)
         return Judgement(_listed(wanted), _listed(result.labels), right, sure, loss)
+
+    def statistics(self, example: TextExample, result: Labels, judgement: Judgement) -> tuple[float, ...]:
+        wanted, said = set(example.labels()), set(result.labels)
+        return float(len(wanted & said)), float(len(said)), float(len(wanted))
+
+    def figure(self, sums: Floats) -> Floats:
+        return f1_of(sums)
+
+    def thresholds(self, examples: Sequence[TextExample], results: Sequence[Labels]) -> dict[str, float]:
+        """By label, the one with the best F1."""
+        given = np.array([[result.probabilities[label] for label in self.labels] for result in results])
+        wanted = self.targets(examples).numpy() > 0.5
+        return dict(zip(self.labels, best_threshold_f1(given, wanted).tolist(), strict=True))
 
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> NDArray[np.float64]:
         assert features.targets is not None
@@ -365,13 +450,17 @@ def _listed(labels: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Value:
+class PredictedNumber:
     value: float
     n_tokens: int
     n_windows: int
+    abstained: ClassVar[bool] = False  # it has no probability
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def shown(self, example: TextExample) -> list[Piece]:
+        return [text_piece(example), Piece(f"\n    {self.value:.4g}", "bold")]
 
 
 class SquaredError(TextObjective):
@@ -389,8 +478,10 @@ class Regression(TextTask):
     """
 
     kind = "regression"
+    about = "a number"
     problem = "regression"
     main = "pearson"
+    numbers = True
 
     def __init__(
         self,
@@ -444,23 +535,40 @@ class Regression(TextTask):
     def objective(self, class_weights: Sequence[float] | None = None) -> SquaredError:
         return SquaredError()
 
-    def decode(self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration) -> list[Value]:
+    def decode(
+        self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration
+    ) -> list[PredictedNumber]:
         values = self.pooled(features, scores)[:, 0] * self.deviation + self.mean
         rows = features.rows
-        return list(map(Value, values.tolist(), rows.n_tokens.tolist(), rows.n_windows.tolist()))
+        return list(map(PredictedNumber, values.tolist(), rows.n_tokens.tolist(), rows.n_windows.tolist()))
 
     def scorer(self) -> NumberScorer:
         return NumberScorer()
 
-    def judge(self, example: TextExample, result: Value) -> Judgement:
+    def judge(self, example: TextExample, result: PredictedNumber) -> Judgement:
         wanted = self.target(example, str(example.place))
         error = abs(wanted - result.value)
         return Judgement(f"{wanted:g}", f"{result.value:.3g}", error < 0.5 * self.spread, math.nan, error)
 
+    def statistics(self, example: TextExample, result: PredictedNumber, judgement: Judgement) -> tuple[float, ...]:
+        return self.target(example, str(example.place)), result.value
+
+    def summands(self, statistics: Floats) -> Floats:
+        return moments(*statistics.T)
+
+    def figure(self, sums: Floats) -> Floats:
+        return correlation(sums)
+
+    def weighed(
+        self, features: TextFeatures, scores: Scores, result: PredictedNumber, calibration: Calibration
+    ) -> Weighed:
+        said = self.pooled(features, scores)[0]
+        return Weighed({"value": rounded(result.value)}, {"scores": said.astype(np.float32)})
+
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> None:
         return None
 
-    def confidences(self, examples: Sequence[TextExample], results: Sequence[Value]) -> None:
+    def confidences(self, examples: Sequence[TextExample], results: Sequence[PredictedNumber]) -> None:
         return None
 
 
@@ -485,12 +593,13 @@ def as_number(label: object) -> float | None:
 # The files beside this one hold the tasks; `texts.py` says how texts are read.
 
 Classify = SingleLabel | MultiLabel | Regression
+KINDS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}
 
 
 def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
     """The task that these training examples call for, with their labels."""
     paired = examples[0].pair is not None
-    kind = kind_of(examples) if settings.kind == "auto" else settings.kind
+    kind = chosen(examples, settings).kind
     if paired and settings.pairs == "auto" and marks_of(tokenizer).leftward:
         # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
@@ -504,34 +613,16 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
             )
         return Regression(settings, paired, statistics.fmean(numbers), deviation)
     if kind == "multi":
-        found: Counter[str] = Counter()
-        for example in examples:
-            label = example.label or ()
-            found.update((label,) if isinstance(label, str) else label)
+        found = Counter(label for example in examples for label in example.labels())
         if not found:
             raise InputError("No training example has a label. Give the column that holds them: --label NAME.")
         return MultiLabel(in_order(found), settings, paired)
     return SingleLabel(in_order(label_counts(examples)), settings, paired)
 
 
-def label_counts(examples: Sequence[TextExample]) -> Counter[str]:
-    """How often each label stands there; labels that nobody could learn from are refused."""
-    several = next((example for example in examples if not isinstance(example.label, str)), None)
-    if several is not None:
-        raise InputError(f"{several.place}: one label belongs here, not {several.label!r}. Or set --kind multi.")
-    counts = Counter(str(example.label) for example in examples)
-    if len(counts) < 2:
-        only = next(iter(counts))
-        raise InputError(
-            f"Every example of {examples[0].place.file or 'the training examples'} has the label '{only}': a "
-            "classifier needs at least two. Is it the right column? Give another with --label NAME, or add examples."
-        )
-    if len(counts) == len(examples) > 2:
-        raise InputError(
-            f"Every example of {examples[0].place.file or 'the training examples'} has a label of its own (the first: "
-            f"'{examples[0].label}'): nothing can be learned from that. Is it the right column? Give it: --label NAME."
-        )
-    return counts
+def chosen(examples: Sequence[TextExample], settings: ClassifySettings) -> type[Classify]:
+    """Which of the three these training examples call for."""
+    return KINDS[kind_of(examples) if settings.kind == "auto" else settings.kind]
 
 
 def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
@@ -545,13 +636,21 @@ def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
     return (MultiLabel if kind == "multi" else SingleLabel)(labels, settings, paired)
 
 
+def foreign(where: str, problem: object, outputs: int, reads_pairs: bool) -> dict[str, Any]:
+    """The record of a classifier that others trained. Whether it was trained with pairs its folder does not say."""
+    kind = kind_of_problem(problem, outputs)
+    if KINDS[kind].numbers and outputs != 1:
+        raise InputError(f"{where} is for regression with {outputs} numbers at a time; qkv predicts one number.")
+    return {"kind": kind, "paired": None if reads_pairs else False}
+
+
 def kind_of_problem(problem: object, outputs: int) -> str:
     """What a head of others is for, by transformers' `problem_type` or, as there, by its number of outputs.
 
     >>> kind_of_problem("multi_label_classification", 3), kind_of_problem(None, 1), kind_of_problem(None, 2)
     ('multi', 'regression', 'single')
     """
-    kinds = {task.problem: task.kind for task in (SingleLabel, MultiLabel, Regression)}
+    kinds = {task.problem: kind for kind, task in KINDS.items()}
     return kinds.get(str(problem)) or ("regression" if outputs == 1 else "single")
 
 

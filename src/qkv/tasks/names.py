@@ -151,13 +151,26 @@ def metric(name: str) -> Metric:
     return Metric(phrase(name.replace("_", " ")), ERROR if name.endswith("_error") else CORRELATION)
 
 
+_NOTHING = Phrase("nothing", "无")
+_TEXTS = Phrase("Texts are counted.", "按文本计数。")
+_HARDEST = Phrase("The right answer was given the least probability here.", "在这些样本上，正确答案得到的概率最小。")
+
+
 @dataclass(frozen=True)
 class TaskWords:
-    """What a task's examples are called."""
+    """What a task's examples are called, and how a page writes what was said about them."""
 
     name: Phrase
     one: Phrase  # "text"
     many: Phrase  # "texts"; in Chinese with its measure word, to stand after a number
+    between: str | None = None  # the parts of a judgement: entities, accepted answers, labels; None: it has one
+    nothing: Phrase = _NOTHING  # said where a judgement is empty
+    question_first: bool = False  # what is shown beside the text stands above it
+    marks_answers: bool = False  # what was said stands in the text
+    counts: Phrase = _TEXTS  # what figures by label count
+    hardest: Phrase = _HARDEST  # what the hardest examples are
+    f1: Phrase | None = None  # what it means here, if not what it means elsewhere
+    f1_of_second: bool = False  # with two labels F1 is that of the second one
 
     def of(self, n: int) -> Phrase:
         """
@@ -170,12 +183,35 @@ class TaskWords:
 _TEXT = (Phrase("text", "文本"), Phrase("texts", "条文本"))
 _QUESTION = (Phrase("question", "问题"), Phrase("questions", "个问题"))
 _TASKS = {
-    ("classify", "single"): TaskWords(Phrase("text classification", "文本分类"), *_TEXT),
-    ("classify", "multi"): TaskWords(Phrase("multi-label classification", "多标签分类"), *_TEXT),
-    ("classify", "regression"): TaskWords(Phrase("scoring texts (regression)", "文本打分（回归）"), *_TEXT),
-    ("tag", ""): TaskWords(Phrase("marking spans (entities)", "片段标注（实体识别）"), *_TEXT),
-    ("answer", ""): TaskWords(Phrase("extractive question answering", "抽取式问答"), *_QUESTION),
-    ("choice", ""): TaskWords(Phrase("multiple choice", "选择题"), *_QUESTION),
+    ("classify", "single"): TaskWords(Phrase("text classification", "文本分类"), *_TEXT, f1_of_second=True),
+    ("classify", "multi"): TaskWords(
+        Phrase("multi-label classification", "多标签分类"),
+        *_TEXT,
+        between=", ",
+        nothing=Phrase("no label", "无标签"),
+    ),
+    ("classify", "regression"): TaskWords(
+        Phrase("scoring texts (regression)", "文本打分（回归）"),
+        *_TEXT,
+        hardest=Phrase("The numbers that are farthest off.", "差得最多的那些数。"),
+    ),
+    ("tag", ""): TaskWords(
+        Phrase("marking spans (entities)", "片段标注（实体识别）"),
+        *_TEXT,
+        between="; ",
+        nothing=Phrase("no span", "无片段"),
+        counts=Phrase("Spans are counted, not texts.", "按片段计数，不按文本。"),
+    ),
+    ("answer", ""): TaskWords(
+        Phrase("extractive question answering", "抽取式问答"),
+        *_QUESTION,
+        between=" / ",
+        nothing=Phrase("no answer", "无答案"),
+        question_first=True,
+        marks_answers=True,
+        f1=Phrase("how much of the answer's words is right", "答案用词与标准答案的重合程度"),
+    ),
+    ("choice", ""): TaskWords(Phrase("multiple choice", "选择题"), *_QUESTION, question_first=True),
 }
 
 

@@ -13,13 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, Windowed, chunks, plan
-from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Fault, TextExample
+from qkv.data.batching import Integers, chunks, plan
+from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.models.bert.keys import ARCHITECTURES
 from qkv.models.plain.folder import Opened
-from qkv.tasks.classify import kind_of_problem
 from qkv.tasks.model import VECTORS, TaskModel
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Calibration, Features, Scores
@@ -31,26 +30,12 @@ class Vectors:
 
     def __init__(self, features: Features, vectors: NDArray[np.float32], reads_rows: bool) -> None:
         self.features, self.vectors, self.reads_rows = features, vectors, reads_rows
+        self.rows, self.row_counts = features.rows, features.row_counts
+        self.n_tokens, self.n_windows, self.unit_tokens = features.n_tokens, features.n_windows, features.unit_tokens
         self._begins = np.cumsum(self.rows.lengths) - self.rows.lengths
-
-    @property
-    def rows(self) -> Windowed:
-        return self.features.rows
-
-    @property
-    def n_tokens(self) -> Integers:
-        return self.features.n_tokens
-
-    @property
-    def n_windows(self) -> Integers:
-        return self.features.n_windows
 
     def faults(self) -> list[Fault]:
         return self.features.faults()
-
-    @property
-    def unit_tokens(self) -> Integers:
-        return self.features.unit_tokens
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         batch = self.features.batch(units, draw)
@@ -134,9 +119,6 @@ TOKENS_PER_BATCH_ELSEWHERE = 65_536
 EXAMPLES_PER_CHUNK, CHARACTERS_PER_CHUNK = 2048, 500_000
 """What is held at a time: enough that sorting by length pays, little enough to stream."""
 
-_FOREIGN = {"answer": {"settings": {"max_answer_tokens": 50, "no_answer": "yes", "scorer": "squad"}}}
-"""What a folder that others fine-tuned does not say."""
-
 
 @dataclass(frozen=True)
 class Solver:
@@ -166,17 +148,9 @@ class Solver:
         self, examples: Iterable[Example], needs_labels: bool = False
     ) -> Iterator[tuple[list[Example], list[Any]]]:
         """Examples with their results, a part for every few thousand of them."""
-        for chunk in chunks(examples, EXAMPLES_PER_CHUNK, characters, CHARACTERS_PER_CHUNK):
+        for chunk in chunks(examples, EXAMPLES_PER_CHUNK, Example.characters, CHARACTERS_PER_CHUNK):
             self.task.check(chunk, needs_labels)
             yield chunk, self.answers(chunk)
-
-
-def characters(example: Example) -> int:
-    if isinstance(example, AnswerExample):
-        return len(example.question) + len(example.text)
-    if isinstance(example, ChoiceExample):
-        return (len(example.text) + len(example.question)) * len(example.choices)
-    return len(example.text) + (len(example.pair or "") if isinstance(example, TextExample) else 0)
 
 
 def solver_of(folder: Opened, device: torch.device) -> Solver:
@@ -187,7 +161,8 @@ def solver_of(folder: Opened, device: torch.device) -> Solver:
         raise InputError(f"{folder.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
     record = folder.record.get("task_record")
     if record is None:
-        record = foreign_classifier(folder) if name == "classify" else _FOREIGN.get(name, {})
+        problem, reads_pairs = folder.carried.get("problem_type"), folder.config.segments > 1
+        record = entry.foreign(str(folder.path), problem, len(folder.labels), reads_pairs)
     task = entry.restored(folder.labels, record)
     model = TaskModel(folder.model, entry.head, task.extra_tensors())
     with torch.no_grad():
@@ -199,16 +174,6 @@ def solver_of(folder: Opened, device: torch.device) -> Solver:
         float(stored.get("temperature", 1.0)), dict(stored.get("thresholds") or {}), stored.get("abstain_below")
     )
     return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
-
-
-def foreign_classifier(folder: Opened) -> dict[str, Any]:
-    """What the config.json of others says of a classifier. Whether it reads pairs it does not say."""
-    kind = kind_of_problem(folder.carried.get("problem_type"), len(folder.labels))
-    if kind == "regression" and len(folder.labels) != 1:
-        raise InputError(
-            f"{folder.path} is for regression with {len(folder.labels)} numbers at a time; qkv predicts one number."
-        )
-    return {"kind": kind, "paired": None if folder.config.segments > 1 else False}
 
 
 def _task_of(folder: Opened) -> str:

@@ -10,21 +10,31 @@ from qkv.tasks.task import Task
 from qkv.text.tokenizer import Tokenizer
 
 AnyTask = Task[Any, Any]
+FOREIGN_READER = {"settings": {"max_answer_tokens": 50, "no_answer": "yes", "scorer": "squad"}}
 
 
 @dataclass(frozen=True)
 class Entry:
+    chosen: Callable[[Sequence[Any], Any], type[AnyTask]]  # from training examples and settings, before `learn`
     learn: Callable[[Sequence[Any], Any, Tokenizer], AnyTask]
     restored: Callable[[Sequence[str], Mapping[str, Any]], AnyTask]
     head: str
     longest: int  # tokens of a window, where the model allows as many
+    epochs: int  # of a large file, at least
+    # the record of a folder that others fine-tuned, from its name, transformers' problem_type, how many outputs it has
+    # and whether it reads two texts
+    foreign: Callable[[str, object, int, bool], dict[str, Any]]
 
 
 TASKS: dict[str, Entry] = {
-    "classify": Entry(classify.learn, classify.restored, "sequence", 512),
-    "tag": Entry(tag.Tag.learn, tag.Tag.restored, "token", 512),
-    "answer": Entry(answer.Answer.learn, answer.Answer.restored, "span", 384),
-    "choice": Entry(choice.Choice.learn, choice.Choice.restored, "choice", 512),
+    "classify": Entry(classify.chosen, classify.learn, classify.restored, "sequence", 512, 3, classify.foreign),
+    "tag": Entry(lambda *_: tag.Tag, tag.Tag.learn, tag.Tag.restored, "token", 512, 4, lambda *_: {}),
+    "answer": Entry(
+        lambda *_: answer.Answer, answer.Answer.learn, answer.Answer.restored, "span", 384, 2, lambda *_: FOREIGN_READER
+    ),
+    "choice": Entry(
+        lambda *_: choice.Choice, choice.Choice.learn, choice.Choice.restored, "choice", 512, 3, lambda *_: {}
+    ),
 }
 
 

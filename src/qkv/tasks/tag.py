@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.config import merge
-from qkv.data.batch import Batch
+from qkv.data.batch import IGNORE, Batch
 from qkv.data.batching import Integers
 from qkv.data.labelled.examples import NOWHERE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
@@ -27,7 +27,20 @@ from qkv.metrics.entities import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, beliefs, log_partition, path_scores, viterbi
 from qkv.tasks.model import TaskModel
 from qkv.tasks.tag_units import TagFeatures, fitted, tokens_of, units_of
-from qkv.tasks.task import Calibration, Judgement, LabelScore, Scored, Scores, Sure
+from qkv.tasks.task import (
+    Calibration,
+    Floats,
+    Judgement,
+    LabelScore,
+    Piece,
+    Scored,
+    Scores,
+    Sure,
+    Task,
+    Weighed,
+    f1_of,
+    rounded,
+)
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -97,6 +110,7 @@ class TagResult:
     n_windows: int
     probability: float = math.nan  # that all of it is right: of the whole path of tags
     loss: float = math.nan  # −log probability of the spans that the example came with; nan: it came without
+    abstained: ClassVar[bool] = False  # each entity says so for itself
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -108,6 +122,16 @@ class TagResult:
             "n_tokens": self.n_tokens,
             "n_windows": self.n_windows,
         }
+
+    def shown(self, example: TagExample) -> list[Piece]:
+        pieces, done = [], 0
+        for entity in self.entities:
+            pieces += [Piece(example.text[done : entity.start]), Piece(entity.text, "bold", entity.label)]
+            done = entity.end
+        pieces.append(Piece(example.text[done:]))
+        for start, end, label, text, probability, _ in self.entities:
+            pieces += [Piece(f"\n    {label:<8} ", label=label), Piece(f"{text}  [{start}:{end}]  {probability:.1%}")]
+        return pieces if self.entities else [*pieces, Piece("\n    nothing found", "dim")]
 
 
 class TagScorer:
@@ -332,15 +356,20 @@ class TagObjective:
         return Term(losses.sum(), correct)
 
 
-class Tag:
-    name: ClassVar[str] = "tag"
-    head: ClassVar[str] = "token"
-    architecture: ClassVar[str] = "BertForTokenClassification"
-    main: ClassVar[str] = "f1"
+class Tag(Task[TagExample, TagResult]):
+    name = "tag"
+    head = "token"
+    architecture = "BertForTokenClassification"
+    example = TagExample
+    unit = "entity"
+    main = "f1"
+    paired = False
 
     def __init__(self, tags: TagLabels, settings: TagSettings) -> None:
         assert settings.unit != "auto", "decided by `learn`"
         self.tags, self.settings = tags, settings
+        self.kind = "crf" if settings.crf else "bio"
+        self.labels, self.outputs = tags.names, len(tags.names)
 
     @classmethod
     def learn(cls, examples: Sequence[TagExample], settings: TagSettings, tokenizer: Tokenizer) -> "Tag":
@@ -357,18 +386,6 @@ class Tag:
     def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Tag":
         settings = merge(TagSettings(unit="word"), record.get("settings", {}), "qkv.json")
         return cls(TagLabels(labels), settings)
-
-    @property
-    def kind(self) -> str:
-        return "crf" if self.settings.crf else "bio"
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.tags.names
-
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
 
     def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
         n = self.outputs
@@ -406,6 +423,12 @@ class Tag:
             max_length=max_length,
             overlap=self.settings.overlap,
         )
+
+    def balanced_weights(self, features: TagFeatures, examples: Sequence[TagExample]) -> list[float]:
+        """By tag, a tenth to ten: nearly all words are outside of everything, and must not weigh nothing."""
+        counts = np.bincount(features.tags[features.tags != IGNORE], minlength=self.outputs)
+        found: list[float] = np.clip(counts.sum() / (self.outputs * np.maximum(counts, 1)), 0.1, 10.0).tolist()
+        return found
 
     def objective(self, class_weights: Sequence[float] | None = None) -> TagObjective:
         if class_weights is not None and self.settings.crf:
@@ -483,6 +506,24 @@ class Tag:
             set(example.spans) == set(result.spans),
             result.probability,
             result.loss,
+        )
+
+    def statistics(self, example: TagExample, result: TagResult, judgement: Judgement) -> tuple[float, ...]:
+        wanted, said = set(example.spanned()), set(result.spans)
+        return float(len(wanted & said)), float(len(said)), float(len(wanted))
+
+    def figure(self, sums: Floats) -> Floats:
+        return f1_of(sums)
+
+    def weighed(self, features: TagFeatures, scores: Scores, result: TagResult, calibration: Calibration) -> Weighed:
+        """Entities as characters of the text, each with the probability of just this span with this label."""
+        return Weighed(
+            {
+                "labels": list(self.tags.labels),
+                "entities": [one._asdict() | {"probability": rounded(one.probability)} for one in result.entities],
+                "probability": rounded(result.probability),
+            },
+            {},
         )
 
     def losses(

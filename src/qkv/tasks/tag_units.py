@@ -226,6 +226,7 @@ class TagFeatures:
             max_length=max_length,
             overlap=min(overlap, (max_length - 2) // 4),
         )
+        self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
         self.unit_tokens: Integers = self.rows.lengths
         self.labelled = np.fromiter((example.spans is not None for example in examples), bool, len(examples))  # (E,)
         self.tags = _tags(self.units, fitted(self.units, examples), tags, outside)
@@ -241,14 +242,6 @@ class TagFeatures:
         self._first_unit = np.searchsorted(self._labelled_at, begins)  # (R,) the units that a row counts
         self._n_units = np.searchsorted(self._labelled_at, begins + sizes) - self._first_unit
         self._position -= begins
-
-    @property
-    def n_tokens(self) -> Integers:
-        return self.rows.n_tokens
-
-    @property
-    def n_windows(self) -> Integers:
-        return self.rows.n_windows
 
     def faults(self) -> list[Fault]:
         """Spans off the edges of units are the task's to name, with the user's own characters: `Tag.misaligned`."""

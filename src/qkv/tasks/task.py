@@ -1,8 +1,8 @@
 """What the workbench asks of a task, and what every task hands back.
 
 A task turns examples into rows for an encoder with one head, says what is wrong with an answer (the loss), and turns
-the head's scores back into answers about the user's text. Training, evaluation, calibration, reports and the command
-line know tasks through this file alone.
+the head's scores back into answers about the user's text. Training, evaluation, calibration, reports, look and the
+command line know tasks through this file alone: where tasks differ, they ask the task.
 
     examples ──features──▶ rows ──encoder + head──▶ scores ──decode──▶ results ──judge, scorer──▶ figures
 
@@ -12,17 +12,21 @@ batch (what the loss counts: an example with all its windows, or one window).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed
-from qkv.data.labelled.examples import Fault
+from qkv.data.labelled.examples import Example, Fault
+from qkv.errors import InputError
+from qkv.tasks.model import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Objective
 
+Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
 """What the head said: (R, L) for a head that reads rows, (N, L) for one that reads tokens, rows end to end."""
 
@@ -57,6 +61,8 @@ class Features(Protocol):
     def n_windows(self) -> Integers: ...  # (E,)
     @property
     def unit_tokens(self) -> Integers: ...  # (units,) what each unit of training costs
+    @property
+    def row_counts(self) -> Integers: ...  # (E,) how many rows each example has; they follow one another
 
     def batch(self, units: Integers, draw: np.random.Generator) -> Batch:
         """A training batch of these units with their labels; `draw` chooses windows where a text has too many."""
@@ -67,6 +73,15 @@ class Features(Protocol):
         ...
 
 
+class Piece(NamedTuple):
+    """A part of a result as a terminal shows it."""
+
+    text: str
+    style: str = ""  # bold, dim or yellow
+    label: str = ""  # whose colour it has
+    share: float | None = None  # drawn as a bar
+
+
 class _Result(Protocol):
     """An answer about one example. `to_dict` is what is written into files and printed as JSON."""
 
@@ -74,7 +89,24 @@ class _Result(Protocol):
     def n_tokens(self) -> int: ...
     @property
     def n_windows(self) -> int: ...
+    @property
+    def abstained(self) -> bool: ...  # less sure than the model was found to need
     def to_dict(self) -> dict[str, Any]: ...
+    def shown(self, example: Any) -> list[Piece]:
+        """The example with what was said about it, from left to right; lines end with "\\n"."""
+        ...
+
+
+class Weighed(NamedTuple):
+    """What was said about one example, with all that was weighed, for look."""
+
+    head: dict[str, Any]  # JSON
+    arrays: dict[str, NDArray[Any]]
+
+
+def rounded(value: float) -> float:
+    """A number as `Weighed.head` has it; the arrays have all digits."""
+    return round(value, 6)
 
 
 @dataclass(frozen=True)
@@ -113,6 +145,12 @@ class LabelScore:
     f1: float
     support: int  # how often it was expected
     answered: int  # how often it was given
+
+
+def f1_of(sums: Floats) -> Floats:
+    """(n, 3) right, answered, expected → (n,) F1."""
+    below = sums[:, 1] + sums[:, 2]
+    return np.divide(2 * sums[:, 0], below, out=np.zeros(len(below)), where=below > 0)
 
 
 E_contra = TypeVar("E_contra", contravariant=True)
@@ -158,27 +196,87 @@ class Task(Protocol[X, Y]):
     name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
     head: ClassVar[str]  # of models/bert/network.py HEADS
     architecture: ClassVar[str]  # of models/bert/keys.py ARCHITECTURES
+    example: ClassVar[type[Example]]
+    unit: ClassVar[str]  # what a probability is of: "text", "entity", "question"
+    about: ClassVar[str] = ""  # the kind in words, where models of different kinds cannot be compared
+    problem: ClassVar[str | None] = None  # what transformers calls the kind
+    numbers: ClassVar[bool] = False  # answers are numbers: they are near or far, and are not counted by label
+    abstains: ClassVar[bool] = True  # an answer that is not sure enough may be left to a person
 
-    @property
-    def labels(self) -> tuple[str, ...]: ...  # the head's outputs by name; () where they have none
-    @property
-    def outputs(self) -> int: ...  # of the head
-    @property
-    def main(self) -> str: ...  # the metric that model selection goes by; larger is better
-    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]: ...  # parameters beside the head (a CRF's), by name
+    kind: str  # "" where a task has one kind
+    paired: bool | None  # two texts are read at a time; None: nobody said, so either will do
+    settings: Any  # a dataclass, with what `learn` decided
+    labels: tuple[str, ...]  # the head's outputs by name; () where they have none
+    outputs: int  # of the head
+    main: str  # the metric that model selection goes by; larger is better
+    fits_thresholds: bool = False  # on held-out examples: see `thresholds`
+
+    @classmethod
+    def check_labels(cls, examples: Sequence[X]) -> None:
+        """Refuse labels that nobody could learn from, before some of the examples are held out."""
+        return
+
+    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
+        """Parameters beside the head (a CRF's), by name."""
+        return {}
+
     def record(self) -> dict[str, Any]: ...  # what `restored` needs beside the labels; JSON
+
+    def adapted(self, example: Any) -> Any:
+        """An example as it was read, in the form that this task expects."""
+        return example
 
     def check(self, examples: Sequence[X], needs_labels: bool = True) -> None:
         """Refuse what cannot be used (a label that training never had, a span outside its text), naming the place."""
         ...
 
+    def misaligned(self, tokenizer: Tokenizer, examples: Sequence[X]) -> list[Fault]:
+        """Labels that do not fit what the tokenizer makes of the texts, and what training takes instead."""
+        return []
+
     def features(self, tokenizer: Tokenizer, examples: Sequence[X], max_length: int, training: bool) -> Features: ...
+    def balanced_weights(self, features: Any, examples: Sequence[X]) -> list[float]:
+        """Each label's weight: as if all were equally frequent."""
+        raise InputError(f"class_weights auto is for classify and tag; the task '{self.name}' has no classes.")
+
     def objective(self, class_weights: Sequence[float] | None) -> Objective[Batch]: ...
+    def unfolded(self, head: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A saved head's tensors by name, as this task trains them."""
+        return dict(head)
+
+    def folded(self, model: TaskModel) -> "Task[X, Y]":
+        """The task after training, with what its saved head says by itself put into the head."""
+        return self
+
     def decode(
         self, features: Any, scores: Scores, extra: Mapping[str, NDArray[np.float32]], calibration: Calibration
     ) -> list[Y]: ...
     def scorer(self) -> Scorer[X, Y]: ...
     def judge(self, example: X, result: Y) -> Judgement: ...
+    def baseline(self, train: Sequence[X], dev: Sequence[X]) -> tuple[str, float] | None:
+        """An answer that needs no look at the example, and what it reaches on dev."""
+        return None
+
+    # Two models are compared by their main figure, `figure` of the sums of `summands`.
+    def statistics(self, example: X, result: Y, judgement: Judgement) -> tuple[float, ...]:
+        """Of one example, what the main figure is computed from."""
+        return float(judgement.right), 1.0
+
+    def summands(self, statistics: Floats) -> Floats:
+        """(E, S) statistics of all examples → (E, T) what is summed over the examples of a draw."""
+        return statistics
+
+    def figure(self, sums: Floats) -> Floats:
+        """(n, T) sums → (n,) the main figure of each."""
+        return np.asarray(sums[:, 0] / sums[:, 1])
+
+    def weighed(self, features: Any, scores: Scores, result: Y, calibration: Calibration) -> Weighed:
+        """Of the one example of `features`, what was said and what was weighed."""
+        ...
+
+    def thresholds(self, examples: Sequence[X], results: Sequence[Y]) -> dict[str, float]:
+        """What `Calibration.thresholds` are best for these examples, if the task `fits_thresholds`."""
+        return {}
 
     # Calibration; a task without probabilities (regression) returns None from both.
     def losses(

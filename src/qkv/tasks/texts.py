@@ -15,7 +15,7 @@ Shapes: E examples, R rows, U units (examples) of a batch, L labels.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Scores
+from qkv.tasks.task import Calibration, Piece, Scores, Task, Weighed, rounded
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -57,7 +57,7 @@ class TextFeatures:
 
     def __init__(self, rows: Windowed, targets: Tensor | None, train_windows: int) -> None:
         self.rows, self.targets, self.train_windows = rows, targets, train_windows
-        self.n_tokens, self.n_windows = rows.n_tokens, rows.n_windows
+        self.n_tokens, self.n_windows, self.row_counts = rows.n_tokens, rows.n_windows, rows.n_rows
         read = np.minimum(rows.n_rows, train_windows)
         # the windows of a text are equally long
         self.unit_tokens: Integers = rows.lengths[rows.first_row] * read
@@ -118,26 +118,20 @@ class TextObjective(ABC):
         return None if self.class_weights is None else like.new_tensor(self.class_weights)
 
 
-class TextTask(ABC):
+class TextTask(Task[TextExample, Any]):
     """What the three kinds share: how texts are read."""
 
-    name: ClassVar[str] = "classify"
-    head: ClassVar[str] = "sequence"
-    architecture: ClassVar[str] = "BertForSequenceClassification"
-    kind: ClassVar[str]
-    problem: ClassVar[str]  # what transformers calls it
+    name = "classify"
+    head = "sequence"
+    architecture = "BertForSequenceClassification"
+    example = TextExample
+    unit = "text"
 
     def __init__(self, labels: Sequence[str], settings: ClassifySettings, paired: bool | None) -> None:
         self.labels, self.settings = tuple(labels), settings
+        self.outputs = len(self.labels)
         self.paired = paired  # None: nobody said, so either is read; those of one call are alike
         self.ids = {label: number for number, label in enumerate(self.labels)}
-
-    @property
-    def outputs(self) -> int:
-        return len(self.labels)
-
-    def extra_tensors(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "paired": self.paired, "settings": asdict(self.settings)}
@@ -199,3 +193,21 @@ class TextTask(ABC):
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
         """(R, L) → (E, L)"""
         return merged(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)
+
+    def weighed(self, features: TextFeatures, scores: Scores, result: Any, calibration: Calibration) -> Weighed:
+        """Classes, the most probable first."""
+        chosen = result.chosen
+        classes = [
+            {"label": label, "probability": rounded(probability), "said": label in chosen}
+            for label, probability in result.probabilities.items()
+        ]
+        order = [self.ids[label] for label in result.probabilities]
+        arrays = {
+            "scores": self.pooled(features, scores)[0][order].astype(np.float32),
+            "probabilities": np.array(list(result.probabilities.values()), np.float32),
+        }
+        return Weighed({"classes": classes, "abstained": result.abstained}, arrays)
+
+
+def text_piece(example: TextExample) -> Piece:
+    return Piece(example.text if example.pair is None else f"{example.text} ‖ {example.pair}")

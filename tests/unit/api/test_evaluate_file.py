@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.api import evaluate as module
-from qkv.api.evaluate import compared, evaluate_file, statistics
+from qkv.api.evaluate import compared, evaluate_file
 from qkv.api.model import load
 from qkv.cli.main import main
 from qkv.data.labelled.examples import Answer as Accepted
@@ -17,6 +17,8 @@ from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError
 from qkv.metrics.numbers import pearson
 from qkv.tasks.answer import AnswerResult
+from qkv.tasks.classify import Regression
+from qkv.tasks.texts import ClassifySettings
 from tests.support import labelled_sets as sets
 from tests.support.task_folders import task_folder
 
@@ -68,7 +70,7 @@ def test_answers_in_other_words_count_for_both(tmp_path: Path) -> None:
     task = load(task_folder(tmp_path / "reader", "answer")).solver.task
     example = AnswerExample("who", "the cat sat", (Accepted(4, "cat"),), others=("the cat sat",))
     result = AnswerResult("the cat sat", 0, 11, 1.0, 0.0, (), 5, 1)
-    assert statistics(task, example, result, task.judge(example, result)) == (1.0, 1.0)
+    assert task.statistics(example, result, task.judge(example, result)) == (1.0, 1.0)
 
 
 def test_numbers_are_compared_by_their_correlation() -> None:
@@ -76,10 +78,7 @@ def test_numbers_are_compared_by_their_correlation() -> None:
     expected = draw.normal(1000, 1, 200)
     good, bad = expected + draw.normal(0, 0.1, 200), expected + draw.normal(0, 3, 200)
 
-    class Numbers:
-        kind, name = "regression", "classify"
-
-    task: Any = Numbers()
+    task = Regression(ClassifySettings(), paired=False)
     found = compared(task, np.stack([expected, good], 1), np.stack([expected, bad], 1))
     assert found["value"] == pytest.approx(pearson(expected, bad), abs=1e-12)
     assert found["difference"] == pytest.approx(pearson(expected, good) - pearson(expected, bad), abs=1e-12)

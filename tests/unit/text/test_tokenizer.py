@@ -348,7 +348,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0 and "TOKENIZERS_PARALLELISM" not in os.environ
 assert tokenizer.encode_ids(texts) == expected
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(tokenizer_module.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tokenizer_module.__file__).parents[2])}
     del environment["TOKENIZERS_PARALLELISM"]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

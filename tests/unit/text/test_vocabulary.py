@@ -100,7 +100,7 @@ def test_the_same_text_gives_the_same_vocabulary(kind: Kind) -> None:
         "import sys; from qkv.text.vocabulary import learn_vocabulary;"
         f"sys.stdout.buffer.write(repr(learn_vocabulary({TEXTS!r}, {kind!r}, 200, True)).encode())"
     )
-    paths = os.pathsep.join(filter(None, [str(Path(vocabulary.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(Path(vocabulary.__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths, "PYTHONUTF8": "1"}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)

@@ -36,7 +36,10 @@ from qkv.text.sentences import split
 from qkv.text.tokenizer import Tokenizer
 
 SAMPLE = 20  # sentences of a block that come back as text
-SCRIPT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qkv.data.corpus.workers import serve; serve()"
+SCRIPT = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from qkv.data.corpus.workers import serve_blocks
+serve_blocks()"""
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,7 @@ class _Child:
         self._from.close()
 
 
-def _serve() -> None:
+def serve_blocks() -> None:
     """The life of a worker process: a job, then blocks, one answer each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep Ctrl-C away
     answers = os.fdopen(os.dup(1), "wb")

@@ -19,7 +19,7 @@ from qkv.data.labelled.examples import Example, Fault, Place, Span, TagExample, 
 from qkv.data.labelled.json_values import Value
 from qkv.data.labelled.opened import Convert, Told, Wanted, empty, placed_span, sound
 from qkv.data.labelled.tables import SPANS, ask, given_column, key, listed, usual_column
-from qkv.data.labelled.text_records import Record, label_of, spelled, string, unpacked
+from qkv.data.labelled.text_records import Record, complete, label_of, spelled, string, unpacked
 from qkv.errors import InputError
 from qkv.metrics.entities import chunks
 
@@ -55,16 +55,10 @@ def span_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
             columns["text"] = found
     if "group" not in columns and (found := usual_column("group", others, where)):
         columns["group"] = found
-    needed = ["text"] + (["label"] if wanted.needs_labels else [])
-    if missing := [role for role in needed if role not in columns]:
-        raise InputError(
-            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
-            f"{ask(*missing)}"
-        )
-    return columns
+    return complete(wanted, columns, names, where)
 
 
-def span_reader(wanted: Wanted, columns: Mapping[str, str]) -> Convert:
+def span_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
     def convert(line: int, record: Record, told: Told) -> Iterator[TagExample]:
         place = wanted.place(line)
         held = record.get(columns["text"])
@@ -185,8 +179,14 @@ def is_label_studio(value: Any) -> bool:
     )
 
 
+def nested_annotations(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
+    """The format and the reader of a file that begins with this value; None for flat records."""
+    return ("label-studio", label_studio_reader(wanted)) if is_label_studio(value) else None
+
+
 def label_studio_reader(wanted: Wanted) -> Convert:
-    """Of spans and of labels of whole texts; of several annotations the first that was not cancelled is taken."""
+    """Of spans or of labels of whole texts; of several annotations the first that was not cancelled is taken."""
+    examples = _with_spans if wanted.labelling.spans else _with_label
 
     def convert(line: int, unit: Value, told: Told) -> Iterator[Example]:
         place = wanted.place(line)
@@ -211,21 +211,29 @@ def label_studio_reader(wanted: Wanted) -> Convert:
             told(Fault(place, "not annotated", "the task was skipped, or never annotated", "dropped"))
             return
         values = _values(annotations[0], place) if annotations else None
-        group = spelled(data.get("group"))
-        if wanted.task == "tag":
-            spans = None if values is None else [s for value in values if "start" in value for s in _one(value, place)]
-            yield from _spanned(place, text, spans, group, told)
-            return
-        chosen = [one for value in values or () for one in _listed(value.get("choices"))]
-        label = None if not chosen else label_of(chosen if len(chosen) > 1 else chosen[0], place, "choices")
-        if not text.strip():
-            told(empty(place, "the text"))
-        elif label is None and wanted.needs_labels:
-            told(Fault(place, "not annotated", "no choice was made", "dropped"))
-        else:
-            yield TextExample(text, None, label, place, group)
+        yield from examples(wanted, place, text, values, spelled(data.get("group")), told)
 
     return convert
+
+
+def _with_spans(
+    wanted: Wanted, place: Place, text: str, values: list[Mapping[str, Any]] | None, group: str | None, told: Told
+) -> Iterator[TagExample]:
+    spans = None if values is None else [span for value in values if "start" in value for span in _one(value, place)]
+    yield from _spanned(place, text, spans, group, told)
+
+
+def _with_label(
+    wanted: Wanted, place: Place, text: str, values: list[Mapping[str, Any]] | None, group: str | None, told: Told
+) -> Iterator[TextExample]:
+    chosen = [one for value in values or () for one in _listed(value.get("choices"))]
+    label = None if not chosen else label_of(chosen if len(chosen) > 1 else chosen[0], place, "choices")
+    if not text.strip():
+        told(empty(place, "the text"))
+    elif label is None and wanted.needs_labels:
+        told(Fault(place, "not annotated", "no choice was made", "dropped"))
+    else:
+        yield TextExample(text, None, label, place, group)
 
 
 def _listed(value: Any) -> list[Any]:

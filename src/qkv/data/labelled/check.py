@@ -12,9 +12,10 @@ import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
 from qkv.data.labelled.detect import guessed_task
-from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, Place, TagExample, TextExample
+from qkv.data.labelled.examples import Example, Place
+from qkv.data.labelled.kinds import labelling_for
+from qkv.data.labelled.opened import Labelling
 from qkv.data.labelled.reader import Labelled, labelled
-from qkv.data.labelled.split import folded
 from qkv.data.readers import AnyPath
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
@@ -45,18 +46,6 @@ def lengths_of(values: "array[int]", limit: int | None = None) -> Lengths | None
     return Lengths(median, p90, p99, int(numbers.max()), limit, over)
 
 
-def parts_of(example: Example) -> tuple[str, str | None]:
-    """What a model reads of an example, as one text or two."""
-    if isinstance(example, TextExample):
-        return example.text, example.pair
-    if isinstance(example, TagExample):
-        return example.text, None
-    if isinstance(example, AnswerExample):
-        return example.question, example.text
-    assert isinstance(example, ChoiceExample)
-    return example.text, " ".join((example.question, max(example.choices, key=len))).strip()
-
-
 class TokenLengths:
     """Counts tokens, some hundred examples at a time."""
 
@@ -74,24 +63,21 @@ class TokenLengths:
         waiting, self._waiting = self._waiting, []
         texts: dict[str, int] = {}
         for _, example in waiting:
-            texts.update((part, len(texts)) for part in parts_of(example) if part and part not in texts)
+            texts.update((part, len(texts)) for part in example.texts() if part and part not in texts)
         encoded = self._tokenizer.encode_batch(list(texts), special=False)
         for source, example in waiting:
-            first, second = parts_of(example)
+            first, second = example.texts()
             count = 2 + (len(encoded[texts[first]].ids) if first else 0)
             if second:
                 count += 1 + len(encoded[texts[second]].ids)
-            cut = _cut_span(example, encoded[texts[example.text]]) if isinstance(example, TagExample) else ""
-            yield source, example, count, cut
+            yield source, example, count, _cut_span(example, encoded[texts[first]]) if example.spanned() else ""
 
 
-def _cut_span(example: TagExample, encoded: Encoded) -> str:
+def _cut_span(example: Example, encoded: Encoded) -> str:
     """The first span that begins or ends inside a token."""
-    if not example.spans:
-        return ""
     starts = {start for start, _ in encoded.offsets}
     ends = {end for _, end in encoded.offsets}
-    for start, end, label in example.spans:
+    for start, end, label in example.spanned():
         if start not in starts or end not in ends:
             return f"{label} {example.text[start:end]!r} at {start}–{end}"
     return ""
@@ -313,7 +299,7 @@ def check_labelled(
         raise InputError(
             f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
         )
-    check = _Check(task, len(files), tokenizer, max_length, named)
+    check = _Check(labelling_for(task), len(files), tokenizer, max_length, named)
     sources = [*files, *against]
     for number, path in enumerate(sources):
         source = check.opened(path, columns, format, separator)
@@ -324,8 +310,10 @@ def check_labelled(
 
 
 class _Check:
-    def __init__(self, task: str, training: int, tokenizer: Tokenizer | None, limit: int | None, named: int) -> None:
-        self.task, self.training, self.limit, self.named = task, training, limit, named
+    def __init__(
+        self, labelling: Labelling, training: int, tokenizer: Tokenizer | None, limit: int | None, named: int
+    ) -> None:
+        self.labelling, self.training, self.limit, self.named = labelling, training, limit, named
         self.counts: Counter[str] = Counter()
         self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
         self.files: list[FileFacts] = []
@@ -355,10 +343,10 @@ class _Check:
         """With its labels, or, where it has none, without: the texts are worth a look all the same."""
         given: dict[str, Any] = {"columns": columns, "format": format, "separator": separator, "lenient": True}
         try:
-            return labelled(path, self.task, **given)
+            return labelled(path, self.labelling.task, **given)
         except InputError as error:
             try:
-                source = labelled(path, self.task, needs_labels=False, **given)
+                source = labelled(path, self.labelling.task, needs_labels=False, **given)
             except InputError:
                 raise error from None
             if "label" in source.columns or source.format == "lines":
@@ -392,33 +380,30 @@ class _Check:
         self.notes.append(note)
 
     def example(self, number: int, example: Example) -> None:
-        first, second = parts_of(example)
+        first, second = example.texts()
         self.characters.append(len(first) + len(second or ""))
-        self.texts.add(hash(_key(example)), hash(_answer(example)), number, example.place.line)
+        self.texts.add(hash(example.identity()), hash(example.expected()), number, example.place.line)
         for text in (first, second):
             if text and text is not self._last_text:
                 self.writing(text, example.place)
-        if isinstance(example, AnswerExample):
-            self._last_text = example.text  # the next question is about it, too, more often than not
+        self._last_text = example.text  # the next question is about it, too, more often than not
         self.label(number, example)
-        if isinstance(example, TagExample):
-            self.spans(example)
+        self.spans(example)
         if self.token_lengths is not None:
             self.count_tokens(self.token_lengths.add(number, example))
 
     def label(self, number: int, example: Example) -> None:
-        labels = _labels_of(example)
-        self.several = self.several or (isinstance(example, TextExample) and isinstance(example.label, tuple))
+        self.several = self.several or example.several
         counts = self.labels if number < self.training else self.labels_against
         places = self.label_places if number < self.training else self.places_against
-        for label in labels or ():
+        for label in example.counted():
             counts[label] += 1
             if len(places[label]) < (1 if number < self.training else max(1, self.named)):
                 places[label].append(example.place)
 
-    def spans(self, example: TagExample) -> None:
+    def spans(self, example: Example) -> None:
         before = None
-        for span in sorted(example.spans or ()):
+        for span in sorted(example.spanned()):
             said = f"{span.label} {example.text[span.start : span.end]!r:.40} at {span.start}–{span.end}"
             if example.text[span.start].isspace() or example.text[span.end - 1].isspace():
                 self.found("span blank", example.place, said)
@@ -455,11 +440,11 @@ class _Check:
             more = ", with another label" if leak and same.other_label else ""
             self.found(kind, Place(names[same.source], same.line), where + more)
         numbers = self.numbers()
-        if numbers is None and self.task in ("classify", "tag"):
+        if numbers is None and self.labelling.classes:
             self.label_findings()
         self.way_findings()
         return LabelledReport(
-            task=self.task,
+            task=self.labelling.task,
             files=self.files,
             examples=sum(facts.examples for facts in self.files if not facts.against),
             labels={} if numbers else dict(self.labels.most_common()),
@@ -472,9 +457,14 @@ class _Check:
             sound=not (self.useless or self.counts.total()),
         )
 
+    @property
+    def one_label_each(self) -> bool:
+        """Of whole texts; the score of spans, and of several labels a text, is F1."""
+        return not self.labelling.spans and not self.several
+
     def numbers(self) -> dict[str, float] | None:
         """Where all labels are numbers and some have a point, they are to be met, not told apart."""
-        if self.task != "classify" or self.several or not any("." in label for label in self.labels):
+        if not self.one_label_each or not any("." in label for label in self.labels):
             return None
         try:
             values = [(float(label), count) for label, count in self.labels.items()]
@@ -495,22 +485,21 @@ class _Check:
                 for place in self.places_against[label]:
                     self.found("unknown label", place, f"{label!r} ({self.labels_against[label]:,})")
                 self.counts["unknown label"] += self.labels_against[label] - len(self.places_against[label])
-        if len(self.labels) == 1 and self.task == "classify" and not self.several:
+        if len(self.labels) == 1 and self.one_label_each:
             label, count = self.labels.most_common(1)[0]
             who = "The only example has the label" if count == 1 else f"All {count:,} examples have one label,"
             self.useless_because(f"{who} {label!r}: there is nothing to tell apart.")
-        if self.task == "tag" and not self.labels and any(facts.examples and not facts.against for facts in self.files):
+        spans, trained_on = self.labelling.spans, any(facts.examples and not facts.against for facts in self.files)
+        if spans and not self.labels and trained_on:
             self.useless_because("No example has a span: there is nothing to find.")
-        things = "spans" if self.task == "tag" else "examples"
+        things = "spans" if spans else "examples"
         if len(self.labels) > 1:
             (most, large), *_, (least, small) = self.labels.most_common()
             if large >= _UNEVEN * small:
-                # the score of spans, and of several labels an example, is F1
-                by_f1 = self.task == "tag" or self.several
                 told = "look at the F1 of each, that of all together says little about the rare ones."
                 self.notes.append(
                     f"{most!r} has {large:,} {things}, {least!r} has {small:,}: "
-                    + (told if by_f1 else "class weights will matter, and accuracy says little.")
+                    + ("class weights will matter, and accuracy says little." if self.one_label_each else told)
                 )
             few = [label for label, count in self.labels.items() if count < _FEW]
             if few and len(self.labels) > len(few):
@@ -529,34 +518,6 @@ class _Check:
                 ]
 
 
-def _labels_of(example: Example) -> tuple[str, ...] | None:
-    """What is counted: labels, types of spans, whether there is an answer, which choice is right. None: no label."""
-    if isinstance(example, TextExample):
-        return (example.label,) if isinstance(example.label, str) else example.label
-    if isinstance(example, TagExample):
-        return None if example.spans is None else tuple(span.label for span in example.spans)
-    if isinstance(example, AnswerExample):
-        return None if example.answers is None else ("answered" if example.answers else "no answer",)
-    return None if example.answer is None else (f"choice {example.answer + 1} of {len(example.choices)}",)
-
-
 def _without(place: str, message: str) -> str:
     """A message without the place that it begins with, for a finding, which has its place beside it."""
     return message.removeprefix(place).lstrip(":, ") if message.startswith(place) else message
-
-
-def _key(example: Example) -> tuple[str, ...]:
-    """By what two examples are the same text."""
-    parts = parts_of(example) if not isinstance(example, ChoiceExample) else (example.text, example.question)
-    choices = example.choices if isinstance(example, ChoiceExample) else ()
-    return tuple(folded(part) for part in (*parts, *choices) if part is not None)
-
-
-def _answer(example: Example) -> object:
-    if isinstance(example, TextExample):
-        return example.label
-    if isinstance(example, TagExample):
-        return example.spans
-    if isinstance(example, AnswerExample):
-        return None if example.answers is None else frozenset(answer.text for answer in example.answers)
-    return None if example.answer is None else example.choices[example.answer]

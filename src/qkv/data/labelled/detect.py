@@ -9,7 +9,8 @@ lines    a text a line, without labels         classify, tag
 
 from itertools import islice
 
-from qkv.data.labelled import annotation_files, question_files
+import qkv.data.labelled.annotation_files as annotation_files
+import qkv.data.labelled.question_files as question_files
 from qkv.data.labelled.column_files import looks_like_columns
 from qkv.data.labelled.json_values import Value, container_of, json_values
 from qkv.data.labelled.opened import Beginning, Wanted, beginning
@@ -42,35 +43,25 @@ def sniffed(start: Beginning, wanted: Wanted) -> str:
         return container
     if start.ending in (".json", ".jsonl"):
         raise InputError(f"{start.path} is not JSON: it begins with {start.text.strip()[:30]!r}.")
-    if wanted.task == "tag" and start.ending not in TABLE_ENDINGS and looks_like_columns(start):
+    spans = wanted.labelling.spans
+    if spans and start.ending not in TABLE_ENDINGS and looks_like_columns(start):
         return "conll"
-    if wanted.task == "tag" and start.ending in COLUMN_ENDINGS:
+    if spans and start.ending in COLUMN_ENDINGS:
         return "conll"
     filled = [line for line in start.lines[:200] if line.strip()]
     tabs = sum("\t" in line for line in filled) > 0.9 * len(filled)
     if start.ending in TABLE_ENDINGS:
         return "csv" if start.ending == ".csv" else "tsv"
-    unlabelled = not wanted.needs_labels and wanted.task in ("classify", "tag")
-    if tabs and wanted.task != "tag":
+    if tabs and not spans:
         return "tsv"
-    if unlabelled and not wanted.columns:
+    if not wanted.needs_labels and wanted.labelling.reads_lines and not wanted.columns:
         return "lines"
-    if wanted.columns and wanted.task != "tag":
+    if wanted.columns and not spans:
         return "csv"
-    raise InputError(_cannot_tell(start, wanted.task))
-
-
-def _cannot_tell(start: Beginning, task: str) -> str:
     line, text = next((number, line) for number, line in enumerate(start.lines, 1) if line.strip())
-    known = {
-        "classify": "csv, tsv or jsonl with a text and a label",
-        "tag": "CoNLL columns (a word, a tab, its tag) or jsonl with spans",
-        "answer": "SQuAD or CMRC JSON, or jsonl with question, context and answers",
-        "choice": "jsonl with question, choices and answer",
-    }[task]
-    return (
-        f"{start.path} is in no format that '{task}' reads: {known}. Its line {line} is {text[:60]!r}. "
-        "If you know better, say so with --format."
+    raise InputError(
+        f"{start.path} is in no format that '{wanted.labelling.task}' reads: {wanted.labelling.formats}. Its line "
+        f"{line} is {text[:60]!r}. If you know better, say so with --format."
     )
 
 

@@ -5,7 +5,7 @@ No file that is read here may hold NUL characters; a file that is not UTF-8 is r
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,8 +79,10 @@ def _sound(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple
 
 # --- What is asked of a labelled file, and what a format makes of it: the two ends that reader.py ties together.
 #
-# A format hands out units (rows, objects, sentences: whatever stands or falls together) and says how one unit becomes
-# examples. The two are apart so that a check can go on after a unit that cannot be used.
+# How the examples of one task are labelled in files is a `Labelling`; kinds.py has the table of them. A format hands
+# out units (rows, objects, sentences: whatever stands or falls together) and says how one unit becomes examples. The
+# two
+# are apart so that a check can go on after a unit that cannot be used.
 
 # Whoever tells of a fault with the action "dropped" drops one example: counting them counts the examples.
 Told = Callable[[Fault], None]
@@ -89,11 +91,47 @@ Convert = Callable[[int, Any, Told], Iterable[Example]]
 ROLES = ("text", "pair", "label", "group", "id", "question", "context", "answer", "choices")
 
 
+@dataclass(frozen=True)
+class Labelling:
+    """How examples of one task are written in files."""
+
+    task: str
+    example: type[Example]
+    about: str  # what such a file holds
+    formats: str  # which of them are read
+    record: str  # a record of it, as JSON
+    roles: tuple[
+        str, ...
+    ]  # the columns that may be given; `text` is another word for the context, `label` for the answer
+    needed: tuple[str, ...]  # those that cannot be missing; the last one holds the labels
+    columns: "FindColumns"  # in a header, or among the fields of JSON records
+    reader: Callable[["Wanted", Mapping[str, str], Sequence[str]], Convert]  # from roles and all names
+    nested: Callable[["Wanted", Any], "tuple[str, Convert] | None"]  # format and reader of JSON that is no flat record
+    numbered: "FindColumns"  # in a table without a header, as given by number
+    # in a table without a header, by what stands in its columns; the flag says whether there must be labels
+    guessed: Callable[[Sequence[Sequence[str]], bool], dict[str, str] | None] = lambda rows, needs_labels: None
+    shape: Callable[[Any, str | None], str] = lambda value, label: ""  # a better name for JSON records, by their labels
+    classes: bool = False  # labels are names that people chose, which can be misspelt, rare or missing
+    spans: bool = False  # labels are of spans; then a file may have a word and its tag a line
+
+    @property
+    def reads_lines(self) -> bool:
+        """Whether a text alone makes an example, so that a file without labels may be plain lines."""
+        return [name for name, needed in self.example.fields.items() if needed] == ["text"]
+
+    def missing(self, columns: Mapping[str, str], needs_labels: bool) -> list[str]:
+        return [role for role in (self.needed if needs_labels else self.needed[:-1]) if role not in columns]
+
+
+FindColumns = Callable[["Wanted", Sequence[str], str], dict[str, str]]
+"""From the names of all columns, and what to call the file in messages: role → name."""
+
+
 class Wanted(NamedTuple):
     """What the caller asked for."""
 
     path: Path
-    task: str
+    labelling: Labelling
     columns: Mapping[str, str]  # as given: role → name or number
     needs_labels: bool
     separator: str | None = None  # between several labels in one cell

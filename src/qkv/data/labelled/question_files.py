@@ -17,8 +17,8 @@ from typing import Any
 from qkv.data.labelled.examples import Answer, AnswerExample, ChoiceExample, Fault, Place
 from qkv.data.labelled.json_values import Value, line_of_each
 from qkv.data.labelled.opened import Convert, Told, Wanted, empty, placed_answer, shortened, sound
-from qkv.data.labelled.tables import ask, choice_columns, given_column, key, listed, usual_column
-from qkv.data.labelled.text_records import Record, spelled, string, unpacked
+from qkv.data.labelled.tables import choice_columns, given_column, key, listed, usual_column
+from qkv.data.labelled.text_records import Record, complete, spelled, string, unpacked
 from qkv.errors import InputError
 
 OFFSETS = ("answerstart", "start", "answeroffset", "答案起始")
@@ -32,6 +32,11 @@ def shape_of(value: Any) -> str:
         if isinstance(value.get("qas"), list):
             return "cmrc" if "context_text" in value else "squad"
     return ""
+
+
+def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
+    """The format and the reader of a file that begins with this value; None for flat records."""
+    return (shape, nested_reader(wanted)) if (shape := shape_of(value)) else None
 
 
 def nested_reader(wanted: Wanted) -> Convert:
@@ -140,13 +145,7 @@ def answer_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str
         others = [name for name in names if name not in columns.values()]
         if role not in columns and (found := usual_column(role, others, where)):
             columns[role] = found
-    needed = ["question", "context"] + (["answer"] if wanted.needs_labels else [])
-    if missing := [role for role in needed if role not in columns]:
-        raise InputError(
-            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
-            f"{ask(*missing)}"
-        )
-    return columns
+    return complete(wanted, columns, names, where)
 
 
 def answer_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
@@ -201,6 +200,11 @@ def is_c3(value: Any) -> bool:
     )
 
 
+def nested_choices(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
+    """The format and the reader of a file that begins with this value; None for flat records."""
+    return ("c3", c3_reader(wanted)) if is_c3(value) else None
+
+
 def c3_reader(wanted: Wanted) -> Convert:
     def convert(line: int, unit: Value, told: Told) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
@@ -242,13 +246,7 @@ def choice_roles(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
         taken = {name for value in columns.values() for name in (value, *value.split(","))}
         if role not in columns and (found := usual_column(role, [one for one in names if one not in taken], where)):
             columns[role] = found
-    needed = ["choices"] + (["answer"] if wanted.needs_labels else [])
-    if missing := [role for role in needed if role not in columns]:
-        raise InputError(
-            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
-            f"{ask(*missing)}"
-        )
-    return columns
+    return complete(wanted, columns, names, where)
 
 
 def choice_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:

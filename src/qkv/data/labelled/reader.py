@@ -13,19 +13,24 @@ from pathlib import Path
 
 from qkv.data.labelled.column_files import normalised, open_columns
 from qkv.data.labelled.detect import given_format, guessed_task, sniffed
-from qkv.data.labelled.examples import Example, Fault, Place, TagExample, TextExample
-from qkv.data.labelled.opened import ROLES, Beginning, Broken, Opened, Told, Wanted, beginning, empty, sound_lines
-from qkv.data.labelled.record_files import ROLES_OF, open_json, open_table
+from qkv.data.labelled.examples import Example, Fault, Given, Place
+from qkv.data.labelled.kinds import LABELLINGS, labelling_for
+from qkv.data.labelled.opened import (
+    ROLES,
+    Beginning,
+    Broken,
+    Labelling,
+    Opened,
+    Told,
+    Wanted,
+    beginning,
+    empty,
+    sound_lines,
+)
+from qkv.data.labelled.record_files import open_json, open_table
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError, did_you_mean
 
-TASKS = ("classify", "tag", "answer", "choice")
-_WHAT = {
-    "classify": "texts with a label each",
-    "tag": "texts with labelled spans",
-    "answer": "questions about texts",
-    "choice": "questions with choices",
-}
 UNUSABLE = "unusable"  # the kind of fault that an InputError becomes in a lenient reading
 
 
@@ -57,7 +62,7 @@ class Labelled:
                 if isinstance(unit, Broken):
                     raise unit.error
                 for example in convert(line, unit, faults.append):
-                    fits = fits or _has_label(example)
+                    fits = fits or bool(example.counted())  # empty lists do not tell labels from spans
                     yield example
             except InputError as error:
                 said = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
@@ -89,10 +94,9 @@ def labelled(
     `separator` stands between several labels of one cell, as in "sport|music". Without `needs_labels` a file may have
     none, and plain lines of text will do.
     """
-    if task not in TASKS:
-        raise InputError(f"There is no task '{task}'.{did_you_mean(task, TASKS)} There are {', '.join(TASKS)}.")
+    labelling = labelling_for(task)
     start = beginning(path)
-    wanted = Wanted(start.path, task, _checked_roles(columns or {}, task), needs_labels, separator)
+    wanted = Wanted(start.path, labelling, _checked_roles(columns or {}, labelling), needs_labels, separator)
     try:
         opened = _opened(start, wanted, format)
     except InputError as error:
@@ -102,36 +106,31 @@ def labelled(
     return Labelled(start.path, task, opened, lenient)
 
 
-def _has_label(example: Example) -> bool:
-    """Empty lists do not tell labels from spans."""
-    if isinstance(example, TextExample):
-        return bool(example.label)
-    return bool(example.spans) if isinstance(example, TagExample) else True
-
-
 def _other_task(path: Path, task: str) -> str:
     """For a file that cannot be read for its task: the task it can be read for, in words; or nothing."""
     try:
         other = guessed_task(path)
         if other is None or other == task:
             return ""
-        source = labelled(path, other)
+        labelling, source = LABELLINGS[other], labelled(path, other)
         first = next(iter(source), None)
     except InputError:
         return ""
     if first is None:
         return ""
-    if isinstance(first, TextExample) and isinstance(first.label, str) and all(map(normalised, first.label.split())):
+    stated = [] if labelling.spans or first.several else [part for label in first.labels() for part in label.split()]
+    if stated and all(map(normalised, stated)):
         return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
-    return f" This looks like {_WHAT[other]} ({source.format}): use the task {other} (qkv finetune {other} …)."
+    return f" This looks like {labelling.about} ({source.format}): use the task {other} (qkv finetune {other} …)."
 
 
-def _checked_roles(columns: Mapping[str, str], task: str) -> dict[str, str]:
+def _checked_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, str]:
     for role in columns:
-        if role not in ROLES_OF[task]:
-            known = did_you_mean(role, ROLES_OF[task]) if role not in ROLES else ""
+        if role not in labelling.roles:
+            known = did_you_mean(role, labelling.roles) if role not in ROLES else ""
             raise InputError(
-                f"A column for '{role}' is not used by '{task}'.{known} Used are {', '.join(ROLES_OF[task])}."
+                f"A column for '{role}' is not used by '{labelling.task}'.{known} Used are "
+                f"{', '.join(labelling.roles)}."
             )
     return {role: str(value) for role, value in columns.items()}
 
@@ -145,13 +144,15 @@ def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
     if found in ("json", "jsonl"):
         return open_json(start, wanted, found)
     if found == "conll":
-        if wanted.task != "tag":
+        if not wanted.labelling.spans:
             raise InputError(
-                f"{start.path} has a word and its tag a line, which is for the task 'tag', not '{wanted.task}'."
+                f"{start.path} has a word and its tag a line, which is for the task 'tag', not "
+                f"'{wanted.labelling.task}'."
             )
         return open_columns(start, wanted)
-    if wanted.needs_labels or wanted.task not in ("classify", "tag"):
-        raise InputError(f"{start.path} is read as plain lines, which have no labels: '{wanted.task}' needs them here.")
+    if wanted.needs_labels or not wanted.labelling.reads_lines:
+        task = wanted.labelling.task
+        raise InputError(f"{start.path} is read as plain lines, which have no labels: '{task}' needs them here.")
     return _open_lines(wanted)
 
 
@@ -160,9 +161,7 @@ def _open_lines(wanted: Wanted) -> Opened:
         place = wanted.place(line)
         if not text.strip():
             told(empty(place, "the line"))
-        elif wanted.task == "tag":
-            yield TagExample(text, place=place)
-        else:
-            yield TextExample(text, place=place)
+        elif example := wanted.labelling.example.of(Given(text, place=place)):
+            yield example
 
     return Opened("lines", {}, "", lambda: sound_lines(wanted.path), convert)

@@ -6,7 +6,7 @@ that a sentence that stands twice in a file is never trained on and tested with.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from unicodedata import normalize
 
 import numpy as np
@@ -38,12 +38,14 @@ def _goals(counts: Counter[str], share: float) -> dict[str, int]:
     return goals
 
 
-def held_out(groups: Sequence[str], strata: Sequence[str], share: float, seed: int, most: int) -> NDArray[np.bool_]:
+def held_out(
+    groups: Sequence[Hashable], strata: Sequence[str], share: float, seed: int, most: int
+) -> NDArray[np.bool_]:
     """(n,) True for the examples to hold out: about `share` of every stratum, `most` in all, whole groups only.
 
     A stratum keeps at least one example on the training side. The same arguments give the same answer everywhere.
     """
-    members: dict[str, list[int]] = defaultdict(list)
+    members: dict[Hashable, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
         members[group].append(number)
     counts = Counter(strata)

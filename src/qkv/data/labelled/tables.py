@@ -142,6 +142,8 @@ def guessed(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str]
     {'text': '1', 'label': '2'}
     """
     width = max((widths := Counter(map(len, rows))), key=widths.__getitem__)
+    if width == 1 and not needs_labels:
+        return {"text": "1"}
     regular = [row for row in rows if len(row) == width]  # the others are named when they are read
     if len(regular) < 0.9 * len(rows) or (needs_labels and len(rows) < 8):
         return None

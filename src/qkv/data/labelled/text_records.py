@@ -36,9 +36,13 @@ def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
         columns["label"] = found
     if "group" not in columns and (found := usual_column("group", others, where)):
         columns["group"] = found
-    _complete(columns, names, where)
-    missing = [role for role in ("text", "label") if role not in columns and (role == "text" or wanted.needs_labels)]
-    if missing:
+    _fill_in(columns, names, where)
+    return complete(wanted, columns, names, where)
+
+
+def complete(wanted: Wanted, columns: dict[str, str], names: Sequence[str], where: str) -> dict[str, str]:
+    """The columns, if none is missing that an example needs."""
+    if missing := wanted.labelling.missing(columns, wanted.needs_labels):
         raise InputError(
             f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
             f"{ask(*missing)}"
@@ -46,7 +50,7 @@ def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
     return columns
 
 
-def _complete(columns: dict[str, str], names: Sequence[str], where: str) -> None:
+def _fill_in(columns: dict[str, str], names: Sequence[str], where: str) -> None:
     """Of two columns, one of which is known, the other one is the other."""
     others = [name for name in names if name not in columns.values()]
     if len(names) == 2 and len(others) == 1 and usual_column("id", others, where) is None:
@@ -55,7 +59,15 @@ def _complete(columns: dict[str, str], names: Sequence[str], where: str) -> None
                 columns[role] = others[0]
 
 
-def text_reader(wanted: Wanted, columns: Mapping[str, str]) -> Convert:
+def given_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
+    """role → column, of those that the caller named; several for one role are written with commas between."""
+    return {
+        role: ",".join(given_column(role, one.strip(), names, where) for one in value.split(","))
+        for role, value in wanted.columns.items()
+    }
+
+
+def text_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
     text_column, pair_column = columns["text"], columns.get("pair")
     label_column, group_column = columns.get("label"), columns.get("group")
 

@@ -3,18 +3,19 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from qkv.data.labelled.check import typos
-from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Fault, TagExample, TextExample
+from qkv.data.labelled.examples import Example, Fault
 from qkv.data.labelled.reader import labelled
-from qkv.data.labelled.split import folded, held_out
+from qkv.data.labelled.split import held_out
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
 from qkv.report.bilingual import Phrase
-from qkv.tasks import classify
+from qkv.tasks.table import TASKS
 
 _SLIPS = 5  # labels that may be slips, told
 _PARTS = ("train", "dev", "test")
@@ -73,8 +74,6 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config, tell)
     else:
-        if config.task == "classify" and kind_of(train.examples, config) == "single":
-            classify.label_counts(train.examples)  # a file of one label, or of ids, is told as what it is
         train, dev = _parted(train, config)
     notes += leaks(train, dev)
     test = None
@@ -85,11 +84,11 @@ def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None)
 
 
 def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
-    chosen = hold_out(train.examples, config.data.dev_share, config.data.split_seed, kind_of(train.examples, config))
-    kept = tuple(example for example, out in zip(train.examples, chosen, strict=True) if not out)
-    held = tuple(example for example, out in zip(train.examples, chosen, strict=True) if out)
+    task = TASKS[config.task].chosen(train.examples, config.settings)
+    task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
+    kept, held = split(train.examples, config.data, task.numbers)
     if not held or not kept:
-        different = len({_key(example) for example in train.examples})
+        different = len({example.identity() for example in train.examples})
         raise InputError(
             f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
             "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
@@ -115,8 +114,8 @@ def slips(train: Part) -> list[Phrase]:
 
 def leaks(train: Part, other: Part) -> list[Phrase]:
     """What to say of examples that are judged by and were learned from."""
-    seen = {_key(example) for example in train.examples}
-    both = [example for example in other.examples if _key(example) in seen]
+    seen = {example.identity() for example in train.examples}
+    both = [example for example in other.examples if example.identity() in seen]
     if not both:
         return []
     return [_leak(len(both), len(other.examples), other.source, train.source, both[0].place.line)]
@@ -131,11 +130,18 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
     )
 
 
-def hold_out(examples: Sequence[Any], share: float, seed: int, kind: str = "single") -> list[bool]:
-    """Which to hold out; `kind` is that of classification: numbers have no labels to go by."""
-    groups = [example.group if example.group is not None else _key(example) for example in examples]
-    numbers = isinstance(examples[0], TextExample) and kind == "regression"
-    strata = ["" if numbers else _stratum(example) for example in examples]
+def split(
+    examples: Sequence[Example], choice: DataChoice, numbers: bool
+) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Those to train on, and those to hold out."""
+    chosen = hold_out(examples, choice.dev_share, choice.split_seed, numbers)
+    return tuple(compress(examples, (not out for out in chosen))), tuple(compress(examples, chosen))
+
+
+def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool = False) -> list[bool]:
+    """Which to hold out; `numbers` are no labels to go by."""
+    groups = [example.group if example.group is not None else example.identity() for example in examples]
+    strata = ["" if numbers else example.stratum() for example in examples]
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:
         # a label that only held-out examples have could not be learned: their groups go back, whole
@@ -143,7 +149,7 @@ def hold_out(examples: Sequence[Any], share: float, seed: int, kind: str = "sing
         back = {
             group
             for example, group, out in zip(examples, groups, chosen, strict=True)
-            if out and any(label not in known for label in _labels(example))
+            if out and any(label not in known for label in example.labels())
         }
         if not back:
             break
@@ -159,63 +165,21 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         format=config.data.format,
         separator=config.data.separator,
     )
-    examples: tuple[Any, ...] = tuple(source)
+    examples = tuple(source)
     if not examples:
         dropped = f" ({len(source.faults)} were dropped: {source.faults[0].message})" if source.faults else ""
         raise InputError(f"{path} holds no example to learn from{dropped}.")
-    examples = tuple(_lists_of_one(examples))
+    # some tools write every label as a list; where all are lists of one, each is one label
+    if all(example.several and len(example.labels()) == 1 for example in examples):
+        examples = tuple(example.single() for example in examples)
     if tell is not None:
         tell(f"{path}: {len(examples):,} examples ({source.describe()})")
     return Part(str(path), examples, tuple(source.faults))
 
 
-def _lists_of_one(examples: Sequence[Any]) -> Sequence[Any]:
-    """Some tools write every label as a list; where all are lists of one, each is one label."""
-    if all(isinstance(one, TextExample) and isinstance(one.label, tuple) and len(one.label) == 1 for one in examples):
-        return [replace(one, label=one.label[0]) for one in examples]
-    return examples
-
-
-def label_counts(examples: Iterable[Any]) -> dict[str, int]:
+def label_counts(examples: Iterable[Example]) -> dict[str, int]:
     """How many of each label, most frequent first; spans count one each, questions as answered or not."""
-    counts: Counter[str] = Counter()
-    for example in examples:
-        counts.update(_labels(example))
-    return dict(counts.most_common())
-
-
-def _labels(example: Any) -> list[str]:
-    if isinstance(example, TextExample):
-        if example.label is None:
-            return []
-        return [example.label] if isinstance(example.label, str) else list(example.label)
-    if isinstance(example, TagExample):
-        return [span.label for span in example.spans or ()]
-    if isinstance(example, AnswerExample):
-        return [] if example.answers is None else ["answered" if example.answers else "no answer"]
-    return []
-
-
-def kind_of(examples: Sequence[Any], config: FinetuneConfig) -> str:
-    """Of classification; "" of other tasks."""
-    if config.task != "classify":
-        return ""
-    return classify.kind_of(examples) if config.classify.kind == "auto" else config.classify.kind
-
-
-def _stratum(example: Any) -> str:
-    if isinstance(example, TextExample) and isinstance(example.label, str):
-        return example.label
-    return " ".join(sorted(set(_labels(example)))) if isinstance(example, AnswerExample) else ""
-
-
-def _key(example: Any) -> str:
-    """What makes two examples the same one."""
-    if isinstance(example, TextExample):
-        return folded(f"{example.text}\n{example.pair or ''}")
-    if isinstance(example, AnswerExample | ChoiceExample):
-        return folded(f"{example.text}\n{example.question}")
-    return folded(example.text)
+    return dict(Counter(label for example in examples for label in example.labels()).most_common())
 
 
 def _file(path: str) -> Path:

@@ -17,22 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.labelled.examples import AnswerExample, ChoiceExample, Example, TextExample
+from qkv.data.labelled.examples import Example
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import label_counts
 from qkv.jobs.finetune.facts import CalibrationFacts, LengthBin, Shown
 from qkv.metrics.calibration import (
     FEWEST,
     abstain_threshold,
-    best_threshold_f1,
     coverage_curve,
     expected_calibration_error,
     fit_temperature,
     folds,
     reliability,
 )
-from qkv.tasks.answer import NO_ANSWER, Answer, no_answer_threshold
-from qkv.tasks.classify import MultiLabel
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
 
@@ -40,7 +37,6 @@ FOLDS = 5
 FEWEST_EXAMPLES = 10  # with fewer a temperature would be noise
 NEVER_SURE = 2.0
 """As `Calibration.abstain_below`: no probability reaches the precision that was asked for, so none is enough."""
-_UNITS = {"classify": "text", "tag": "entity", "answer": "question", "choice": "question"}
 
 
 @dataclass(frozen=True)
@@ -73,19 +69,12 @@ class _HeldOut:
 
     def fitted(self, temperature: float, chosen: NDArray[np.bool_]) -> Calibration:
         """With the thresholds that are best for the chosen examples, (E,) of bool, where the task has any."""
-        task, plain = self.task, Calibration(temperature)
-        if not isinstance(task, MultiLabel) and not (isinstance(task, Answer) and task.no_answer):
+        plain = Calibration(temperature)
+        if not self.task.fits_thresholds:
             return plain
         examples = [example for example, is_chosen in zip(self.examples, chosen, strict=True) if is_chosen]
         results = [result for result, is_chosen in zip(self.results(plain), chosen, strict=True) if is_chosen]
-        if isinstance(task, Answer):
-            threshold = no_answer_threshold(task.settings.scorer, examples, results)
-            return replace(plain, thresholds={NO_ANSWER: threshold})
-        given = np.array([[result.probabilities[label] for label in task.labels] for result in results])
-        wanted = np.zeros(given.shape, bool)
-        for row, example in enumerate(examples):
-            wanted[row, task.target(example, str(example.place))] = True
-        return replace(plain, thresholds=dict(zip(task.labels, best_threshold_f1(given, wanted).tolist(), strict=True)))
+        return replace(plain, thresholds=self.task.thresholds(examples, results))
 
 
 def calibrated(
@@ -109,21 +98,19 @@ def calibrated(
     if not len(before.confidence) or not len(after.confidence):
         return Calibrated(chosen, None, results)
     least = None
-    # of a text with any number of labels each has a threshold, which decides by itself
-    abstains = not isinstance(task, MultiLabel)
-    if abstains and len(after.confidence) >= FEWEST:
+    if task.abstains and len(after.confidence) >= FEWEST:
         least = abstain_threshold(after.confidence, after.right, target)
         rule = NEVER_SURE if least is None else least
         chosen = replace(chosen, abstain_below=rule)
         results = _by_fold(held_out, fold, [replace(each, abstain_below=rule) for each in by_fold])
     facts = CalibrationFacts(
-        unit=_UNITS[task.name],
+        unit=task.unit,
         temperature=chosen.temperature,
         error_before=expected_calibration_error(before.confidence, before.right),
         error_after=expected_calibration_error(after.confidence, after.right),
         before=reliability(before.confidence, before.right),
         after=reliability(after.confidence, after.right),
-        coverage=coverage_curve(after.confidence, after.right) if abstains else (),
+        coverage=coverage_curve(after.confidence, after.right) if task.abstains else (),
         target=target,
         abstain_below=least,
         answered=None if least is None else float((after.confidence >= least).mean()),
@@ -199,14 +186,13 @@ def judged(
     labels: Counter[str] = Counter()
     tokens = longest = windowed = most_windows = 0
     numbers: list[tuple[float, float]] = []
-    is_number = getattr(task, "kind", "") == "regression"
     for chunk, results in parts:
         scorer.add(chunk, results)
-        labels.update(label_counts(chunk) if not is_number else {})
+        labels.update({} if task.numbers else label_counts(chunk))
         for example, result in zip(chunk, results, strict=True):
             judgement = task.judge(example, result)
             show = _Show(example, result, judgement)
-            if not judgement.right or is_number:
+            if not judgement.right or task.numbers:
                 hardest.offer(judgement.loss, show)
                 confident.offer(0.0 if math.isnan(judgement.confidence) else judgement.confidence, show)
             place = int(np.searchsorted(_LENGTHS, result.n_tokens))
@@ -216,7 +202,7 @@ def judged(
             longest = max(longest, result.n_tokens)
             windowed += result.n_windows > 1
             most_windows = max(most_windows, result.n_windows)
-            if is_number and len(numbers) < NUMBERS:
+            if task.numbers and len(numbers) < NUMBERS:
                 numbers.append((float(judgement.expected), float(result.value)))
             if keep is not None:
                 keep(example, result, judgement)
@@ -228,7 +214,7 @@ def judged(
     return Judged(
         scorer.result(),
         hardest.shown(),
-        () if is_number else confident.shown(),
+        () if task.numbers else confident.shown(),
         tuple(
             LengthBin(
                 edges[place] + 1, min(edges[place + 1], longest) if place < len(_LENGTHS) else longest, n, rights[place]
@@ -248,20 +234,17 @@ def judged(
 class _Show:
     """Makes what is shown, for the few that are kept."""
 
-    example: Any
+    example: Example
     result: Any
     judgement: Judgement
 
     def __call__(self) -> Shown:
         example = self.example
-        pair = example.pair if isinstance(example, TextExample) else None
-        if isinstance(example, AnswerExample | ChoiceExample):
-            pair = example.question
         return Shown(
             Path(example.place.file).name,
             example.place.line,
             example.text,
-            pair,
+            example.beside,
             self.judgement,
             self.result.n_tokens,
             self.result.n_windows,

@@ -23,8 +23,6 @@ from qkv.tasks.task import Scored
 SECOND = ("macro_f1", "f1", "em", "pearson", "spearman", "accuracy", "mcc", "recall", "mean_absolute_error")
 """Where there is no test score, the first of these stands beside the main one."""
 
-OVERLAP = Phrase("how much of the answer's words is right", "答案用词与标准答案的重合程度")
-
 
 def figures(facts: FinetuneFacts) -> Iterator[Figure]:
     yield from _score(facts, facts.scored, facts.main, "dev")
@@ -49,9 +47,10 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
     interval = scored.intervals.get(name)
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
-    of, where = task_words(facts.task, facts.kind).of(scored.n), PARTS[part]
+    words = task_words(facts.task, facts.kind)
+    of, where = words.of(scored.n), PARTS[part]
     label = Phrase(f"{what.name.en} ({where.en})", f"{what.name.zh}（{where.zh}）")
-    means = OVERLAP if facts.task == "answer" and name == "f1" else what.means
+    means = (words.f1 if name == "f1" else None) or what.means
     notes = [Phrase(f"{means.en[0].upper()}{means.en[1:]}.", f"{means.zh}。")] if means else []
     if interval:
         low, high = map(what.shown, interval)
@@ -214,7 +213,7 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     calibration, scored = facts.calibration, facts.scored
     if scored.per_label:
         thresholds = calibration.thresholds if calibration is not None else {}
-        yield per_label(scored.per_label, facts.train.labels, thresholds, facts.task == "tag")
+        yield per_label(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
     if scored.confusion is not None and len(scored.confusion_labels) > 1:
         yield Confusion(Phrase("What is taken for what", "哪些标签容易混淆"), scored.confusion, scored.confusion_labels)
     if facts.numbers is not None and len(facts.numbers):
@@ -248,12 +247,12 @@ def _narrow(facts: FinetuneFacts) -> Iterator[Section]:
 
 
 def _examples(facts: FinetuneFacts) -> Iterator[Section]:
-    kind = "multi" if facts.kind == "multi" else facts.task
+    words = task_words(facts.task, facts.kind)
     if facts.confident_errors:
         yield ExamplesShown(
             Phrase("Wrong, and sure of it", "答错了，还很有把握"),
             facts.confident_errors,
-            kind,
+            words,
             Phrase(
                 "The surest wrong answers of dev. Some will be errors of the labels: mend those first.",
                 "验证集里置信度最高的错误。其中有些会是标签标错了：先改这些。",
@@ -263,14 +262,10 @@ def _examples(facts: FinetuneFacts) -> Iterator[Section]:
     rest = tuple(one for one in facts.hardest if _key(one) not in seen)
     if rest:
         others = Phrase(" Those above are left out.", "上面已列出的不再重复。")
-        note = Phrase(
-            "The right answer was given the least probability here.", "在这些样本上，正确答案得到的概率最小。"
-        )
-        if facts.kind == "regression":
-            note = Phrase("The numbers that are farthest off.", "差得最多的那些数。")
+        note = words.hardest
         if len(rest) < len(facts.hardest):
             note = Phrase(note.en + others.en, note.zh + others.zh)
-        yield ExamplesShown(Phrase("Hardest for the model", "最难的样本"), rest, kind, note, shown=6)
+        yield ExamplesShown(Phrase("Hardest for the model", "最难的样本"), rest, words, note, shown=6)
 
 
 def _key(one: Shown) -> tuple[str, int, str, str | None]:

@@ -5,7 +5,6 @@ import math
 import shutil
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,7 +33,6 @@ from qkv.models.plain.sources import shown_name
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.classify import Regression, SingleLabel
 from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import extra_record, without_vectors
 from qkv.tasks.table import AnyTask, task_named
@@ -77,8 +75,7 @@ def finish(
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
         dev = judged(task, [(data.dev.examples, found.results)], keep=keep)
-    if isinstance(task, Regression):
-        task = task.folded(model)
+    task = task.folded(model)
     solver = replace(solver, task=task, calibration=found.calibration)
     tested = None
     if data.test is not None:
@@ -86,11 +83,11 @@ def finish(
     seeds = tuple(_seeds(config, sessions))
     facts = FinetuneFacts(
         task=config.task,
-        kind=getattr(task, "kind", ""),
+        kind=task.kind,
         model=shown_name(prepared.folder.path),
         transfer=config.transfer,
         main=dev.scored.main,
-        train=_data_facts(data.train, prepared, _labels(data.train, task)),
+        train=_data_facts(data.train, prepared, {} if task.numbers else label_counts(data.train.examples)),
         dev=_judged_facts(data.dev, dev),
         scored=dev.scored,
         baseline=_without_looking(baseline(prepared)),
@@ -134,7 +131,7 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
         network.config = replace(network.config, dropout=folder.config.dropout)
         save_reader(target, network, folder.tokenizer, task.labels, record)
         return
-    problem = getattr(task, "problem", None)
+    problem = task.problem
     if isinstance(folder, GPTFolder):
         assert isinstance(network, GPTWithHeads)
         network.config = folder.config
@@ -183,22 +180,14 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
 
 
 def baseline(prepared: Prepared) -> tuple[str, float] | None:
-    """What always answering the most frequent training label reaches on the held-out examples."""
-    if not isinstance(prepared.task, SingleLabel):
-        return None
-    most, _ = Counter(example.label for example in prepared.data.train.examples).most_common(1)[0]
-    examples = prepared.data.dev.examples
-    return str(most), sum(example.label == most for example in examples) / len(examples)
+    """What an answer that needs no look at the examples reaches on the held-out ones."""
+    return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
 
 def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | None:
     if base is None:
         return None
     return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
-
-
-def _labels(part: Part, task: Any) -> dict[str, int]:
-    return {} if isinstance(task, Regression) else label_counts(part.examples)
 
 
 def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataFacts:

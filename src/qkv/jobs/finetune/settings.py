@@ -168,7 +168,7 @@ def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool =
 
     A model that begins from nothing has the language to learn as well, and its steps cost little.
     """
-    least = {"classify": 3, "tag": 4, "answer": 2, "choice": 3}[task] * (3 if from_nothing else 1)
+    least = TASKS[task].epochs * (3 if from_nothing else 1)
     enough = (1000 if from_nothing else 400) / steps_per_epoch
     most = (20 if units > 50 else 40) * (3 if from_nothing else 1)
     return float(round(min(max(least, enough), most)))

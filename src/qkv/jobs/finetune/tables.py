@@ -12,7 +12,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.report.bars import Bar, BarTable, Cell, Label, table
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.page import Section, Table
-from qkv.tasks.names import ERROR, PARTS, metric, transfer_words
+from qkv.tasks.names import ERROR, PARTS, TaskWords, metric, task_words, transfer_words
 from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {
@@ -111,13 +111,6 @@ def _faults(faults: Sequence[Fault], missing: int) -> str:
 
 LENGTH = 260
 """Characters of a text that are shown."""
-BETWEEN = {"tag": "; ", "answer": " / ", "multi": ", "}
-"""What stands between the parts of a judgement: entities, accepted answers, labels."""
-_NOTHING = {
-    "tag": Phrase("no span", "无片段"),
-    "answer": Phrase("no answer", "无答案"),
-    "multi": Phrase("no label", "无标签"),
-}
 EMPTY = ("", "–", "∅")  # how a judgement says nothing
 
 
@@ -125,7 +118,7 @@ EMPTY = ("", "–", "∅")  # how a judgement says nothing
 class ExamplesShown:
     title: Words
     examples: tuple[Shown, ...]
-    task: str  # "multi" is classification with several labels
+    words: TaskWords
     note: Words = ""
     shown: int = 8
     narrow: bool = False
@@ -135,7 +128,7 @@ class ExamplesShown:
         return resources.files("qkv.jobs.finetune").joinpath("examples_shown.css").read_text(encoding="utf-8")
 
     def html(self) -> str:
-        cards = [_card(example, self.task) for example in self.examples]
+        cards = [_card(example, self.words) for example in self.examples]
         # two stand beside each other, and folding two away clears nothing
         cut = self.shown if len(cards) > self.shown + 2 else len(cards)
         text = f'<p class="note before">{spans(self.note)}</p>' if self.note else ""
@@ -173,21 +166,21 @@ def _is_wide(character: str) -> bool:
     return east_asian_width(character) in "WF"
 
 
-def _card(example: Shown, task: str) -> str:
+def _card(example: Shown, words: TaskWords) -> str:
     judged = example.judgement
     answers = []
-    if task == "answer":
-        answers = [(one, "wanted") for one in _items(judged.expected, task)] + [(judged.answered, "given")]
+    if words.marks_answers:
+        answers = [(one, "wanted") for one in _items(judged.expected, words)] + [(judged.answered, "given")]
     text, cut = excerpt(example.text, [answer for answer, _ in answers])
     body = _marked(text, answers)
     first = f'<p class="text">{body}</p>'
     if example.pair is not None and example.pair.strip():
         pair = f'<p class="text pair">{safe(excerpt(example.pair)[0])}</p>'
-        first = pair + first if task in ("answer", "choice") else first + pair
+        first = pair + first if words.question_first else first + pair
     elif not text:
         first = f'<p class="text empty">{spans(Phrase("(empty)", "（空）"))}</p>'
     return (
-        f'<article class="case">{first}{_answers(example, task)}'
+        f'<article class="case">{first}{_answers(example, words)}'
         f'<p class="place">{_place(example)}{_length(example, cut)}</p></article>'
     )
 
@@ -204,28 +197,27 @@ def _marked(text: str, answers: Sequence[tuple[str, str]]) -> str:
     return "".join(parts) + safe(text[done:])
 
 
-def _answers(example: Shown, task: str) -> str:
+def _answers(example: Shown, words: TaskWords) -> str:
     judged = example.judgement
-    expected, answered = _items(judged.expected, task), _items(judged.answered, task)
+    expected, answered = _items(judged.expected, words), _items(judged.answered, words)
     right = "" if judged.right else " wrong"
     rows = [
-        (Phrase("expected", "应为"), _chips(expected, answered, "missed", task)),
-        (Phrase("answered", "模型答"), _chips(answered, expected, "wrong", task) + _sure(judged.confidence)),
+        (Phrase("expected", "应为"), _chips(expected, answered, "missed", words)),
+        (Phrase("answered", "模型答"), _chips(answered, expected, "wrong", words) + _sure(judged.confidence)),
     ]
     cells = "".join(f"<dt>{spans(name)}</dt><dd>{content}</dd>" for name, content in rows)
     return f'<dl class="answers-of{right}">{cells}</dl>'
 
 
-def _items(words: str, task: str) -> list[str]:
-    return words.split(BETWEEN[task]) if task in BETWEEN else [words]
+def _items(said: str, words: TaskWords) -> list[str]:
+    return [said] if words.between is None else said.split(words.between)
 
 
-def _chips(items: Sequence[str], others: Sequence[str], kind: str, task: str) -> str:
+def _chips(items: Sequence[str], others: Sequence[str], kind: str, words: TaskWords) -> str:
     """What both have is quiet; what only this side has is the point."""
-    nothing = _NOTHING.get(task, Phrase("nothing", "无"))
     return " ".join(
         f'<span class="chip {"both" if item in others else kind}">'
-        f"{spans(nothing if item.strip() in EMPTY else excerpt(item, length=90)[0])}</span>"
+        f"{spans(words.nothing if item.strip() in EMPTY else excerpt(item, length=90)[0])}</span>"
         for item in items
     )
 
@@ -323,7 +315,7 @@ def scores(facts: FinetuneFacts) -> Iterator[Section]:
 
 def _name(name: str, facts: FinetuneFacts) -> Phrase:
     labels = facts.scored.confusion_labels
-    if name == "f1" and facts.task == "classify" and len(labels) == 2:
+    if name == "f1" and task_words(facts.task, facts.kind).f1_of_second and len(labels) == 2:
         return Phrase(f"F1 of “{labels[1]}”", f"「{labels[1]}」的 F1")
     return metric(name).name
 
@@ -337,9 +329,9 @@ def _score(scored: Scored, name: str) -> Cell:
 
 
 def per_label(
-    labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], spans_counted: bool
+    labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], unit: Phrase
 ) -> BarTable:
-    """Weakest first: that is where work pays."""
+    """Weakest first: that is where work pays; `unit` says what is counted."""
     ordered = sorted(labels, key=lambda one: (one.support == 0, one.f1, one.label))
     many = Phrase("in training", "训练集中")
     headings: list[Words] = [
@@ -352,11 +344,6 @@ def per_label(
     ]
     headings += [many] if train else []
     headings += [Phrase("threshold", "阈值")] if thresholds else []
-    unit = (
-        Phrase("Spans are counted, not texts.", "按片段计数，不按文本。")
-        if spans_counted
-        else Phrase("Texts are counted.", "按文本计数。")
-    )
     return BarTable(
         Phrase("Label by label", "各标签得分"),
         tuple(headings),

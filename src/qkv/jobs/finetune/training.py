@@ -9,7 +9,7 @@ Shapes: U units.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.data.batch import IGNORE, Batch
+from qkv.data.batch import Batch
 from qkv.data.batching import Epochs, Integers
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
@@ -34,7 +34,6 @@ from qkv.models.plain.network import ReaderWithHeads
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.bilingual import Phrase
-from qkv.tasks.classify import Regression
 from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import (
     TOKENS_PER_BATCH,
@@ -46,10 +45,7 @@ from qkv.tasks.predictor import (
     write_vectors,
 )
 from qkv.tasks.table import TASKS, AnyTask
-from qkv.tasks.tag import Tag
-from qkv.tasks.tag_units import TagFeatures
 from qkv.tasks.task import Features
-from qkv.tasks.texts import TextTask
 from qkv.tasks.transfer import WEIGHT, Transfer, WithLanguageModel, hold, layer_scale
 from qkv.train.device import Sizes
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
@@ -110,14 +106,14 @@ AT_ONCE_ELSEWHERE = 65_536
 WITH_WORDS = 4  # times fewer, where every token is scored against all words
 EVALUATING = 0.15  # of the time of training, about
 SAVED = 200  # steps between two checkpoints, at least: a save writes three times the model
-ORDERS = {
-    "ordered": Phrase(
+DECIDED = {
+    "classify.pairs=ordered": Phrase(
         "A GPT reads a pair from left to right, and these are read in their own order. Where it does not matter which "
         "text is named first (paraphrase), have each read in both: --set classify.pairs=both.",
         "GPT 从左往右读句对，这里按原来的次序读。若两句谁先谁后都一样（如判断是否同义），可让每对按两种次序各读一遍："
         "--set classify.pairs=both。",
     ),
-    "both": Phrase(
+    "classify.pairs=both": Phrase(
         "A GPT reads a pair from left to right, and each of these is read in both orders, because a number says how "
         "much two texts have of each other. If it does not: --set classify.pairs=ordered.",
         "GPT 从左往右读句对；这里要预测的是数值（两句有多相似），每对按两种次序各读一遍。若次序有意义："
@@ -166,7 +162,7 @@ def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Ca
             )
         longest = config.max_length
     task = entry.learn(data.train.examples, config.settings, folder.tokenizer)
-    if folder.config.segments < 2 and (config.task in ("answer", "choice") or getattr(task, "paired", False)):
+    if folder.config.segments < 2 and task.paired:
         raise InputError(f"{folder.path} reads single texts (one segment), and these examples are pairs.")
     task.check(data.train.examples)
     task.check(data.dev.examples)
@@ -174,14 +170,11 @@ def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Ca
         task.check(data.test.examples)
     train = task.features(folder.tokenizer, data.train.examples, longest, training=True)
     dev = task.features(folder.tokenizer, data.dev.examples, longest, training=False)
-    found = train.faults()
-    if isinstance(task, Tag):
-        found = found + task.misaligned(folder.tokenizer, data.train.examples)
+    found = train.faults() + task.misaligned(folder.tokenizer, data.train.examples)
     if found:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
     weight = language_model_weight(config, folder, transfer)
-    if isinstance(task, TextTask) and task.settings.pairs != config.classify.pairs:
-        data = replace(data, notes=(*data.notes, ORDERS[task.settings.pairs]))
+    data = replace(data, notes=(*data.notes, *_decided(config, task)))
     if weight and config.language_model_weight is None:
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
@@ -190,6 +183,13 @@ def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Ca
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
     return prepared
+
+
+def _decided(config: FinetuneConfig, task: AnyTask) -> list[Phrase]:
+    """What to say of settings that the user left to the task."""
+    asked, settings = asdict(config.settings), asdict(task.settings)
+    decided = [f"{task.name}.{name}={value}" for name, value in settings.items() if value != asked[name]]
+    return [DECIDED[one] for one in decided if one in DECIDED]
 
 
 def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
@@ -232,8 +232,7 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     state = {name: value for name, value in folder.model.state_dict().items() if not value.is_meta}
     head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
     goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
-    if isinstance(task, Regression):
-        head = task.unfolded(head)
+    head = task.unfolded(head)
     wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
     # row by row, as it is trained: a GPT's matrices lie the other way round in their file
     wanted = {name: value.clone(memory_format=torch.contiguous_format) for name, value in wanted.items()}
@@ -402,21 +401,5 @@ class DevEvaluation:
 
 
 def class_weights(prepared: Prepared) -> list[float]:
-    """Each label's weight: as if all were equally frequent, with a mean of 1 over the training examples."""
-    features = without_vectors(prepared.train)
-    if isinstance(features, TagFeatures):
-        return tag_weights(features, prepared.task.outputs)
-    weights = getattr(prepared.task, "balanced_weights", None)
-    if weights is None:
-        raise InputError(
-            f"class_weights auto is for classify and tag; the task '{prepared.config.task}' has no classes."
-        )
-    found: list[float] = weights(prepared.data.train.examples)
-    return found
-
-
-def tag_weights(features: TagFeatures, outputs: int) -> list[float]:
-    """By tag, a tenth to ten: nearly all words are outside of everything, and must not weigh nothing."""
-    counts = np.bincount(features.tags[features.tags != IGNORE], minlength=outputs)
-    found: list[float] = np.clip(counts.sum() / (outputs * np.maximum(counts, 1)), 0.1, 10.0).tolist()
-    return found
+    """Of each label, by how often training has it."""
+    return prepared.task.balanced_weights(without_vectors(prepared.train), prepared.data.train.examples)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import Fault, Place, TextExample
-from qkv.data.labelled.reader import TASKS, Labelled, labelled
+from qkv.data.labelled.kinds import LABELLINGS
+from qkv.data.labelled.reader import Labelled, labelled
 from qkv.errors import InputError
 
 
@@ -208,7 +209,7 @@ def test_a_lenient_reading_goes_on(tmp_path: Path) -> None:
 @given(
     st.text(st.sampled_from("textlabel,\t\n\r\"'{}[]:01 OB-好\0\ufeff"), max_size=60),
     st.sampled_from(["a.csv", "a.tsv", "a.txt", "a.json", "a.jsonl", "a.bio"]),
-    st.sampled_from(TASKS),
+    st.sampled_from(tuple(LABELLINGS)),
     st.booleans(),
 )
 def test_no_file_is_too_odd(tmp_path_factory: Any, text: str, name: str, task: str, needs_labels: bool) -> None:

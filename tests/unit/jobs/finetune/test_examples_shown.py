@@ -4,13 +4,14 @@ import math
 
 from qkv.jobs.finetune.facts import Shown
 from qkv.jobs.finetune.tables import LENGTH, ExamplesShown, excerpt
+from qkv.tasks.names import _TASKS, task_words
 from qkv.tasks.task import Judgement
 from tests.support.finetune_runs import ERRORS, shown
 from tests.unit.report.test_run_page import NASTY, checked
 
 
-def page(*examples: Shown, task: str = "classify") -> str:
-    text = ExamplesShown("t", examples, task).html()
+def page(*examples: Shown, task: str = "classify", kind: str = "single") -> str:
+    text = ExamplesShown("t", examples, task_words(task, kind)).html()
     checked(text)
     return text
 
@@ -43,7 +44,7 @@ def test_entities_that_both_have_are_quiet() -> None:
 def test_nothing_is_said_in_words() -> None:
     assert "no span" in page(shown("x", "–", "PER x", 0.9, 3), task="tag")
     assert "无答案" in page(shown("x", "∅", "x", 0.9, 3), task="answer")
-    assert "no label" in page(shown("x", "a, b", "–", 0.9, 3), task="multi")
+    assert "no label" in page(shown("x", "a, b", "–", 0.9, 3), kind="multi")
 
 
 def test_places_and_confidence() -> None:
@@ -61,12 +62,12 @@ def test_places_and_confidence() -> None:
 
 
 def test_many_are_folded() -> None:
-    text = ExamplesShown("t", ERRORS * 4, "classify", note="n", shown=8).html()
+    text = ExamplesShown("t", ERRORS * 4, task_words("classify", "single"), note="n", shown=8).html()
     assert text.count('class="case"') == 24 and "16 more" in text
-    assert "<details" not in ExamplesShown("t", ERRORS, "classify").html()
+    assert "<details" not in ExamplesShown("t", ERRORS, task_words("classify", "single")).html()
 
 
 def test_text_stays_text() -> None:
-    for task in ("classify", "tag", "answer", "choice", "multi"):
-        found = checked(page(shown(NASTY, NASTY, "b", 0.9, 3, pair=NASTY, file=NASTY), task=task))
+    for task, kind in _TASKS:
+        found = checked(page(shown(NASTY, NASTY, "b", 0.9, 3, pair=NASTY, file=NASTY), task=task, kind=kind))
         assert "script" not in found.shown

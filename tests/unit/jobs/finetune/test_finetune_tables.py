@@ -7,6 +7,7 @@ from qkv.jobs.finetune.facts import CostFacts, LengthBin
 from qkv.jobs.finetune.tables import by_length, cost, per_label, scores
 from qkv.report.bars import Bar, BarTable, Label
 from qkv.report.bilingual import Phrase, phrase
+from qkv.tasks.names import task_words
 from qkv.tasks.task import LabelScore, Scored
 from tests.support.finetune_runs import COST, classification
 from tests.support.finetune_tasks import choice, nothing, regression
@@ -18,11 +19,11 @@ def test_the_weakest_label_first_and_the_unjudged_last() -> None:
         LabelScore("unseen", 0, 0, 0, 0, 2),
         LabelScore("poor", 0.5, 0.2, 0.3, 5, 2),
     )
-    table = per_label(labels, {"good": 90, "poor": 4}, {"good": 0.41}, spans_counted=False)
+    table = per_label(labels, {"good": 90, "poor": 4}, {"good": 0.41}, task_words("classify", "multi").counts)
     assert [row[0] for row in table.rows] == [Label("poor"), Label("good"), Label("unseen")]
     assert table.rows[0][1] == Bar(0.3, "30\u00a0%") and table.rows[0][4:] == ("5", "2", "4", "–")
     assert table.rows[1][-1] == "0.41" and isinstance(table.rows[2][1], Bar) and math.isnan(table.rows[2][1].share)
-    assert len(per_label(labels, {}, {}, spans_counted=True).headings) == 6
+    assert len(per_label(labels, {}, {}, task_words("tag", "").counts).headings) == 6
 
 
 def test_scores_of_dev_and_test() -> None:

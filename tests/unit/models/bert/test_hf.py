@@ -32,9 +32,8 @@ def outputs(model: BertWithHeads) -> dict[str, Tensor]:
 
 
 def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        assert torch.equal(one[name], other[name]), name
+    """Close, not equal: kernels round differently where weights that are mapped from a file are aligned differently."""
+    torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -51,7 +50,7 @@ def test_a_round_trip_gives_every_number_back(tmp_path: Path, architecture: str)
     assert folder.tokenizer.vocabulary == make_tokenizer().vocabulary
     assert_same(outputs(folder.model), outputs(model))
     for (name, one), (_, other) in zip(folder.model.named_parameters(), model.named_parameters(), strict=True):
-        assert one.requires_grad, name
+        assert torch.equal(one, other) and one.requires_grad, name
         assert one.device == other.device == torch.device("cpu")
 
 
@@ -149,7 +148,7 @@ def test_one_class_out_of_a_larger_model(tmp_path: Path) -> None:
     folder.save(tmp_path / "encoder", "BertModel")
     encoder = load(tmp_path / "encoder")
     assert (encoder.architecture, list(encoder.model.heads)) == ("BertModel", [])
-    assert torch.equal(outputs(encoder.model)["hidden"], outputs(folder.model)["hidden"])
+    torch.testing.assert_close(outputs(encoder.model)["hidden"], outputs(folder.model)["hidden"])
     folder.save(tmp_path / "masked", "BertForMaskedLM")
     assert load(tmp_path / "masked").model.encoder.pooler is None
     with pytest.raises(InputError, match="BertForQuestionAnswering needs the head span"):

@@ -34,7 +34,9 @@ def test_a_folder_comes_back(tmp_path: Path, kind: str) -> None:
     assert (folder.config, folder.labels, folder.record) == (model.config, ("a", "b", "丙"), {"task": "classify"})
     assert shape_of(path) == model.config
     found, expected = (one(**BATCH.inputs())[1]["sequence"] for one in (folder.model, model))
-    assert torch.equal(found, expected)
+    torch.testing.assert_close(found, expected)  # weights that lie elsewhere may be rounded differently
+    for name, value in model.state_dict().items():
+        assert torch.equal(folder.model.state_dict()[name], value), name
     half = open_model(path, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
 

@@ -113,7 +113,7 @@ def test_it_follows_training_and_is_no_part_of_the_model() -> None:
     model.eval()
     after = logits_of(model)
     assert not torch.allclose(before, after, rtol=0.05)
-    assert torch.equal(logits_of(other), before)
+    torch.testing.assert_close(logits_of(other), before, rtol=0.01, atol=0.01)  # a step of 8 bits, at most
     assert set(model.state_dict()) == names
     # all positions at once are fp32, whatever decoding is
     begun = Batch.of([[2]] * 4)
