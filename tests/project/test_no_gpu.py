@@ -41,7 +41,7 @@ def test_verbs_that_answer(line: str, capsys: pytest.CaptureFixture[str]) -> Non
 TUNING = FinetuneConfig(model="nowhere", device="cuda")
 JOBS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any]] = {
     "pretrain": (pretrain.start, pretrain.resume, PretrainConfig(data="nowhere", device="cuda")),
-    "finetune": (run.start, run.resume, TUNING),
+    "finetune": (run.FINETUNING.start, run.FINETUNING.resume, TUNING),
     "curve": (curve.CURVES.start, curve.CURVES.resume, CurveConfig(finetune=TUNING)),
 }
 

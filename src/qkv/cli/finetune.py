@@ -110,6 +110,7 @@ def finetune(
     --json prints one document: run, finished, result.
     """
     from qkv.cli.terminal import print_result
+    from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.own import KINDS, model_type_of
     from qkv.train.progress import for_stderr
 
@@ -140,19 +141,16 @@ def finetune(
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         refuse_beside_resume(task, flags, out, recipe, settings, transfer)
-        from qkv.jobs.finetune.run import resume as go_on
-
         with for_stderr() as progress:
-            finished = go_on(resume, progress)
+            finished = FINETUNING.resume(resume, progress)
     else:
         task, out = checked_task("finetune", task, train, out, flags)
         check_spelling(model)
         from qkv.jobs.finetune.model import configured_for
-        from qkv.jobs.finetune.run import start
 
         with for_stderr() as progress:
             config = configured_for(task, model, transfer, recipe, flags, settings or [])
-            finished = start(config, out, progress)
+            finished = FINETUNING.start(config, out, progress)
     run = finished.run
     readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"

@@ -4,13 +4,15 @@ RUN/config.toml holds the settings with every default written out: a run that go
 job's own is a `Session`, one sitting of it.
 """
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from qkv.config import merge, read_toml, to_toml
-from qkv.files import read_object
+from qkv.data.labelled.examples import Fault
+from qkv.files import read_object, write_text
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
 from qkv.train.run_folder import CONFIG, Sessions, begin, read_lines, remove_drafts, settings_of, write_config
@@ -116,3 +118,14 @@ class Lifecycle(Generic[C]):
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
         return Finished(out, outcome)
+
+
+def write_faults(out: Path, faults: Iterable[Fault]) -> None:
+    """RUN/faults.jsonl: every example that was left out or mended, and where it stood; again on a resume, since a run
+    may have been killed before it was there."""
+    lines = [
+        {"file": one.place.file, "line": one.place.line, "kind": one.kind, "message": one.message, "action": one.action}
+        for one in faults
+    ]
+    if lines:
+        write_text(out / "faults.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

@@ -179,7 +179,9 @@ def test_finetuning_names_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     settings = ["train.threads=1", "tokens_per_step=400"]
     limit(monkeypatch, "n_tokens", 120)
     with pytest.raises(InputError, match=r"a batch of 400 tokens .* 100 tokens fit.* --set tokens_at_once=100\."):
-        run.start(configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent())
+        run.FINETUNING.start(
+            configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent()
+        )
     settings.append("tokens_at_once=100")
     config = configured_for("classify", str(model), None, None, given, settings)
-    assert run.start(config, tmp_path / "new", Silent()).finished
+    assert run.FINETUNING.start(config, tmp_path / "new", Silent()).finished

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.config import read_toml
+from qkv.config import Given, merge
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import sha256_of
-from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, configured, starting_point
+from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, ReaderSettings, starting_point
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.folders.hub import locate
 from qkv.models.folders.own import CONFIG, model_type_of
@@ -260,16 +260,6 @@ def _sources_sha256(config: FinetuneConfig) -> str:
 
 # --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
 
-SETTLED = {
-    "steps": "epochs",
-    "minutes": "epochs",
-    "accumulate": "tokens_per_step",
-    "evaluate_every": "evaluations",
-    "save_every": None,
-    "log_every": None,
-}
-"""Settings of the loop that a fine-tuning run works out from others."""
-
 
 def configured_for(
     task: str,
@@ -280,13 +270,11 @@ def configured_for(
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
-    _refuse_settled(recipe, flags or {}, assignments)
-    given: dict[str, Any] = {"task": task, "model": placed(model), **(flags or {})}
-    if transfer is not None:
-        given["transfer"] = transfer
+    named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
+    given = Given(recipe, named, assignments)
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(configured(start, recipe, given, assignments))
+        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")))
 
     first = asked({})
     check_sources(first)
@@ -307,14 +295,3 @@ def _on_language_model(config: FinetuneConfig, shape: ReaderConfig | None) -> bo
     if shape is not None:
         return shape.features is not None
     return config.embeddings is not None and source_type(config.embeddings) in SIZES
-
-
-def _refuse_settled(recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> None:
-    table = read_toml(recipe).get("train", {}) if recipe is not None else {}
-    typed = [one.partition("=")[0].strip() for one in assignments] + list(flags)
-    typed += [f"train.{name}" for name in table] if isinstance(table, Mapping) else []
-    for key in typed:
-        name = key.removeprefix("train.")
-        if key.startswith("train.") and name in SETTLED:
-            instead = f" Set {SETTLED[name]} instead." if SETTLED[name] else ""
-            raise InputError(f"{key} is worked out by a fine-tuning run and cannot be set.{instead}")

@@ -12,7 +12,6 @@ RUN/report.html        the run as a page
 RUN/result.json        the figures; written last, so its presence means: finished
 """
 
-import json
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +23,7 @@ import torch
 from qkv.data.pairs.batching import PairBatch, PairBatches
 from qkv.data.pairs.files import Pair
 from qkv.files import sha256_of, to_json, write_text
-from qkv.jobs.lifecycle import Lifecycle
+from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.jobs.translate.data import (
     PairData,
     check_pinned,
@@ -156,9 +155,7 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Pr
         save_tokenizers(out, data)
     keep_pairs(out, config, data, progress.message)
     write_held_out(out, config, data)
-    if data.faults:
-        lines = (json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
-        write_text(out / "faults.jsonl", "".join(lines))
+    write_faults(out, data.faults)
 
 
 def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
@@ -352,12 +349,3 @@ def _facts(
         peak_memory=sessions.peak_memory,
         resumed_from=sessions.resumed_from,
     )
-
-
-def _fault(fault: Any) -> dict[str, Any]:
-    place = fault.place
-    return {
-        "file": place.file,
-        "line": place.line,
-        **{key: getattr(fault, key) for key in ("kind", "message", "action")},
-    }
