@@ -45,6 +45,7 @@ from qkv.models.gpt.folder import GPT2, PREFIX, TURNED, load, names_of
 from qkv.models.gpt.folder import read_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 
@@ -113,7 +114,7 @@ def prompts(count: int, words: int, longest: int) -> list[list[int]]:
 
 
 def ours(model: GPT, rows: Sequence[Sequence[int]], setting: Setting, precision: str) -> Texts:
-    model.set_precision(precision)
+    set_precision(model, precision)
     config = GenerateConfig(beams=setting.beams, max_length=setting.length, min_length=setting.length - 1)
     device = model.embedding.weight.device
     texts: Texts = []

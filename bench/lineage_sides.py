@@ -38,7 +38,7 @@ from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
-from qkv.models.elmo.pretrain import load_elmo
+from qkv.models.elmo.folder import load_elmo
 from qkv.models.folders.own import read_folder
 from qkv.models.gpt import folder as gpt2
 from qkv.text.tokenizer import Tokenizer

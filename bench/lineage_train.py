@@ -10,15 +10,14 @@ from typing import Any
 
 from qkv.config import Given
 from qkv.errors import InputError
-from qkv.jobs.pretrain import resume, start
-from qkv.models.pretraining import pretraining_of
+from qkv.jobs.pretrain import configured_pretraining, resume, start
 from qkv.train.progress import for_stderr
 
 
 def config_of(told: Mapping[str, Any]) -> Any:
     """The recipe, then what differs."""
     given = Given(Path(told["recipe"]), {"data": told["data"], **told["flags"]}, told["settings"])
-    return pretraining_of(told["system"]).settings.resolve(given)
+    return configured_pretraining(told["system"], given)
 
 
 def main() -> None:

@@ -128,10 +128,6 @@ class Given:
         return {key: value for key, value in self.flags.items() if value is not None} | said
 
 
-def _as_it_is(config: Config, given: Given) -> Config:
-    return config
-
-
 @dataclasses.dataclass(frozen=True)
 class JobSettings(Generic[Config]):
     """The settings of a job, and how they follow from what was said."""
@@ -141,8 +137,7 @@ class JobSettings(Generic[Config]):
     lengths: Mapping[str, str] = dataclasses.field(default_factory=lambda: LENGTHS)
     giving_way: tuple[str, ...] = ("train.minutes",)  # lengths that are none where another was said later
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keys that cannot be set, and why
-    fits: Callable[[Config, Given], Config] = _as_it_is  # the defaults for a recipe, which may be for something else
-    check: Callable[[Config, Given], Config] = _as_it_is  # what must fit together when all was said
+    check: Callable[[Config, Given], Config] = lambda config, given: config  # what must fit together, all told
 
     def resolve(self, given: Given, start: Config | None = None) -> Config:
         """`start` stands in the place of the defaults."""
@@ -155,7 +150,7 @@ class JobSettings(Generic[Config]):
         decides = [key for key in self.giving_way if key in given.written]
         if len(decides) > 1 and not said:
             raise InputError(f"{given.recipe}: {_both(decides)} Keep one of them.")
-        config = self._without(self.fits(start or self.defaults, given), decides)
+        config = self._without(start or self.defaults, decides)
         config = self._without(merge(config, given.tables, str(given.recipe)), said)
         flags = {key: value for key, value in given.flags.items() if value is not None}
         if "size" in flags:

@@ -6,8 +6,8 @@ from typing import Any
 
 from qkv.config import Given
 from qkv.data.corpus.prepare import prepare
+from qkv.jobs.pretrain import configured_pretraining
 from qkv.models.bert.pretrain import PretrainConfig
-from qkv.models.pretraining import pretraining_of
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from tests.support.corpora import documents, write_corpus
@@ -64,7 +64,7 @@ def configured(
     time."""
     if any(one.startswith("train.minutes") for one in settings):
         settings = [one for one in settings if not one.startswith(("train.steps", "train.epochs"))]
-    return pretraining_of(model).settings.resolve(Given(recipe, {"data": data, **(flags or {})}, settings))
+    return configured_pretraining(model, Given(recipe, {"data": data, **(flags or {})}, settings))
 
 
 def make_config(shards: Path, *changes: str, recipe: Path | None = None) -> PretrainConfig:

@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.api.results import Embeddings, TokenVectors, normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.errors import InputError, did_you_mean
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import Encoder
-from qkv.models.gpt.task_folder import GPTFolder
+from qkv.models.gpt.task_folder import GPTFolder, PretrainedGPT
 from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.plain.folder import Opened
-from qkv.models.plain.network import Reader, ReaderConfig
+from qkv.models.plain.network import ReaderConfig
+from qkv.models.plain.pretrained import PretrainedFolder
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -239,12 +239,7 @@ def hidden_of(encoder: Encoder, batch: Batch, layer: int | None) -> Tensor:
     """(N, D), of the layer asked for"""
     if layer is None:
         return encoder(**batch.inputs()).hidden
-    if isinstance(encoder, Reader):
-        of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-        return of_layers[:, layer]
-    states = encoder(**batch.inputs(), states=True, pool=False).states
-    assert states is not None, "they were asked for"
-    return states[layer]
+    return encoder.token_states(batch)[layer]
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:

@@ -27,14 +27,13 @@ from qkv.api.model import DTYPES
 from qkv.data.batch import Batch, Packing
 from qkv.data.batching import chunks
 from qkv.errors import InputError, did_you_mean, reading
+from qkv.models.folders.codec import CONFIG, GPTS, TRANSLATORS, model_type_of
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import CONFIG, GPTS, TRANSLATORS, model_type_of
 from qkv.models.gpt import folder as gpt2
-from qkv.models.gpt.network import check_weights
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.language_model import load_language_model
-from qkv.models.rnnlm.network import RNNLM
+from qkv.models.rnnlm.folder import load_rnnlm
 from qkv.models.rnnlm.writing import RecurrentWriting
+from qkv.nn.cpu.precision import check_weights, set_precision
 from qkv.search.decoding import DecoderState, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -105,7 +104,7 @@ class Generator:
         precision: str = "fp32",
     ) -> None:
         """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
-        CPU, in which it writes (GPT.set_precision)."""
+        CPU, in which it writes (nn/cpu/precision.py)."""
         if threads is not None:
             if threads < 1:
                 raise InputError(f"threads must be 1 or more, not {threads}.")
@@ -122,7 +121,7 @@ class Generator:
         self.max_length: int | None = None  # tokens of a text, prompt and all; None: as many as one likes
         if model_type in GPTS:
             found = gpt2.load(self.path, dtype=DTYPES[dtype])
-            model = found.model.to(self.device).set_precision(precision)
+            model = set_precision(found.model.to(self.device), precision)
             if precision != "fp32":
                 check_weights(model)
             self.writer, self.tokenizer, self.notes = model, found.tokenizer, found.notes
@@ -134,8 +133,7 @@ class Generator:
                 raise InputError(
                     f"Precision {precision} is for a GPT, and {self.path} is a recurrent network. Use fp32."
                 )
-            network, self.tokenizer, _ = load_language_model(self.path)
-            assert isinstance(network, RNNLM)
+            network, self.tokenizer, _ = load_rnnlm(self.path)
             self.writer = RecurrentWriting(network.to(self.device, DTYPES[dtype]))
             self.begin_id, self.end_id = self.tokenizer.cls_id, self.tokenizer.sep_id
             self.begins_documents, rows = True, network.config.vocabulary_size

@@ -6,6 +6,7 @@ What this file does NOT do: say whether the text fits the model (model.py, insid
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ from torch import Tensor
 
 from qkv.api.embedder import Embedder, check_texts, empty, hidden_of
 from qkv.api.predict import examples_of, is_one_input
-from qkv.api.pretrained import OPENED, PretrainedFolder, PretrainedGPT, open_any_gpt, open_pretrained
 from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.models.bert.network import BertConfig
 from qkv.models.encoder import Encoding, WithHeads
+from qkv.models.folders.codec import GPTS, model_type_of
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
-from qkv.models.folders.own import GPTS, model_type_of
-from qkv.models.gpt.encoder import GPTReaderConfig
+from qkv.models.gpt.task_folder import PretrainedGPT, open_any_gpt
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.models.plain.folder import Opened, Shape, open_model
+from qkv.models.plain.pretrained import OPENED, PretrainedFolder, open_pretrained
+from qkv.nn.layers import records_of
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.tasks.predictor import Solver, solver_of
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -255,23 +257,28 @@ class Model:
 
         Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
         """
-        if not isinstance(self.config, BertConfig | GPTReaderConfig):
+        kinds = self._network.encoder.attentions
+        if not kinds:
             raise InputError(
                 f"{self.name} is a {self.architecture}, which has no attention: only a BERT or a GPT shows some."
                 + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
             )
-        chosen_layers = _chosen("layer", layers, self.config.layers)
-        chosen_heads = _chosen("head", heads, self.config.heads)
+        kind = kinds[0]
+        chosen_layers = _chosen("layer", layers, kind.layers)
+        chosen_heads = _chosen("head", heads, kind.heads)
         encoded = self._in_one_window(text, pair, "Attention")
-        weights = self._encode(encoded, attention=frozenset(chosen_layers)).attention
-        stacked = torch.stack(
-            [weights[layer][0, list(chosen_heads)] for layer in chosen_layers]
-        )  # (layers, heads, T, T)
+        self._use_threads()
+        records = records_of(kind, self._network.encoder.layers(self._batch(encoded)))
+        weights = {
+            number: record.weights()[list(chosen_heads)]
+            for number, record in enumerate(islice(records, max(chosen_layers) + 1))
+            if number in chosen_layers
+        }
+        stacked = torch.stack([weights[layer] for layer in chosen_layers])  # (layers, heads, T, T)
         texts = (text,) if pair is None else (text, pair)
         tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
-        looks = "self" if pair is None else "pair"
         return AttentionMap(
-            name=looks if isinstance(self.config, BertConfig) else "causal",
+            name=kind.name if pair is None or kind.is_causal else "pair",
             attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
             layers=chosen_layers,
             heads=chosen_heads,
@@ -333,17 +340,16 @@ class Model:
         self._use_threads()
         return hidden_of(self._network.encoder, batch, layer)
 
-    def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
-        self._use_threads()
-        asked = {"attention": attention} if attention else {}  # which not every encoder has
-        return self._network.encoder(**batch.inputs(), **asked)
-
     def _use_threads(self) -> None:
         if self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
 
-    def _encode(self, encoded: Encoded, attention: frozenset[int] = frozenset()) -> Encoding:
-        return self._run(Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device), attention)
+    def _encode(self, encoded: Encoded) -> Encoding:
+        self._use_threads()
+        return self._network.encoder(**self._batch(encoded).inputs())
+
+    def _batch(self, encoded: Encoded) -> Batch:
+        return Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device)
 
     def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
         """Encode what must be seen in one piece, or say by how much it is too long."""
@@ -369,8 +375,7 @@ class Model:
 
     def _require(self, head: str) -> None:
         if head not in self._network.heads:
-            attends = isinstance(self.config, BertConfig | GPTReaderConfig)
-            can = ["embed texts", *(["show attention"] if attends else [])]
+            can = ["embed texts", *(["show attention"] if self._network.encoder.attentions else [])]
             can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
             if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
                 can = list(self._folder.abilities)

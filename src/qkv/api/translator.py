@@ -19,12 +19,13 @@ import torch
 from qkv.data.batching import chunks
 from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError
+from qkv.models.folders.codec import model_type_of
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import model_type_of
 from qkv.models.transformer.folder import is_translation, load_translation
 from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
 from qkv.models.transformer.marian import load_marian
-from qkv.models.transformer.network import Transformer, check_precision
+from qkv.models.transformer.network import Transformer
+from qkv.nn.cpu.precision import check_precision, set_precision
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import Network, source_spans, target_spans, translated
@@ -252,7 +253,7 @@ def load_translator(
     name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
 ) -> Translator:
     """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
-    a CPU, in which it writes (Transformer.set_precision)."""
+    a CPU, in which it writes (nn/cpu/precision.py)."""
     if threads is not None:
         if threads < 1:
             raise InputError(f"threads must be 1 or more, not {threads}.")
@@ -265,7 +266,7 @@ def load_translator(
     translator = _marian(folder) if model_type_of(folder) == MARIAN else _ours(folder)
     network = translator.network.to(place)
     if isinstance(network, Transformer):
-        network.set_precision(precision)
+        set_precision(network, precision)
     elif precision != "fp32":
         raise InputError(
             f"Precision {precision} is for the Transformer, and {folder} is a recurrent network. Use fp32."

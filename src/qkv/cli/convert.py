@@ -12,7 +12,7 @@ from qkv.errors import InputError, did_you_mean
 
 def is_vectors(source: str) -> bool:
     """Whether a name stands for word vectors: a file, or the folder or run of a word2vec model or an nnlm."""
-    from qkv.models.folders.own import model_type_of
+    from qkv.models.folders.codec import model_type_of
 
     path = Path(os.path.expanduser(source))
     return path.is_file() or not {"word2vec", "nnlm"}.isdisjoint((model_type_of(path), model_type_of(path / "model")))

@@ -6,7 +6,7 @@ import typer
 
 from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, tell
 from qkv.errors import InputError, did_you_mean
-from qkv.models.table import MODELS
+from qkv.models.table import PRETRAINED
 
 if TYPE_CHECKING:
     from qkv.jobs.lifecycle import Finished
@@ -66,7 +66,6 @@ def pretrain(
     """
     from qkv.config import Given
     from qkv.jobs import pretrain as job
-    from qkv.models.pretraining import pretraining_of
     from qkv.train.progress import for_stderr
 
     if resume is not None:
@@ -81,13 +80,13 @@ def pretrain(
             finished = job.resume(resume, progress)
         tell_pretrained(trained, finished, as_json)
         return
-    if model not in MODELS:
-        named = f"'{model}' cannot be pretrained.{did_you_mean(model, MODELS)} " if model else ""
-        raise InputError(f"{named}Say what to train: qkv pretrain {'|'.join(MODELS)} --data SHARDS --out RUN.")
+    if model not in PRETRAINED:
+        named = f"'{model}' cannot be pretrained.{did_you_mean(model, PRETRAINED)} " if model else ""
+        raise InputError(f"{named}Say what to train: qkv pretrain {'|'.join(PRETRAINED)} --data SHARDS --out RUN.")
     if data is None or out is None:
         raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
     flags = {"data": data, "size": size, "train.minutes": minutes, "init": init, "device": device}
-    config = pretraining_of(model).settings.resolve(Given(recipe, flags, settings or ()))
+    config = job.configured_pretraining(model, Given(recipe, flags, settings or ()))
     with for_stderr() as progress:
         finished = job.start(config, out, progress)
     tell_pretrained(model, finished, as_json)
@@ -108,7 +107,7 @@ def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> 
 
 def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:
     from qkv.cli.terminal import say
-    from qkv.models.pretraining import pretraining_of
+    from qkv.models.table import pretraining_of
 
     folder, report = finished.run / "model", finished.run / "report.html"
     if finished.already:

@@ -178,14 +178,15 @@ def _begin(
     from qkv.config import Given
     from qkv.errors import did_you_mean
     from qkv.jobs.translate.example import example_settings, start_example
-    from qkv.jobs.translate.settings import MODELS, TRANSLATE_SETTINGS
+    from qkv.jobs.translate.settings import TRANSLATION_MODELS, configured_translation
     from qkv.jobs.translate.training import TRANSLATING
     from qkv.train.progress import for_stderr
 
-    if model is not None and model not in MODELS:
-        raise InputError(f"'{model}' does not translate.{did_you_mean(model, MODELS)} Known: {', '.join(MODELS)}.")
+    if model is not None and model not in TRANSLATION_MODELS:
+        hint = did_you_mean(model, TRANSLATION_MODELS)
+        raise InputError(f"'{model}' does not translate.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
-    config = TRANSLATE_SETTINGS.resolve(Given(recipe, {"model_type": model, **flags}, settings), begun)
+    config = configured_translation(Given(recipe, {"model_type": model, **flags}, settings), begun)
     if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
         raise InputError(_NOTHING)
     with for_stderr() as progress:

@@ -15,7 +15,7 @@ from qkv.data.labelled.examples import Fault
 from qkv.files import read_object, write_text
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
-from qkv.train.run_folder import CONFIG, Sessions, begin, read_lines, remove_drafts, settings_of, write_config
+from qkv.train.run_folder import CONFIG, Sessions, begin, read_lines, remove_drafts, settings_of, write_settings
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Lifecycle(Generic[C]):
     def begun(self, config: C, out: Path, progress: Progress) -> Finished:
         """The same, in a folder that was looked at already."""
         session = self.open(config, out, progress, True)
-        write_config(out, self.job, to_toml(session.config))
+        write_settings(out, self.job, to_toml(session.config))
         return self._go(session, out)
 
     def resume(self, run: Path, progress: Progress) -> Finished:

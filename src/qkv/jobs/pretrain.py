@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
-from qkv.config import merge
+from qkv.config import Given, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
 from qkv.models.folders import hub
-from qkv.models.pretraining import C, Pretraining, T, pretraining_of
-from qkv.models.table import MODELS, unknown_model
+from qkv.models.pretraining import C, Pretraining, T
+from qkv.models.table import PRETRAINED, pretraining_of, unknown_model
 from qkv.report.page import write_report
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
@@ -38,14 +38,28 @@ def resume(run: Path, progress: Progress) -> Finished:
     return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
 
 
+def configured_pretraining(model: str, given: Given) -> Any:
+    """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
+    which model it is for, as `model_type`; one that does not say is taken as it is."""
+    file, named = given.recipe, given.tables.get("model_type", model)
+    if named not in PRETRAINED:
+        raise InputError(f"{file}: {unknown_model(named)}")
+    if named != model:
+        raise InputError(
+            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
+            "the recipe out."
+        )
+    return pretraining_of(model).settings.resolve(given)
+
+
 def model_of(run: Path) -> str:
     """Which model the run in this folder trains."""
     model = settings_of(run, "pretrain").get("model_type")
     if model is None:
         raise InputError(
-            f"{run / CONFIG} does not say which model is trained. Known as model_type: {', '.join(MODELS)}."
+            f"{run / CONFIG} does not say which model is trained. Known as model_type: {', '.join(PRETRAINED)}."
         )
-    if model not in MODELS:
+    if model not in PRETRAINED:
         raise InputError(f"{run / CONFIG}: {unknown_model(model)} Did a newer qkv begin the run?")
     return str(model)
 

@@ -73,9 +73,9 @@ class Api:
     def load(self) -> None:
         """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
         for subject in self.subjects:
-            if subject.kind in ("transformer", "seq2seq"):
+            if subject.translates:
                 _ = subject.translator
-            elif subject.kind in ("table", "nnlm"):
+            elif subject.is_table:
                 _ = subject.vectors
             else:
                 _ = subject.model

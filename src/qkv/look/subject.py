@@ -10,7 +10,6 @@
 `open_subject` reads what the folder says, so that a half-written one is refused at once, and loads no weights.
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +17,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from qkv.api.model import Model, load
 from qkv.api.translator import Translator, load_translator
 from qkv.errors import reading
 from qkv.files import read_object
 from qkv.look.wire import LONGEST, RefusalError
 from qkv.models.bert.keys import ARCHITECTURES, canonical, parts_held
-from qkv.models.elmo.pretrain import LoadedElmo, load_elmo
+from qkv.models.elmo.folder import LoadedElmo, load_elmo
+from qkv.models.encoder import Encoder
+from qkv.models.folders.codec import GPTS, OURS, model_type_of
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.folders.own import GPTS, OURS, model_type_of
+from qkv.models.folders.info import shown_facts
 from qkv.models.folders.weights import open_weights
 from qkv.models.gpt.folder import HEADS as HEADS_OF_GPT
-from qkv.models.language_model import LanguageModel, load_language_model
+from qkv.models.nnlm.folder import LoadedNNLM, load_nnlm
+from qkv.models.rnnlm.folder import LoadedRNNLM, load_rnnlm
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.nn.recurrent import CELLS
 from qkv.tasks.table import TASKS
+from qkv.tasks.translate import Network
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
@@ -66,30 +71,53 @@ class Subject:
         parts = [part for part in self.path.parts if part not in ("model", "/")]
         return parts[-1] if parts else self.name
 
+    @property
+    def translates(self) -> bool:
+        return self.kind in ("transformer", "seq2seq")
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a word has one vector, wherever it stands, and is looked up."""
+        return self.kind in ("table", "nnlm")
+
+    @property
+    def network(self) -> Network | Encoder:
+        """What reads texts; of all but a table."""
+        return self.translator.network if self.translates else self.model.network.encoder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that are read at once."""
+        return self.translator.max_length if self.translates else self.model.config.max_length
+
     @cached_property
     def model(self) -> Model:
         """What `qkv.load` gives; of all kinds but those that translate and files of vectors."""
-        if self.kind in ("transformer", "seq2seq") or self.path.is_file():
+        if self.translates or self.path.is_file():
             raise self.refusal("no_model", "which no text can be read with")
         return load(self.name, threads=self.threads)
 
     @cached_property
     def translator(self) -> Translator:
-        if self.kind not in ("transformer", "seq2seq"):
+        if not self.translates:
             raise self.refusal("no_translation", "which does not translate")
         return load_translator(self.name, threads=self.threads)
 
     @cached_property
     def vectors(self) -> WordVectors:
-        if self.kind not in ("table", "nnlm"):
+        if not self.is_table:
             raise self.refusal("no_vectors", "in which a word has no vector of its own")
         return load_vectors(self.name)
 
     @cached_property
-    def language_model(self) -> LanguageModel:
+    def language_model(self) -> LoadedNNLM | LoadedRNNLM:
         if self.kind not in ("rnnlm", "nnlm"):
             raise self.refusal("no_recurrence", "which is no recurrent language model")
-        return load_language_model(self.path)
+        return load_rnnlm(self.path) if self.kind == "rnnlm" else load_nnlm(self.path)
 
     @cached_property
     def elmo(self) -> LoadedElmo:
@@ -138,15 +166,6 @@ VIEWS_OF = {
 """By kind, whatever its folder says; all have positions, since the sinusoids need no model."""
 FILLED = ("masked", "next_sentence")
 """Heads that the view of blanks asks."""
-FACTS: dict[str, tuple[str, ...]] = {
-    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
-    "decoder_layers": ("decoder_layers",),
-    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "heads"),
-    "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
-    "vocabulary": ("vocab_size", "vocabulary_size"),
-    "positions": ("max_position_embeddings", "n_positions", "max_length"),
-}
-"""By fact, what config.json calls it; the first that is there and a number."""
 
 
 def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +192,7 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "views": views_of(subject, config, heads, task),
         "heads": list(heads),
         "task": task,
-        "facts": _facts_of(subject, config, shapes) | _languages_of(record),
+        "facts": shown_facts(subject.path, subject.kind),
     }
 
 
@@ -211,31 +230,6 @@ def task_of(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
     if isinstance(told, str) and told in TASKS:
         return told
     return next((name for name, entry in TASKS.items() if entry.head in heads), None)
-
-
-def _languages_of(record: Mapping[str, Any]) -> dict[str, int | str]:
-    """Of a model that translates, in two letters each, where its folder says so."""
-    told = {name: record.get(name) for name in ("source_language", "target_language")}
-    return {name: value for name, value in told.items() if isinstance(value, str)}
-
-
-def _facts_of(
-    subject: Subject, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, int | str]:
-    facts: dict[str, int | str] = {}
-    for fact, names in FACTS.items():
-        numbers = [config[name] for name in names if isinstance(config.get(name), int)]
-        if numbers and not (fact == "positions" and subject.kind in ("seq2seq", "reader")):
-            facts[fact] = numbers[0]
-    if isinstance(cell := config.get("cell", "lstm" if subject.kind == "elmo" else None), str):
-        facts["cell"] = cell
-    if subject.kind == "reader" and isinstance(kind := config.get("kind"), str):
-        facts["reader"] = kind
-    if shapes:
-        facts["parameters"] = sum(math.prod(shape) for shape in shapes.values())
-    if subject.path.is_file():
-        facts["bytes"] = subject.path.stat().st_size
-    return facts
 
 
 def _record(subject: Subject) -> dict[str, Any]:

@@ -7,16 +7,19 @@ its parts under two names, so that any encoder can be held still layer by layer:
 Shapes: … (B, T) of padded or (N,) of packed rows, R rows, D width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from qkv.data.batch import Packing, pad, unpad
+from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.fused import Attend, Packed, explicit, fused
+from qkv.nn.layers import AttentionKind, Layer
+from qkv.nn.position import PositionEncoding
 
 
 class EncoderConfig(Protocol):
@@ -59,12 +62,48 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(first))
 
 
+class Layered(Protocol):
+    """What a network shows of itself, whatever it is made of: an encoder, or an encoder and a decoder."""
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        """Those that it has; the first is meant where none is named."""
+        ...
+
+    @property
+    def position_encoding(self) -> PositionEncoding | None:
+        """None where positions are not added to tokens."""
+        ...
+
+    @property
+    def layers(self) -> Callable[..., Iterator[Layer]]:
+        """Layer after layer of a batch; of an encoder and a decoder, of a source and what the decoder reads."""
+        ...
+
+
 class Encoder(nn.Module):
     """`forward` takes what `Batch.inputs()` gives, and `pool`, whether to run the pooler, and returns an `Encoding`."""
 
     embedding: nn.Module
     blocks: nn.ModuleList
     pooler: Pooler | None
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return ()
+
+    @property
+    def position_encoding(self) -> PositionEncoding | None:
+        return None
+
+    @abstractmethod
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        """What `forward` computes of a packed batch, layer after layer."""
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        """(N, D) each: what lies below the layers, then the output of every layer."""
+        first, *rest = self.layers(batch)
+        return [first.entered, first.left, *(layer.left for layer in rest)]
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D): the vector that stands for a row; where every token has seen all others, its first."""

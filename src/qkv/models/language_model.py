@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +23,9 @@ from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, 
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
-from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, no_init, opened, own_recipe
+from qkv.models.pretraining import Pretraining, no_init, opened
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
@@ -123,7 +123,7 @@ def training_flops(model: NNLM | RNNLM, batch: Batch) -> float:
 #
 # NNLM and RNNLM share all but the table of their own name.
 
-MODELS = ("nnlm", "rnnlm")
+_MODELS = ("nnlm", "rnnlm")
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class LanguageModelConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type not in MODELS:
-            hint = did_you_mean(self.model_type, MODELS)
-            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(MODELS)}.")
+        if self.model_type not in _MODELS:
+            hint = did_you_mean(self.model_type, _MODELS)
+            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(_MODELS)}.")
         for name in ("rows", "evaluation_tokens"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -245,12 +245,6 @@ class NextTokenEvaluation:
 _Network = NNLM | RNNLM
 
 
-class LanguageModel(NamedTuple):
-    network: _Network
-    tokenizer: Tokenizer
-    record: dict[str, Any]
-
-
 class CarryingTrainer(Trainer[Batch]):
     """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
 
@@ -261,21 +255,6 @@ class CarryingTrainer(Trainer[Batch]):
 
     def trained(self) -> dict[str, Tensor]:
         return super().trained() | dict(self.job.model.named_buffers())
-
-
-def load_language_model(path: str | Path) -> LanguageModel:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, *MODELS)
-    try:
-        network: _Network
-        if folder.model_type == "nnlm":
-            network = NNLM(NNLMConfig(**folder.config))
-        else:
-            network = RNNLM(RNNLMConfig(**folder.config))
-        network.load_state_dict(folder.tensors)
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LanguageModel(network.eval(), folder.tokenizer, folder.record)
 
 
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
@@ -404,7 +383,7 @@ def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sess
 
 def _pretraining(model: str) -> Pretraining[LanguageModelConfig, Trainer[Batch]]:
     defaults, size = LanguageModelConfig(model_type=model), f"{model}.size"
-    settings = JobSettings(defaults, size, fits=own_recipe, check=_checked, refused=no_init(model))
+    settings = JobSettings(defaults, size, check=_checked, refused=no_init(model))
     return Pretraining(settings, _trainer, _save, _page)
 
 

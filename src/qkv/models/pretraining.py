@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 
-from qkv.config import COMMAND_LINE, Config, Given, JobSettings, merge
+from qkv.config import COMMAND_LINE, Config, JobSettings, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
-from qkv.models.table import MODELS, PRETRAININGS, unknown_model
 from qkv.report.page import RunPage
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
@@ -66,26 +64,6 @@ class Pretraining(Generic[C, T]):
     settled: Callable[[C, T, Progress], C] = in_time  # with what follows from the corpus and this machine, as steps do
     model: str = "the model"  # what RUN/model is, as the terminal says it; {model} is its folder
     report: str = "curves, remarks"  # what RUN/report.html shows
-
-
-def pretraining_of(model: str) -> Pretraining[Any, Any]:
-    module, _, name = PRETRAININGS[model].partition(":")
-    found: Pretraining[Any, Any] = getattr(import_module(module), name)
-    return found
-
-
-def own_recipe(config: C, given: Given) -> C:
-    """Settings of different models share many names, so a recipe says which model it is for, as `model_type`. One that
-    does not say is taken as it is."""
-    file, named = given.recipe, given.tables.get("model_type", config.model_type)
-    if named not in MODELS:
-        raise InputError(f"{file}: {unknown_model(named)}")
-    if named != config.model_type:
-        raise InputError(
-            f"{file} is a recipe for {named}, not for {config.model_type}. Type: qkv pretrain {named} --recipe {file} "
-            "…, or leave the recipe out."
-        )
-    return config
 
 
 def no_init(model: str) -> dict[str, str]:

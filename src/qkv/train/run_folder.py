@@ -42,7 +42,7 @@ _JOB_MARK = "# job: "
 """How config.toml begins: a comment, so that it stays a recipe and is read by a qkv that knows of no such line."""
 
 
-def write_config(run: Path, job: str, toml: str) -> None:
+def write_settings(run: Path, job: str, toml: str) -> None:
     write_text(run / CONFIG, f"{_JOB_MARK}{job}\n{toml}")
 
 
@@ -68,8 +68,8 @@ def _described(run: Path, job: str) -> str:
 def begin(out: Path, job: str) -> None:
     """Refuse a folder that cannot become a new run, before anything is read for it."""
     if (out / CONFIG).exists():
-        if (there := job_of(out)) not in (None, job):
-            raise InputError(f"{_described(out, there)}, or give another --out.")
+        if (found := job_of(out)) not in (None, job):
+            raise InputError(f"{_described(out, found)}, or give another --out.")
         raise InputError(
             f"{out} holds a run already. Go on with it: qkv {JOBS[job].verb} --resume {out}. Or give another folder."
         )

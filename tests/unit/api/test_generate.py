@@ -125,7 +125,7 @@ def test_the_same_prompt_later_is_drawn_anew(ours: Generator, monkeypatch: pytes
 def test_precisions(ours: Generator, recurrent: Generator, precision: str) -> None:
     config = GenerateConfig(max_length=8)
     faster = Generator(ours.path, precision=precision)
-    assert isinstance(faster.writer, GPT) and faster.writer.precision == precision
+    assert isinstance(faster.writer, GPT) and faster.writer.decoding.precision == precision
     ((found,),) = faster.generate(["the cat"], config)
     if precision == "drafted":
         assert found.text == ours.generate(["the cat"], config)[0][0].text

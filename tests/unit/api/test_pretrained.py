@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import qkv
-from qkv.api.pretrained import PretrainedFolder, open_pretrained
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.elmo.tokenizer import OpenTokenizer
@@ -17,6 +16,7 @@ from qkv.models.folders.own import read_folder
 from qkv.models.gpt import folder as gpt2
 from qkv.models.plain.contextual import contextual
 from qkv.models.plain.features import read_features
+from qkv.models.plain.pretrained import PretrainedFolder, open_pretrained
 from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.gpt_folders import VOCABULARIES, make_gpt

@@ -6,11 +6,10 @@ import pytest
 from safetensors.torch import save_file
 
 from qkv.api.translator import Candidate, Translator, _put_together, load_translator
-from qkv.cli.info import lines_of_translation
 from qkv.errors import InputError
 from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.models.transformer.folder import describe_translation
+from qkv.models.transformer.folder import describe_translation, lines_of_translation
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import unavailable
 from qkv.search.options import GenerateConfig
@@ -142,10 +141,10 @@ def test_what_is_refused(translator: Translator, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 def test_in_8_bits(translator: Translator) -> None:
-    assert isinstance(translator.network, Transformer) and translator.network.precision == "fp32"
+    assert isinstance(translator.network, Transformer) and translator.network.decoding.precision == "fp32"
     eight = load_translator(translator.path, precision="int8")
     exact, near = (one.translate(["1 2 3 4", "5 6"], GenerateConfig(max_length=8)) for one in (translator, eight))
-    assert isinstance(eight.network, Transformer) and eight.network.int8_bytes() > 0
+    assert isinstance(eight.network, Transformer) and eight.network.decoding.int8_bytes() > 0
     for one, other in zip(exact, near, strict=True):
         assert other.best.log_probability == pytest.approx(one.best.log_probability, rel=0.1, abs=0.1)
         assert other.best.log_probability != one.best.log_probability
@@ -154,7 +153,7 @@ def test_in_8_bits(translator: Translator) -> None:
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 def test_guessing_ahead_is_exact(translator: Translator) -> None:
     drafted = load_translator(translator.path, precision="drafted")
-    assert isinstance(drafted.network, Transformer) and drafted.network.precision == "drafted"
+    assert isinstance(drafted.network, Transformer) and drafted.network.decoding.precision == "drafted"
     for texts in (["1 2 3 4"], ["1 2 3 4", "5 6"]):
         exact, found = (one.translate(texts, GenerateConfig(max_length=8)) for one in (translator, drafted))
         assert [one.best.text for one in found] == [one.best.text for one in exact]

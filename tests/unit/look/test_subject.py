@@ -9,7 +9,8 @@ import pytest
 from qkv.errors import InputError
 from qkv.look.subject import KIND_OF, VIEWS, Subject, open_subject
 from qkv.look.wire import RefusalError
-from qkv.models.folders.own import KINDS, TRANSLATORS
+from qkv.models.folders.codec import TRANSLATORS
+from qkv.models.folders.own import KINDS
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt

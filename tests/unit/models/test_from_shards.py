@@ -18,7 +18,7 @@ from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.language_model import LanguageModelConfig
 from qkv.models.pretraining import Pretraining
-from qkv.models.table import MODELS
+from qkv.models.table import PRETRAINED
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.report.bilingual import Phrase
 from qkv.report.page import RunPage
@@ -134,7 +134,7 @@ def written(run: Path, text: str) -> Path:
 
 
 def test_every_model_is_known_by_its_settings(tmp_path: Path) -> None:
-    assert [model_of(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(MODELS)
+    assert [model_of(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(PRETRAINED)
     before = to_toml(PretrainConfig()).replace('model_type = "bert"\n', "")
     assert "model_type" not in before and model_of(written(tmp_path, before)) == "bert"
 

@@ -16,9 +16,10 @@ from qkv.models.language_model import (
     Carrying,
     CarryingTrainer,
     LanguageModelConfig,
-    load_language_model,
 )
+from qkv.models.nnlm.folder import load_nnlm
 from qkv.models.nnlm.network import NNLM
+from qkv.models.rnnlm.folder import load_rnnlm
 from qkv.models.rnnlm.network import RNNLM
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
@@ -75,7 +76,8 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     model_type = finished.run.name
     folder = read_folder(finished.run / "model")
     assert folder.model_type == model_type and folder.record["steps"] == 8
-    network, tokenizer, record = load_language_model(finished.run / "model")
+    loader = load_nnlm if model_type == "nnlm" else load_rnnlm
+    network, tokenizer, record = loader(finished.run / "model")
     assert isinstance(network, NNLM if model_type == "nnlm" else RNNLM) and not network.training
     assert network.config.vocabulary_size == tokenizer.size and record["config"]["model_type"] == model_type
     assert not any("carried" in name for name in folder.tensors)
@@ -166,7 +168,7 @@ def test_bad_input(shards: Path, tmp_path: Path, finished: Finished) -> None:
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"width": config["width"] + 8, "tied": False}))
     with pytest.raises(InputError, match="do not fit together"):
-        load_language_model(broken)
+        (load_nnlm if finished.run.name == "nnlm" else load_rnnlm)(broken)
 
 
 def test_other_shards_than_those_of_the_beginning(shards: Path, tmp_path: Path) -> None:

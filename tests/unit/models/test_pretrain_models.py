@@ -17,7 +17,7 @@ from qkv.models.elmo import network as elmo
 from qkv.models.gpt import network as gpt
 from qkv.models.nnlm import network as nnlm
 from qkv.models.rnnlm import network as rnnlm
-from qkv.models.table import MODELS
+from qkv.models.table import PRETRAINED
 from qkv.train.loop import Outcome
 from qkv.train.progress import Silent
 from tests.conftest import ROOT
@@ -100,7 +100,7 @@ def test_without_held_out_text_nothing_is_said_of_it(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err == f"{tmp_path}/model: the model\n{tmp_path}/report.html: curves, remarks\n"
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if model != "bert"])
+@pytest.mark.parametrize("model", [model for model in PRETRAINED if model != "bert"])
 def test_flags_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
     if model != "gpt":
         with pytest.raises(InputError, match=f"--init is for bert and gpt; {model} begins from nothing"):

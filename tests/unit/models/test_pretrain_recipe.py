@@ -7,7 +7,7 @@ import pytest
 from qkv.cli.main import main
 from qkv.config import read_toml
 from qkv.errors import InputError
-from qkv.models.table import MODELS
+from qkv.models.table import PRETRAINED
 from tests.conftest import ROOT
 from tests.support.small_run import configured
 
@@ -18,7 +18,7 @@ RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - set((ROOT / "recipes")
 def test_every_recipe_is_refused_by_all_models_but_its_own(recipe: Path) -> None:
     own = read_toml(recipe)["model_type"]
     assert configured(own, "shards", recipe).model_type == own
-    for model in set(MODELS) - {own}:
+    for model in set(PRETRAINED) - {own}:
         with pytest.raises(InputError) as refused:
             configured(model, "shards", recipe)
         assert f"{recipe} is a recipe for {own}, not for {model}." in str(refused.value)
@@ -35,7 +35,7 @@ def test_nothing_is_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_recipe_that_does_not_say(tmp_path: Path) -> None:
     file = tmp_path / "recipe.toml"
     file.write_text("[train]\nlr = 0.5\n")
-    for model in MODELS:
+    for model in PRETRAINED:
         assert configured(model, "shards", file).train.lr == 0.5
 
 

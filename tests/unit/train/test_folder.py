@@ -14,7 +14,7 @@ from qkv.train.run_folder import (
     read_lines,
     remove_drafts,
     settings_of,
-    write_config,
+    write_settings,
 )
 
 
@@ -67,7 +67,7 @@ def test_which_job_a_run_was(tmp_path: Path, settings: str, job: str | None) -> 
     """It is written down; of a run that began before that, its settings say so."""
     (tmp_path / "config.toml").write_text(settings, encoding="utf-8")
     assert job_of(tmp_path) == job
-    write_config(tmp_path, "curve", settings)
+    write_settings(tmp_path, "curve", settings)
     assert job_of(tmp_path) == "curve"
     with pytest.raises(InputError, match="is a learning curve: qkv curve --resume"):
         settings_of(tmp_path, "translate")

@@ -24,8 +24,8 @@ from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, ReaderSettings, starting_point
 from qkv.models.elmo.network import ElmoConfig
+from qkv.models.folders.codec import CONFIG, model_type_of
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import CONFIG, model_type_of
 from qkv.models.plain.contextual import ElmoVectors, StateVectors, width_of
 from qkv.models.plain.features import SIZES
 from qkv.models.plain.folder import Opened, ReaderFolder, Shape, open_start, shape_of, spelling

@@ -25,6 +25,7 @@ from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_fo
 from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
+from qkv.models.folders.codec import terms_of
 from qkv.models.gpt.encoder import GPTWithHeads
 from qkv.models.gpt.task_folder import GPTFolder, save_gpt
 from qkv.models.plain.folder import Opened, ReaderFolder, save_reader
@@ -134,7 +135,7 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
     if isinstance(folder, GPTFolder):
         assert isinstance(network, GPTWithHeads)
         network.config = folder.config
-        terms = hf.terms_of(folder.path)
+        terms = terms_of(folder.path)
         save_gpt(target, network, folder.tokenizer, task.labels, record, problem, files=terms)
         return
     assert isinstance(network, BertWithHeads)
@@ -142,7 +143,7 @@ def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, rec
         network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
     )
     carried = {"problem_type": problem} if problem else {}
-    terms = hf.terms_of(folder.path)
+    terms = terms_of(folder.path)
     hf.save(
         target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried, files=terms
     )

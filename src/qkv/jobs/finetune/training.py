@@ -25,8 +25,8 @@ from qkv.jobs.finetune.model import is_scratch, transfer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.plan import Undrawn
 from qkv.models.encoder import WithHeads, initialise
+from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt.encoder import GPTWithHeads
 from qkv.models.gpt.task_folder import GPTFolder
 from qkv.models.plain.folder import Opened, ReaderFolder

@@ -7,12 +7,12 @@ from typing import Any
 from qkv.config import Given, JobSettings
 from qkv.errors import InputError, did_you_mean
 from qkv.models.seq2seq.network import Seq2SeqConfig
-from qkv.models.table import MODELS as PRETRAINED
+from qkv.models.table import PRETRAINED
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
 from qkv.train.loop import TrainConfig
 
-MODELS = ("transformer", "seq2seq")
+TRANSLATION_MODELS = ("transformer", "seq2seq")
 SELECTIONS = ("loss", "bleu", "exact")
 """By what the best weights are chosen."""
 
@@ -125,7 +125,7 @@ class TranslateConfig:
     )
 
     def __post_init__(self) -> None:
-        for name, known in (("model_type", MODELS), ("select", SELECTIONS)):
+        for name, known in (("model_type", TRANSLATION_MODELS), ("select", SELECTIONS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name, least in (("tokens_per_batch", 1), ("max_length", 2), ("average", 1), ("evaluation_pairs", 0)):
@@ -144,17 +144,6 @@ class TranslateConfig:
             raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
 
 
-def _own_recipe(config: TranslateConfig, given: Given) -> TranslateConfig:
-    """For the model that the recipe names, or the flag --model."""
-    tables, model = given.tables, given.flags.get("model_type")
-    named = tables.get("model_type", model or config.model_type)
-    if model not in (None, named):
-        raise InputError(f"{given.recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
-    if "bitext" not in tables and ({"rnnlm", "nnlm", "masking"} & set(tables) or named in PRETRAINED):
-        raise InputError(f"{given.recipe} is a recipe for qkv pretrain, not for a translation.")
-    return replace(config, model_type=str(named))
-
-
 def _checked(config: TranslateConfig, given: Given) -> TranslateConfig:
     if "decoding.max_length" not in {**given.written, **given.typed}:
         config = replace(config, decoding=_as_long(config))
@@ -166,14 +155,24 @@ def _checked(config: TranslateConfig, given: Given) -> TranslateConfig:
     return config
 
 
-TRANSLATE_SETTINGS = JobSettings(
+_SETTINGS = JobSettings(
     TranslateConfig(),
     size="{model_type}.size",
     lengths={"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"},
     giving_way=("epochs", "train.minutes"),  # what does not decide is not written into config.toml
-    fits=_own_recipe,
     check=_checked,
 )
+
+
+def configured_translation(given: Given, start: TranslateConfig | None = None) -> TranslateConfig:
+    """The settings as they were asked for, for the model that the recipe names, or --model (the flag `model_type`)."""
+    tables, model, start = given.tables, given.flags.get("model_type"), start or TranslateConfig()
+    named = tables.get("model_type", model or start.model_type)
+    if model not in (None, named):
+        raise InputError(f"{given.recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
+    if "bitext" not in tables and ({"rnnlm", "nnlm", "masking"} & set(tables) or named in PRETRAINED):
+        raise InputError(f"{given.recipe} is a recipe for qkv pretrain, not for a translation.")
+    return _SETTINGS.resolve(given, replace(start, model_type=str(named)))
 
 
 def _as_long(config: TranslateConfig) -> GenerateConfig:

@@ -7,10 +7,8 @@ and qkv both load, and replaces its target whole or not at all. qkv.json holds w
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from qkv.errors import InputError, reading
+from qkv.errors import InputError, listed, reading
 from qkv.files import replaced_folder, to_json
 from qkv.models.bert.keys import (
     ARCHITECTURES,
@@ -27,19 +25,45 @@ from qkv.models.bert.keys import (
     architecture_of,
     check_architecture,
     default_labels,
-    listed,
+    read_config,
     tensors_of,
     write_config,
     written,
 )
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.plan import FORMAT, Plan, check_vocabulary, make_plan
+from qkv.models.bert.plan import Plan, make_plan
+from qkv.models.encoder import WithHeads
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    FILLS,
+    HAS_TASK,
+    JUDGES_PAIRS,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    TASK_HEADS,
+    Ability,
+    EncoderSizes,
+    Encodes,
+    Facts,
+    Family,
+    Fills,
+    HasTask,
+    Head,
+    JudgesPairs,
+    Loading,
+    Opened,
+    Saving,
+    TakesHead,
+)
 from qkv.models.folders.card import MARK, Card, write_card
-from qkv.models.folders.sentence import MODULES, write_sentence
+from qkv.models.folders.codec import CARD, CONFIG, FORMAT, check_vocabulary, own_version, reason_to_keep, terms_of
+from qkv.models.folders.info import shown_facts, vocabulary_line
+from qkv.models.folders.sentence import MODULES, SentenceFiles, write_sentence
 from qkv.models.folders.weights import StoredTensor
-from qkv.text.tokenizer import FILES, Tokenizer
+from qkv.report.bilingual import Phrase
+from qkv.text.tokenizer import Tokenizer
 
-CARD = "README.md"
 ABOUT: dict[str, tuple[str, str]] = {
     "BertForPreTraining": (
         "an encoder with its two pre-training heads: masked words and next sentence",
@@ -56,17 +80,6 @@ ABOUT: dict[str, tuple[str, str]] = {
     "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器，可从几个选项中选一个"),
     "BertModel": ("an encoder", "编码器"),
 }
-LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
-
-OF_A_MODEL = (
-    *("config.json", "qkv.json", CARD, *LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
-    *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
-    *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *FILES,
-    *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
-    *("[0-9]_Pooling", "[0-9]_Normalize"),
-)
-"""What a model folder consists of. A save replaces a folder of these alone: anything else in it is somebody's work."""
 
 
 @dataclass
@@ -102,11 +115,6 @@ class Folder:
             carried=self.carried,
             files=self.files,
         )
-
-
-def terms_of(folder: Path) -> dict[str, bytes]:
-    """The licence of a model, which goes with whatever is trained from it."""
-    return {name: (folder / name).read_bytes() for name in LICENCES if (folder / name).is_file()}
 
 
 def load(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
@@ -208,10 +216,10 @@ def save(
     parameters = sum(tensor.numel() for tensor in tensors.values())
     card = make_card(target.resolve().name, config, architecture, labels, parameters, pooling)
     extra.setdefault(CARD, card.encode())
-    ours_alone = {"format": FORMAT, "qkv": _version(), "pooling": pooling, "normalize": normalize}
+    ours_alone = {"format": FORMAT, "qkv": own_version(), "pooling": pooling, "normalize": normalize}
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
-    with replaced_folder(target, _reason_to_keep) as fresh:
+    with replaced_folder(target, reason_to_keep) as fresh:
         extra["config.json"] = to_json(fields).encode()
         extra["qkv.json"] = to_json(ours_alone | {"record": dict(record or {})}).encode()
         for name, content in extra.items():
@@ -266,22 +274,6 @@ def _labels_to_write(model: BertWithHeads, architecture: str, labels: Sequence[s
     return tuple(labels) or default_labels(outputs)
 
 
-def _reason_to_keep(folder: Path) -> str | None:
-    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, known) for known in OF_A_MODEL)]
-    if foreign:
-        return f"it holds {listed(foreign)}, which is not part of a model"
-    if not (folder / "config.json").is_file():
-        return "it is not a model folder (no config.json)"
-    return None
-
-
-def _version() -> str | None:
-    try:
-        return version("qkv")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return None
-
-
 def describe(path: str | Path) -> dict[str, Any]:
     """What a folder holds, without reading its weights: for people to look at and programs to read."""
     folder = Path(os.path.expanduser(path))
@@ -332,3 +324,125 @@ def _described(folder: Path, plan: Plan) -> dict[str, Any]:
         "record": plan.record,
         "notes": list(plan.notes),
     }
+
+
+def lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    parameters, vocabulary = facts["parameters"], facts["vocabulary"]
+    rows = vocabulary["rows"]
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
+    stated, found = facts["stated_architecture"], facts["architecture"]
+    heads = ", ".join(f"{name} {number:,}" for name, number in parameters["heads"].items())
+    labels = facts["labels"]
+    shown = ", ".join(labels[:12]) + (f", … ({len(labels)} in all)" if len(labels) > 12 else "")
+    pooling = facts["pooling"] and facts["pooling"] + (", scaled to length 1" if facts["normalize"] else "")
+    return [
+        ("folder", facts["path"]),
+        ("architecture", found if stated in (None, found) else f"{found} (config.json says {stated})"),
+        ("heads", ", ".join(facts["heads"]) or "none: embeds texts and shows attention"),
+        (
+            "layers",
+            f"{facts['layers']} of width {facts['width']}, {facts['attention_heads']} attention heads, "
+            f"feed-forward {facts['inner_width']}, {facts['activation']}",
+        ),
+        ("longest text", f"{facts['max_length']} tokens at once"),
+        ("parameters", f"{parameters['total']:,}"),
+        ("  embeddings", f"{parameters['embeddings']:,}"),
+        ("  encoder", f"{parameters['encoder']:,}"),
+        ("  pooler", f"{parameters['pooler']:,}" if parameters["pooler"] else ""),
+        ("  heads", heads),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
+        ("labels", shown),
+        ("pooling", pooling or ""),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("card", facts["card"] or ""),
+    ]
+
+
+# --- The family: what is asked of a BERT's folder from outside.
+
+_ABOUT = Phrase("a BERT", "BERT")
+_ABILITIES: dict[str, Ability[Any]] = {"masked": FILLS, "next_sentence": JUDGES_PAIRS}
+
+
+def sizes_of_bert(config: BertConfig) -> EncoderSizes:
+    return EncoderSizes(
+        config.vocabulary_size,
+        config.layers,
+        config.width,
+        config.max_length,
+        pairs=config.segments > 1,
+        dropout=config.dropout,
+    )
+
+
+def _facts(path: Path) -> Facts:
+    document = describe(path)
+    heads = tuple(document["heads"])
+    abilities: list[Ability[Any]] = [HAS_TASK] if set(heads) & set(TASK_HEADS) else []
+    abilities += [ability for head, ability in _ABILITIES.items() if head in heads]
+    return Facts(
+        "bert",
+        "bert",
+        path,
+        _ABOUT,
+        "bert",
+        (*abilities, ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
+        document,
+        heads,
+        document["record"],
+        tuple(document["notes"]),
+        shown_facts(path, "bert"),
+        sizes_of_bert(read_config(path / CONFIG).config),
+    )
+
+
+def _open(path: Path, loading: Loading) -> Opened:
+    facts, folder = _facts(path), load(path, dtype=loading.dtype)
+    sizes, network = sizes_of_bert(folder.config), folder.model.to(loading.device)
+    heads = tuple(network.heads)
+
+    def build(head: Head) -> BertWithHeads:
+        dropout = folder.config.dropout if head.dropout is None else head.dropout
+        config = replace(folder.config, dropout=dropout, attention_dropout=head.attention_dropout)
+        return BertWithHeads(config, [head.name], labels=head.outputs)
+
+    def save_with_head(target: Path, network: WithHeads, saving: Saving) -> Path:
+        assert isinstance(network, BertWithHeads)
+        kept = folder.config.dropout, folder.config.attention_dropout
+        network.config = replace(network.config, dropout=kept[0], attention_dropout=kept[1])
+        return save(
+            target,
+            network,
+            folder.tokenizer,
+            saving.labels,
+            architecture_of(list(network.heads)),
+            record=saving.record,
+            carried={"problem_type": saving.problem} if saving.problem else {},
+            files=terms_of(folder.path),
+        )
+
+    parts: dict[Ability[Any], Callable[[], Any]] = {
+        HAS_TASK: lambda: HasTask(network, heads),
+        FILLS: lambda: Fills(network, folder.tokenizer.mask_id),
+        JUDGES_PAIRS: lambda: JudgesPairs(network),
+        ENCODES: lambda: Encodes(network, folder.tokenizer, sizes, named_layers=folder.config.layers),
+        ATTENDS: lambda: network,
+        SHOWS_LAYERS: lambda: network,
+        TAKES_HEAD: lambda: TakesHead(sizes, folder.tokenizer, path, network, build, save_with_head),
+    }
+    return Opened(
+        facts,
+        folder.tokenizer,
+        folder.config,
+        folder.labels,
+        folder.architecture,
+        folder.carried,
+        SentenceFiles(folder.pooling, folder.normalize, folder.foreign_pooling),
+        folder.notes,
+        {one: parts[one] for one in facts.abilities},
+        folder.save,
+    )
+
+
+BERT = Family("bert", ("bert",), _ABOUT, _facts, _open, lines_of_bert)

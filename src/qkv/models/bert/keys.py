@@ -7,12 +7,12 @@ BertModel puts before the encoder's tensors.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, listed
 from qkv.files import read_object
 from qkv.models.bert.network import BertConfig
 
@@ -186,13 +186,6 @@ def architecture_of(heads: Collection[str], stated: str | None = None) -> str:
     """
     fitting = [name for name, known in ARCHITECTURES.items() if set(known.heads) <= set(heads)]
     return max(fitting, key=lambda name: (len(ARCHITECTURES[name].heads), name == stated))
-
-
-def listed(names: Iterable[str], most: int = 6) -> str:
-    """Names for a message, cut short where there are many."""
-    names = sorted(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 # --- config.json of a BERT folder to our config and back. No field is passed over in silence.

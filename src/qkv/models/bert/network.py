@@ -3,7 +3,7 @@
 Shapes: … (B, T) of padded or (N,) of packed rows, D width, V vocabulary.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -12,13 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
+from qkv.nn.layers import AttentionKind, Layer, block_layers
 from qkv.nn.multihead import MultiHeadSelfAttention
-from qkv.nn.position import LearnedPositions
+from qkv.nn.position import LearnedPositions, PositionEncoding
 
 
 class InputEmbedding(nn.Module):
@@ -49,8 +51,13 @@ class InputEmbedding(nn.Module):
         if ids.dim() == 1 and layers.fits(self.token.weight):
             tables = (self.token.weight, self.segment.weight, self.position.weight)
             return self.dropout(layers.add_norm(layers.embed(ids, segments, positions, tables), None, None, self.norm))
-        x = self.token(ids) + self.segment(segments) + self.position(positions)
-        return self.dropout(self.norm(x))
+        return self.dropout(self.parts(ids, segments, positions)["normed"])
+
+    def parts(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """What is added, its sum and the norm of it, (…, D) each."""
+        token, segment, position = self.token(ids), self.segment(segments), self.position(positions)
+        total = token + segment + position
+        return {"token": token, "segment": segment, "position": position, "sum": total, "normed": self.norm(total)}
 
 
 # --- BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
@@ -188,6 +195,24 @@ class Bert(Encoder):
                 firsts = x[:, 0] if first is None else x.index_select(0, first)
             pooled = self.pooler(firsts)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
+
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        inputs = self.embedding.parts(batch.ids, batch.segments, batch.positions)
+        attend = Packed(*batch.packing)
+        return block_layers("encoder", self.blocks, nn.Identity(), inputs, self.embedding.dropout, attend)
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        states = self(**batch.inputs(), states=True, pool=False).states  # on the fused path
+        assert states is not None, "they were asked for"
+        return list(states)
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return (AttentionKind("self", "encoder", "self", self.config.layers, self.config.heads),)
+
+    @property
+    def position_encoding(self) -> PositionEncoding:
+        return self.embedding.position
 
 
 class MaskedHead(nn.Module):

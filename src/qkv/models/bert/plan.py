@@ -4,16 +4,14 @@ Everything that can be wrong with a folder is said here, in one message that nam
 key that nobody knows, a shape that config.json contradicts, a tokenizer of another model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from qkv.errors import InputError
-from qkv.files import read_object
+from qkv.errors import InputError, listed
 from qkv.models.bert.keys import (
     DECODER_BIAS,
     DECODER_TABLE,
@@ -23,20 +21,15 @@ from qkv.models.bert.keys import (
     architecture_of,
     canonical,
     default_labels,
-    listed,
     parts_held,
     read_config,
     tensors_of,
 )
 from qkv.models.bert.network import BertWithHeads
+from qkv.models.folders.codec import OURS, check_vocabulary, read_ours
 from qkv.models.folders.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.text.tokenizer import Tokenizer
-
-FORMAT = 1
-"""Of qkv.json."""
-MOST_SPARE = 127
-"""Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +46,6 @@ class Plan:
     record: dict[str, Any]
     is_decoder_compared: bool  # False: a decoder is stored beside the token table, and nobody looked whether it differs
     notes: tuple[str, ...]
-
-
-class Undrawn(TorchFunctionMode):
-    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
-
-    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
-    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
-    """
-
-    WRITES = frozenset(
-        {
-            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
-            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
-        }
-    )
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        given = dict(kwargs or {})
-        if getattr(func, "__name__", "") in self.WRITES:
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
 
 
 def make_plan(folder: Path, compare: bool) -> Plan:
@@ -133,17 +103,6 @@ def make_plan(folder: Path, compare: bool) -> Plan:
         is_decoder_compared=compare or not repeated,
         notes=(*notes, *sentence.notes),
     )
-
-
-def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
-    """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
-    spare = rows - tokenizer.size
-    if spare > MOST_SPARE or spare < 0:
-        raise InputError(
-            f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
-            "(vocab_size). The tokenizer belongs to another model."
-        )
-    return [f"the token table has {rows:,} rows for {tokenizer.size:,} tokens; the rest is not used"] if spare else []
 
 
 def _settle_decoder(names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
@@ -212,15 +171,9 @@ def _check_shapes(
 
 
 def _read_ours(folder: Path) -> dict[str, Any]:
-    file = folder / "qkv.json"
-    if not file.is_file():
-        return {}
-    ours = read_object(file)
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a newer "
-            "qkv: upgrade, or delete the file to load the model without it."
-        )
+    ours = read_ours(folder)
     if ours.get("pooling") not in (None, *POOLINGS):
-        raise InputError(f"{file}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs.")
+        raise InputError(
+            f"{folder / OURS}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs."
+        )
     return ours

@@ -29,8 +29,9 @@ from qkv.models.bert.objective import (
     training_flops,
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
+from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Pretraining, check_own, opened, own_recipe
+from qkv.models.pretraining import Pretraining, check_own, opened
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -104,7 +105,7 @@ def _checked(config: PretrainConfig, given: Given) -> PretrainConfig:
 # Rows, masks and blanks are drawn once, from a seed of their own: every evaluation of a run asks the same questions.
 
 SEED = 20_181_011  # the day BERT was put on arXiv
-SHORTEST, LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
+_SHORTEST, _LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class Evaluation:
             for part in np.array_split(chosen, max(1, len(chosen) // batches.rows))
             if len(part)
         ]
-        longest = min(LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
+        longest = min(_LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
         self.blanks = blanked_sentences(held_out, tokenizer, draw, count=6, longest=longest)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
@@ -166,12 +167,12 @@ class Evaluation:
 
 
 def blanked_sentences(
-    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = LONGEST
+    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = _LONGEST
 ) -> list[BlankedSentence]:
     """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
-    suitable = np.flatnonzero((lengths >= SHORTEST) & (lengths <= longest))
+    suitable = np.flatnonzero((lengths >= _SHORTEST) & (lengths <= longest))
     found: list[BlankedSentence] = []
     for sentence in draw.permutation(suitable)[: 10 * count]:
         start, length = offsets[sentence : sentence + 1], lengths[sentence : sentence + 1]
@@ -305,7 +306,7 @@ def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = hf.terms_of(locate(config.init))
+            terms = terms_of(locate(config.init))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
@@ -336,7 +337,7 @@ def _page(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
 
 
 PRETRAINING_BERT = Pretraining(
-    JobSettings(PretrainConfig(), fits=own_recipe, check=_checked),
+    JobSettings(PretrainConfig(), check=_checked),
     _trainer,
     _save,
     _page,

@@ -11,7 +11,7 @@ The network keeps no state. Who carries it from piece to piece: models/elmo/obje
 Shapes: U different tokens, N tokens of all rows, P width of a direction, K = 1 + layers, V vocabulary, L bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
-from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States
 from qkv.nn.word_scores import WordScores
-
-DIRECTIONS = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,13 @@ class BothWays(nn.Module):
         or backward at its beginning."""
         return self.stack(direction)(self.dropout(x), lengths, states)
 
-    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """Spelled tokens (N, P) of rows end to end: those that read forward, then those that read backward, which know
+        nothing of each other."""
+        for direction in DIRECTIONS:
+            yield from self.stack(direction).run_layers("elmo", self.dropout(x), lengths)
+
+    def vectors(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
         row begins with nothing seen."""
         ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
@@ -126,6 +131,10 @@ class Elmo(BothWays):
         sizes = [longest for _, longest in groups]
         return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
 
+    def predict(self, hidden: Tensor) -> Tensor:
+        """(…, P) of one direction → logits (…, V) of the token that it comes to next"""
+        return self.scores(hidden, hidden)
+
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
         return self.dropout(hidden), *self.scores.parts(hidden)
@@ -133,7 +142,7 @@ class Elmo(BothWays):
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
-        return self.layers(self.spell(words)[place], lengths)
+        return self.vectors(self.spell(words)[place], lengths)
 
 
 def _stack(config: ElmoConfig, direction: str) -> Stack:

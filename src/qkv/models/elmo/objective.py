@@ -30,10 +30,10 @@ from torch.nn import functional
 from qkv.data.batch import Batch
 from qkv.data.batching import Epochs
 from qkv.data.corpus.running_text import Integers, Shuffled, StreamBatches
-from qkv.models.elmo.network import DIRECTIONS, Elmo
+from qkv.models.elmo.network import Elmo
 from qkv.nn.characters import Groups, by_length
 from qkv.nn.gpu.layers import word_loss
-from qkv.nn.recurrent_stack import States
+from qkv.nn.recurrent_stack import DIRECTIONS, States
 from qkv.train.loop import Term
 
 _NEVER = -1e4  # a score that adds nothing; the logarithm of nothing at all would have no gradient

@@ -3,18 +3,18 @@
 import dataclasses
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qkv.config import Given, JobSettings
-from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
+from qkv.models.elmo.folder import tokens_by_id
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import (
     BothDirections,
@@ -26,9 +26,9 @@ from qkv.models.elmo.objective import (
     evaluated,
 )
 from qkv.models.elmo.page import elmo_page
-from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.folders.own import save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, no_init, opened, own_recipe
+from qkv.models.pretraining import Pretraining, check_own, no_init, opened
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM
@@ -139,18 +139,6 @@ class TwoWayEvaluation:
 # texts.
 
 
-class LoadedElmo(NamedTuple):
-    network: Elmo
-    tokenizer: Tokenizer
-    record: dict[str, Any]
-
-    def vectors(self, batch: Batch) -> Tensor:
-        """(N, layers + 1, 2 width) for the tokens of packed rows. Every row begins with nothing seen, so that the same
-        text has the same vectors (up to rounding, whatever rows lie beside it)."""
-        with torch.inference_mode():
-            return self.network(batch.ids, batch.lengths)
-
-
 class TwoWayTrainer(Trainer[TwoWays]):
     """A trainer whose checkpoints hold the carried states as well, and whose trials leave none behind."""
 
@@ -164,26 +152,6 @@ class TwoWayTrainer(Trainer[TwoWays]):
         return super().trained() | carried
 
 
-def load_elmo(path: str | Path) -> LoadedElmo:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, "elmo")
-    try:
-        config = ElmoConfig(**(folder.config | {"filters": tuple(folder.config["filters"])}))
-        network = Elmo(config, _tokens(folder.tokenizer))
-        network.load_state_dict(folder.tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LoadedElmo(network.eval(), folder.tokenizer, folder.record)
-
-
-def _tokens(tokenizer: Tokenizer) -> list[str]:
-    """By id; a vocabulary may have gaps."""
-    tokens = [""] * tokenizer.size
-    for token, number in tokenizer.vocabulary.items():
-        tokens[number] = token
-    return tokens
-
-
 def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
     tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     if config.train.threads is not None:
@@ -192,7 +160,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
     corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
-    network = Elmo(config.model.config(tokenizer.size), _tokens(tokenizer))
+    network = Elmo(config.model.config(tokenizer.size), tokens_by_id(tokenizer))
     sizes = network.sizes().numpy()
     batches = TwoWayBatches(
         corpus,
@@ -265,5 +233,5 @@ def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Sh
 
 
 PRETRAINING_ELMO = Pretraining(
-    JobSettings(ElmoTraining(), fits=own_recipe, check=_checked, refused=no_init("elmo")), _trainer, _save, _page
+    JobSettings(ElmoTraining(), check=_checked, refused=no_init("elmo")), _trainer, _save, _page
 )

@@ -12,17 +12,17 @@ the header's length, little-endian; a JSON header of {name: {dtype, shape, data_
 import json
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.files import read_object
-from qkv.models.bert.keys import listed
 
 _DTYPES: dict[str, torch.dtype] = {
     "F64": torch.float64,
@@ -272,3 +272,26 @@ def same(one: StoredTensor, other: StoredTensor) -> bool:
                 return False
             left -= len(pieces[0])
     return True
+
+
+class Undrawn(TorchFunctionMode):
+    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
+
+    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
+    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
+    """
+
+    WRITES = frozenset(
+        {
+            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
+            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
+        }
+    )
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") in self.WRITES:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)

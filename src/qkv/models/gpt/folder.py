@@ -16,14 +16,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.folder import CARD
-from qkv.models.bert.keys import listed, read_labels
-from qkv.models.bert.plan import FORMAT, Undrawn, check_vocabulary
+from qkv.models.bert.keys import read_labels
 from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.own import CONFIG, GPTS, OURS, model_type_of, write_folder
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.folders.codec import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    GPTS,
+    OURS,
+    check_vocabulary,
+    model_type_of,
+    read_record,
+    write_folder,
+)
+from qkv.models.folders.info import vocabulary_line
+from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.tokenizer import files_for_writing
 from qkv.text.tokenizer import Tokenizer
@@ -438,7 +447,7 @@ def _planned(folder: Path, compare: bool) -> _Plan:
     own = tokenizer.sep_id if tokenizer.has_marks else None
     end = _mark(fields, "eos_token_id", tokenizer, own, notes)
     begin = _mark(fields, "bos_token_id", tokenizer, end, notes)
-    found = weights, names, heads, tensors, skeleton, tokenizer, _record(folder), tuple(notes)
+    found = weights, names, heads, tensors, skeleton, tokenizer, read_record(folder), tuple(notes)
     return _Plan(dialect, *found, begin, end)
 
 
@@ -500,18 +509,6 @@ def _tensor(stored: StoredTensor, name: str, dtype: torch.dtype) -> Tensor:
     return found.t() if name.endswith(TURNED) else found
 
 
-def _record(folder: Path) -> dict[str, Any]:
-    if not (folder / OURS).is_file():
-        return {}
-    ours = read_object(folder / OURS)
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{folder / OURS} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a "
-            "newer qkv: upgrade, or delete the file to load the model without it."
-        )
-    return dict(ours.get("record") or {})
-
-
 def _card(name: str, model: GPT, dialect: Dialect) -> str:
     english, chinese = _ABOUT[model.config.order]
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -527,3 +524,29 @@ def _card(name: str, model: GPT, dialect: Dialect) -> str:
             python=["from transformers import AutoModelForCausalLM, AutoTokenizer"],
         )
     )
+
+
+def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
+    rows = vocabulary["rows"]
+    first = f"qkv generate {path} TEXT; qkv embed TEXT --model {path}"
+    first = f"qkv predict {path} TEXT" if facts["heads"] else first
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
+    return [
+        ("folder", path),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "layers",
+            f"{sizes['layers']} of width {sizes['width']}, {sizes['heads']} attention heads, feed-forward "
+            f"{sizes['inner_width']}, {sizes['activation']}, {sizes['order']}-norm",
+        ),
+        ("longest text", f"{facts['max_length']} tokens, prompt and all"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("note", "; ".join(facts["notes"])),
+        ("heads", ", ".join(facts["heads"])),
+        ("labels", ", ".join(facts["labels"][:12]) + (" …" if len(facts["labels"]) > 12 else "")),
+        ("for", f"{first}; qkv finetune TASK --model {path} --train FILE --out RUN"),
+    ]

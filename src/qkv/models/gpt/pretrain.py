@@ -18,10 +18,9 @@ from qkv.config import Given, JobSettings
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import COUNTS
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
-from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import listed
+from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.folder import dialect_of
@@ -30,7 +29,7 @@ from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, opened, own_recipe
+from qkv.models.pretraining import Pretraining, check_own, opened
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -119,7 +118,7 @@ def _checked(config: GPTTrainConfig, given: Given) -> GPTTrainConfig:
 
 _SEED = 20_180_611  # the day GPT was made known
 PROMPTS = 2  # beside a text that is begun from nothing
-SHORTEST = 3  # tokens of a prompt
+_SHORTEST = 3  # tokens of a prompt
 WRITTEN = 100  # tokens of a sample, at most
 _INSIDE = frozenset(map(chr, (*range(161, 173), *range(174, 192), *range(290, 324))))
 """How a tokenizer of bytes spells those that go on with a character (UTF-8: 80 to BF)."""
@@ -200,7 +199,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
     firsts = held_out.document_offsets[:-1]
-    suits = (lengths >= SHORTEST) & (lengths <= longest)
+    suits = (lengths >= _SHORTEST) & (lengths <= longest)
     suitable = firsts[suits[firsts]]
     if len(suitable) < PROMPTS:
         suitable = np.flatnonzero(suits)
@@ -290,7 +289,7 @@ def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = hf.terms_of(model_folder(locate(config.init)))
+            terms = terms_of(model_folder(locate(config.init)))
     gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
@@ -304,7 +303,7 @@ def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
 
 
 PRETRAINING_GPT = Pretraining(
-    JobSettings(GPTTrainConfig(), fits=own_recipe, check=_checked),
+    JobSettings(GPTTrainConfig(), check=_checked),
     _trainer,
     _save,
     _page,

@@ -15,8 +15,9 @@ Shapes: V vocabulary, D width.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,16 +26,39 @@ from torch import Tensor
 
 from qkv.errors import InputError, reading
 from qkv.files import read_object
-from qkv.models.bert import folder as hf
 from qkv.models.bert.keys import default_labels, read_labels, write_labels
-from qkv.models.bert.plan import Undrawn
+from qkv.models.encoder import WithHeads
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    HAS_TASK,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    WRITES,
+    Ability,
+    EncoderSizes,
+    Encodes,
+    Facts,
+    Family,
+    HasTask,
+    Head,
+    Loading,
+    Opened,
+    Saving,
+    TakesHead,
+    Writes,
+)
 from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.own import CONFIG
+from qkv.models.folders.codec import CONFIG, GPTS, terms_of
+from qkv.models.folders.info import shown_facts
+from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.folder import GPT1, HEADS, dialect_of, read_config
 from qkv.models.gpt.network import GPT
-from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks
+from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, never_written
+from qkv.nn.cpu.precision import check_weights, set_precision
+from qkv.report.bilingual import Phrase
 
 CLASSES = {
     "sequence": "ForSequenceClassification",
@@ -85,7 +109,7 @@ class GPTFolder:
         if architecture not in (None, own):
             raise InputError(f"{self.path} is a {own}, and cannot be saved as {architecture}.")
         problem = self.carried.get("problem_type")
-        terms = hf.terms_of(self.path)
+        terms = terms_of(self.path)
         return save_gpt(path, self.model, self.tokenizer, self.labels, self.record, problem, files=terms)
 
 
@@ -111,15 +135,15 @@ def open_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32
                 state[f"heads.{ours}.linear.{kind}"] = stored[theirs]
     outputs = max((len(stored[f"{HEADS[head]}.weight"]) for head in heads), default=2)
     with reading(loaded.path):
-        fields = read_object(file)
-        labels = read_labels(file, fields)[0] if {"sequence", "token"} & set(heads) else ()
+        said = read_object(file)
+        labels = read_labels(file, said)[0] if {"sequence", "token"} & set(heads) else ()
     labels = default_labels(outputs) if labels is None else labels
     if labels and len(labels) != outputs:
         raise InputError(f"{file} names {len(labels)} labels, and the head has {outputs} outputs: one is of another.")
     with torch.device("meta"), Undrawn():
         model = GPTWithHeads(config, heads, labels=outputs)
     model.load_state_dict(state, strict=True, assign=True)
-    carried = {"problem_type": fields["problem_type"]} if fields.get("problem_type") else {}
+    carried = {"problem_type": said["problem_type"]} if said.get("problem_type") else {}
     return GPTFolder(model.eval(), tokenizer, config, labels, loaded.path, loaded.record, loaded.notes, carried)
 
 
@@ -154,15 +178,17 @@ def save_gpt(
         for kind in ("weight", "bias")
         if (name := f"heads.{head}.linear.{kind}") in state
     }
-    fields: dict[str, Any] = {"architectures": [_architecture_of(config, heads)]} | write_labels(labels)
+    beside_network: dict[str, Any] = {"architectures": [_architecture_of(config, heads)]} | write_labels(labels)
     if problem is not None:
-        fields["problem_type"] = problem
+        beside_network["problem_type"] = problem
     target = Path(os.path.expanduser(path))
     card = _card(target.resolve().name, model, labels) if heads else None
     beside: dict[str, str | bytes] = {**(files or {})}
     if heads:
         beside |= files_for_tasks(tokenizer, config.max_length)
-    return gpt2.save(target, network, tokenizer.base, record, heads=stored, fields=fields, card=card, files=beside)
+    return gpt2.save(
+        target, network, tokenizer.base, record, heads=stored, fields=beside_network, card=card, files=beside
+    )
 
 
 def _architecture_of(config: GPTReaderConfig, heads: Sequence[str]) -> str:
@@ -200,3 +226,131 @@ def _card(name: str, model: GPTWithHeads, labels: Sequence[str]) -> str:
             command='qkv predict path/to/this/folder "TEXT"',
         )
     )
+
+
+class PretrainedGPT(GPTFolder):
+    """A GPT that no task was put on. Before a text stands the mark that stands there in training; the one after it is
+    seen by nothing before it, and counts nowhere."""
+
+    abilities = (
+        "write on from a text (qkv generate MODEL TEXT)",
+        "embed texts and their tokens (qkv embed TEXT --model)",
+        "show attention (qkv attention TEXT --model)",
+        "be fine-tuned (qkv finetune --model)",
+    )
+
+    def save(self, path: str | Path, architecture: str | None = None) -> Path:
+        raise InputError(f"{self.path} is a GPT as it was trained: copy its folder.")
+
+
+def open_any_gpt(path: Path, dtype: torch.dtype = torch.float32) -> GPTFolder:
+    """A `PretrainedGPT`, unless it was fine-tuned."""
+    opened = open_gpt(path, dtype=dtype)
+    if opened.model.heads:
+        return opened
+    if opened.tokenizer.added:
+        with torch.no_grad():  # drawn for a task to learn; here they are to add nothing
+            opened.model.encoder.embedding.token.weight[list(opened.tokenizer.added)] = 0
+    return PretrainedGPT(**{one.name: getattr(opened, one.name) for one in fields(opened)})
+
+
+# --- The family: what is asked of a GPT's folder from outside.
+
+_ABOUT_FAMILY = Phrase("a GPT, which writes on from a text", "GPT，可接着一段文字往下写")
+_ABOUT_TASK = Phrase("a GPT that was made for a task", "为一个任务训练而成的 GPT")
+
+
+def sizes_of_gpt(config: GPTReaderConfig) -> EncoderSizes:
+    return EncoderSizes(
+        config.vocabulary_size,
+        config.layers,
+        config.width,
+        config.max_length,
+        pairs=True,
+        dropout=config.dropout,
+        words=config.words,
+    )
+
+
+def _facts(path: Path) -> Facts:
+    document = gpt2.describe(path)
+    heads = tuple(document["heads"])
+    return Facts(
+        "gpt",
+        document["model_type"],
+        path,
+        _ABOUT_TASK if heads else _ABOUT_FAMILY,
+        "gpt",
+        (HAS_TASK if heads else WRITES, ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
+        document,
+        heads,
+        document["record"],
+        tuple(document["notes"]),
+        shown_facts(path, "gpt"),
+        sizes_of_gpt(shape_of_gpt(path)),
+    )
+
+
+def _writes(path: Path, loading: Loading) -> Writes:
+    found = gpt2.load(path, dtype=loading.dtype)
+    model = set_precision(found.model.to(loading.device), loading.precision)
+    if loading.precision != "fp32":
+        check_weights(model)
+    return Writes(
+        model,
+        found.tokenizer,
+        found.begin_id,
+        found.end_id,
+        found.begin_id is not None and gpt2.begins_documents(found.record),
+        found.config.max_length,
+        never_written(found.tokenizer, found.config.vocabulary_size, found.end_id),
+    )
+
+
+def _takes_head(path: Path, loading: Loading) -> TakesHead:
+    folder = open_gpt(path, dtype=loading.dtype)
+
+    def build(head: Head) -> GPTWithHeads:
+        dropout = folder.config.dropout if head.dropout is None else head.dropout
+        below = folder.config.embedding_dropout if head.dropout is None else head.dropout
+        config = replace(
+            folder.config, dropout=dropout, attention_dropout=head.attention_dropout, embedding_dropout=below
+        )
+        return GPTWithHeads(config, [head.name], labels=head.outputs)
+
+    def save(target: Path, network: WithHeads, saving: Saving) -> Path:
+        assert isinstance(network, GPTWithHeads)
+        network.config = folder.config
+        files = terms_of(folder.path)
+        return save_gpt(target, network, folder.tokenizer, saving.labels, saving.record, saving.problem, files=files)
+
+    return TakesHead(sizes_of_gpt(folder.config), folder.tokenizer, path, folder.model, build, save)
+
+
+def _open(path: Path, loading: Loading) -> Opened:
+    facts, folder = _facts(path), open_any_gpt(path, loading.dtype)
+    network, taught = folder.model.to(loading.device), bool(folder.model.heads)
+    sizes = sizes_of_gpt(folder.config)
+    encodes = Encodes(network, folder.tokenizer, sizes, named_layers=None, counts_marks=taught, pools_first=False)
+    parts: dict[Ability[Any], Callable[[], Any]] = {
+        HAS_TASK: lambda: HasTask(network, facts.heads),
+        WRITES: partial(_writes, path, loading),
+        ENCODES: lambda: encodes,
+        ATTENDS: lambda: network,
+        SHOWS_LAYERS: lambda: network,
+        TAKES_HEAD: partial(_takes_head, path, loading),
+    }
+    return Opened(
+        facts,
+        folder.tokenizer,
+        folder.config,
+        folder.labels,
+        folder.architecture,
+        folder.carried,
+        notes=folder.notes,
+        parts={one: parts[one] for one in facts.abilities},
+        write=folder.save if taught else None,
+    )
+
+
+GPT_FAMILY = Family("gpt", GPTS, _ABOUT_FAMILY, _facts, _open, gpt2.lines_of_gpt)

@@ -12,7 +12,7 @@ ELMo spells its tokens, so that it needs no [UNK]: an id past the vocabulary is 
 Shapes: U different tokens, N tokens of all rows, P width of a direction or of a state, K = 1 + layers, L bytes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import torch
@@ -22,6 +22,7 @@ from torch.nn import functional
 from qkv.models.elmo.network import BothWays, ElmoConfig
 from qkv.models.rnnlm.network import RNNLMConfig, RNNStates
 from qkv.nn.characters import NONE, spell
+from qkv.nn.layers import Layer
 
 Pretrained = ElmoConfig | RNNLMConfig
 _AT_ONCE = 2048
@@ -56,10 +57,16 @@ class ElmoVectors(nn.Module):
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         with torch.set_grad_enabled(_learns(self)):
-            different, place = ids.unique(return_inverse=True)
-            parts = self.bytes_of(different).split(_AT_ONCE)
-            spelled = torch.cat([self.network.characters(part) for part in parts])  # (U, P)
-            return self.network.layers(spelled[place], lengths)
+            return self.network.vectors(self._spelled(ids), lengths)
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(self._spelled(ids), lengths)
+
+    def _spelled(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, P)"""
+        different, place = ids.unique(return_inverse=True)
+        parts = self.bytes_of(different).split(_AT_ONCE)
+        return torch.cat([self.network.characters(part) for part in parts])[place]
 
     def bytes_of(self, ids: Tensor) -> Tensor:
         """Ids (U,), ascending → (U, L)"""
@@ -82,6 +89,9 @@ class StateVectors(nn.Module):
         with torch.set_grad_enabled(_learns(self)):
             states: Tensor = self.network(ids, lengths)[0]
             return states
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(ids, lengths)
 
 
 def contextual(config: Pretrained, words: Words | None) -> ElmoVectors | StateVectors:

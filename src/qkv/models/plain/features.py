@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import merge
-from qkv.errors import InputError
-from qkv.models.bert.keys import listed
-from qkv.models.bert.plan import Undrawn
+from qkv.errors import InputError, listed
 from qkv.models.elmo.network import BothWays, ElmoConfig
-from qkv.models.folders.own import CONFIG, WEIGHTS, read_folder
+from qkv.models.folders.codec import CONFIG, WEIGHTS
+from qkv.models.folders.own import read_folder
+from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.contextual import Pretrained
 from qkv.models.rnnlm.network import RNNLMConfig, RNNStates
 from qkv.text.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ no other folder.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,19 +15,42 @@ from typing import Any, ClassVar
 import torch
 
 from qkv.config import merge
-from qkv.errors import InputError, reading
+from qkv.errors import InputError, listed, reading
 from qkv.files import read_object
 from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import listed, read_config
+from qkv.models.bert.keys import read_config
 from qkv.models.bert.network import BertConfig
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.elmo.tokenizer import MOST, OpenTokenizer
-from qkv.models.encoder import HEADS
-from qkv.models.folders.own import CONFIG, GPTS, KINDS, TRANSLATORS, WEIGHTS, model_type_of, read_folder, save_folder
+from qkv.models.encoder import HEADS, WithHeads
+from qkv.models.family import (
+    ENCODES,
+    HAS_TASK,
+    RECURS,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    TASK_HEADS,
+    Ability,
+    EncoderSizes,
+    Encodes,
+    Facts,
+    Family,
+    HasTask,
+    Head,
+    Loading,
+    Saving,
+    TakesHead,
+)
+from qkv.models.family import Opened as FamilyOpened
+from qkv.models.folders.codec import CONFIG, GPTS, TRANSLATORS, WEIGHTS, model_type_of
+from qkv.models.folders.info import lines_of_ours, shown_facts
+from qkv.models.folders.own import KINDS, describe_folder, read_folder, save_folder
 from qkv.models.gpt.encoder import GPTReaderConfig
 from qkv.models.gpt.task_folder import GPTFolder, open_gpt, shape_of_gpt
 from qkv.models.plain.features import sizes_of, sizes_table
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
+from qkv.nn.recurrent import CELLS
+from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 _MODEL_TYPE = "reader"
@@ -181,3 +204,90 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
         return replace(found, features=features)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}") from None
+
+
+# --- The family: what is asked of a plain encoder's folder from outside.
+
+_ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
+
+
+def sizes_of_reader(config: ReaderConfig) -> EncoderSizes:
+    return EncoderSizes(
+        config.vocabulary_size,
+        config.layers,
+        config.width,
+        config.max_length,
+        pairs=config.segments > 1,
+        dropout=config.dropout,
+        mixed_layers=config.mixed_layers,
+        attends=False,
+        on_features=config.features is not None,
+    )
+
+
+def _facts(path: Path) -> Facts:
+    document = describe_folder(path)
+    document["weight_bytes"] = document["files"][WEIGHTS]
+    config, heads = _config(document["config"], path), tuple(document["config"].get("heads") or ())
+    abilities = (HAS_TASK,) if set(heads) & set(TASK_HEADS) else ()
+    recurs = (RECURS,) if config.kind in CELLS or config.features is not None else ()
+    return Facts(
+        "plain",
+        _MODEL_TYPE,
+        path,
+        _ABOUT,
+        "reader",
+        (*abilities, ENCODES, SHOWS_LAYERS, *recurs, TAKES_HEAD),
+        document,
+        heads,
+        document["record"],
+        shown=shown_facts(path, "reader"),
+        sizes=sizes_of_reader(config),
+    )
+
+
+def _open(path: Path, loading: Loading) -> FamilyOpened:
+    facts, folder = _facts(path), load_reader(path, dtype=loading.dtype, most=loading.spelled)
+    network = folder.model.to(loading.device)
+    parts: dict[Ability[Any], Callable[[], Any]] = {
+        HAS_TASK: lambda: HasTask(network, facts.heads),
+        ENCODES: lambda: Encodes(network, folder.tokenizer, sizes_of_reader(folder.config)),
+        SHOWS_LAYERS: lambda: network,
+        RECURS: lambda: network,
+        TAKES_HEAD: lambda: takes_head(folder),
+    }
+    return FamilyOpened(
+        facts,
+        folder.tokenizer,
+        folder.config,
+        folder.labels,
+        folder.architecture,
+        parts={one: parts[one] for one in facts.abilities},
+        write=folder.save,
+    )
+
+
+def takes_head(folder: ReaderFolder, from_nothing: bool = False) -> TakesHead:
+    def build(head: Head) -> ReaderWithHeads:
+        dropout = folder.config.dropout if head.dropout is None else head.dropout
+        config = replace(folder.config, dropout=dropout)
+        return ReaderWithHeads(config, [head.name], labels=head.outputs, words=folder.tokenizer)
+
+    def save(target: Path, network: WithHeads, saving: Saving) -> Path:
+        assert isinstance(network, ReaderWithHeads)
+        network.config = replace(network.config, dropout=folder.config.dropout)
+        return save_reader(target, network, folder.tokenizer, saving.labels, saving.record)
+
+    return TakesHead(
+        sizes_of_reader(folder.config),
+        folder.tokenizer,
+        folder.path,
+        folder.model,
+        build,
+        save,
+        from_nothing,
+        draws_whole=True,
+    )
+
+
+PLAIN = Family("plain", (_MODEL_TYPE,), _ABOUT, _facts, _open, lines_of_ours)

@@ -18,7 +18,7 @@ by whoever has some.
 Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,15 +26,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.elmo.network import ElmoConfig, ScalarMix
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
-from qkv.models.plain.contextual import Pretrained, Words, contextual, width_of
+from qkv.models.plain.contextual import ElmoVectors, Pretrained, StateVectors, Words, contextual, width_of
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
 from qkv.nn.fused import Packed
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_stack import Bidirectional
+
+PART = "reader"
+"""The name of a reader's own layers."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,15 @@ class Table(nn.Embedding):
         """(N,) → (N, E)"""
         return super().forward(input)
 
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """None: a word is looked up."""
+        return iter(())
+
 
 class Reader(Encoder):
-    """Vectors of tokens, then whatever `_read` makes of them."""
+    """Vectors of tokens, then layers that read them."""
+
+    embedding: Table | ElmoVectors | StateVectors
 
     def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
         """`words` are for features that are spelled."""
@@ -114,15 +124,33 @@ class Reader(Encoder):
         pool: bool = True,
     ) -> Encoding:
         """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
-        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
-        x = x if self.mix is None else self.mix(x)
-        hidden = self._read(self.dropout(x), packing)  # (N, D)
+        hidden = self._entering(ids, packing)
+        for layer in self.own_layers(hidden, packing):
+            hidden = layer.left  # (N, D)
         pooled = self.pooler(self.of_rows(hidden, packing)) if pool and self.pooler is not None else None
         return Encoding(hidden, pooled, None, {})
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
-        """(N, E) → (N, D)"""
-        return x
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        """Those of the language model below, where there is one, then its own."""
+        yield from self.embedding.layers(batch.ids, batch.lengths)
+        yield from self.own_layers(self._entering(batch.ids, batch.packing), batch.packing)
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        """Of a mix (N, E) of every layer that is mixed, else the one that tokens are looked up as; then what comes out,
+        where it has layers of its own."""
+        looked_up: Tensor = self.embedding(batch.ids, batch.lengths)
+        below = [looked_up] if self.mix is None else list(looked_up.unbind(1))
+        return [*below, self(**batch.inputs(), pool=False).hidden] if len(self.blocks) else below
+
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
+        """On what goes into the first of them (N, E)."""
+        return iter(())
+
+    def _entering(self, ids: Tensor, packing: Packing) -> Tensor:
+        """(N,) → (N, E)"""
+        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
+        entering: Tensor = self.dropout(x if self.mix is None else self.mix(x))
+        return entering
 
 
 class Lookup(Reader):
@@ -136,10 +164,11 @@ class TextCNN(Reader):
         windows = (Convolution(config.embedding_width, config.inner_width, kernel) for kernel in config.kernels)
         self.blocks = nn.ModuleList([nn.ModuleList(windows)])
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
         windows = self.blocks[0]
         assert isinstance(windows, nn.ModuleList)
-        return functional.relu(torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1))
+        found = torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1)
+        yield Layer(PART, x, functional.relu(found))
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         return max_over_rows(hidden, Packed(*packing))
@@ -156,14 +185,15 @@ class CNN(Reader):
         entrance = nn.Linear(config.embedding_width, config.inner_width)
         self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
         lowest, *above = self.blocks
         assert isinstance(lowest, nn.ModuleList)
         entrance, first = lowest
         x = entrance(x)
         for block in (first, *above):
-            x = block(x, Packed(*packing))
-        return x
+            left = block(x, Packed(*packing))
+            yield Layer(PART, x, left)
+            x = left
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         return max_over_rows(hidden, Packed(*packing))
@@ -178,8 +208,8 @@ class Recurrent(Reader):
         self.stack = Bidirectional(ways[0], ways[1], config.dropout)
         self.blocks = self.stack.layers
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
-        return self.stack(x, packing.lengths)[0][-1]
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
+        return self.stack.run_layers(PART, x, packing.lengths)
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """The last token of what read forward, the first of what read backward."""

@@ -10,16 +10,20 @@ texts into the same kind of tokens; the rows of a recurrent model are its own to
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from torch import Tensor
 
 from qkv.errors import InputError, reading
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.folders import hub
+from qkv.models.folders.codec import model_type_of
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import model_type_of
+from qkv.models.plain.contextual import Pretrained, width_of
 from qkv.models.plain.features import SIZES, Features, read_features
-from qkv.models.word2vec.vectors import WordVectors, load_vectors, tokenizer_of_words
+from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens, tokenizer_of_words
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import model_folder
 
@@ -85,21 +89,62 @@ def tokenizer_in(name: str) -> Tokenizer:
 
 
 def _language_model(place: Path, model_type: str, given: Tokenizer | None, tokenizer: str | None) -> Source:
-    features = read_features(place)
-    own = features.tokenizer
+    below = open_below(place, model_type)
+    assert isinstance(below.source, Features)
     if given is None:
-        return Source(place, features, own)
-    if not isinstance(features.config, ElmoConfig):
-        raise InputError(
-            f"{place} is a model of type {model_type}, whose vectors belong to the tokens of its own tokenizer: leave "
-            "--tokenizer out."
-        )
-    for what in ("kind", "lowercase", "segmenter"):
-        mine, other = getattr(own, what), getattr(given, what)
-        alike = mine == other if what != "segmenter" else (mine is None) == (other is None)
-        if not alike:
+        return Source(place, below.source, below.tokenizer)
+    assert tokenizer is not None, "a tokenizer that is given has a name"
+    below.check_tokenizer(given, tokenizer)
+    return Source(place, below.source, given)
+
+
+@dataclass(frozen=True)
+class Below:
+    """What an encoder that is made from nothing is put on (`Feeds` of models/family.py)."""
+
+    place: Path
+    model_type: str
+    source: WordVectors | Features
+    tokenizer: Tokenizer
+
+    @property
+    def width(self) -> int:
+        return self.source.width if isinstance(self.source, WordVectors) else width_of(self.source.config)
+
+    @property
+    def features(self) -> Pretrained | None:
+        return None if isinstance(self.source, WordVectors) else self.source.config
+
+    def weights(self) -> Mapping[str, Tensor]:
+        return {} if isinstance(self.source, WordVectors) else self.source.tensors
+
+    def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.source, WordVectors), "a language model has no table"
+        return look_up_tokens(tokenizer, self.source)
+
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        if isinstance(self.source, WordVectors):
+            return
+        if not isinstance(self.source.config, ElmoConfig):
             raise InputError(
-                f"{place} has learned how tokens of its own tokenizer ({what} {mine}) are spelled, and those of "
-                f"{tokenizer} ({what} {other}) are others: leave --tokenizer out, or give one that is alike."
+                f"{self.place} is a model of type {self.model_type}, whose vectors belong to the tokens of its own "
+                "tokenizer: leave --tokenizer out."
             )
-    return Source(place, features, given)
+        for what in ("kind", "lowercase", "segmenter"):
+            mine, other = getattr(self.tokenizer, what), getattr(given, what)
+            alike = mine == other if what != "segmenter" else (mine is None) == (other is None)
+            if not alike:
+                raise InputError(
+                    f"{self.place} has learned how tokens of its own tokenizer ({what} {mine}) are spelled, and those "
+                    f"of {name} ({what} {other}) are others: leave --tokenizer out, or give one that is alike."
+                )
+
+
+def open_below(place: Path, model_type: str) -> Below:
+    if model_type in SIZES:
+        features = read_features(place)
+        return Below(place, model_type, features, features.tokenizer)
+    vectors = load_vectors(place)
+    # a file of vectors has words and no tokenizer
+    tokenizer = Tokenizer.load(place) if place.is_dir() else tokenizer_of_words(vectors.words)
+    return Below(place, model_type, vectors, tokenizer)

@@ -10,12 +10,14 @@ The network returns the state and keeps none. Who carries it on: models/language
 Shapes: R rows, N tokens of all rows, D width of a word, P width of the last layer's output, V vocabulary.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS, LSTM, Cell
 from qkv.nn.recurrent_stack import Stack, States
 from qkv.nn.word_scores import WordScores
@@ -84,9 +86,17 @@ class RNNStates(nn.Module):
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...], states: States | None = None) -> tuple[Tensor, States]:
         """Tokens (N,) of rows end to end → what the next ones are scored from (N, P), and the states after each row."""
-        x = self.dropout(self.embedding(ids) * self.scale)  # (N, D)
-        outputs, states = self.stack(x, lengths, states)
+        outputs, states = self.stack(self._embed(ids), lengths, states)
         return self.dropout(outputs[-1]), states
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """Tokens (N,) of rows end to end."""
+        return self.stack.run_layers("language_model", self._embed(ids), lengths)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, D)"""
+        x: Tensor = self.dropout(self.embedding(ids) * self.scale)
+        return x
 
 
 class RNNLM(RNNStates):

@@ -11,8 +11,9 @@ What this file does NOT do: read the folders of others; marian.py does.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,18 +21,43 @@ import torch
 
 from qkv.config import merge
 from qkv.data.pairs.batching import Languages
-from qkv.errors import InputError, reading
+from qkv.errors import InputError, listed, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.folder import CARD
-from qkv.models.bert.keys import listed
-from qkv.models.bert.plan import FORMAT, check_vocabulary
+from qkv.models.family import (
+    ATTENDS,
+    RECURS,
+    SHOWS_LAYERS,
+    TRANSLATES,
+    Ability,
+    Facts,
+    Family,
+    Loading,
+    Opened,
+    Translates,
+)
 from qkv.models.folders.card import Card, write_card
-from qkv.models.folders.own import CONFIG, OURS, TRANSLATORS, WEIGHTS, model_type_of, write_folder
+from qkv.models.folders.codec import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    OURS,
+    TRANSLATORS,
+    WEIGHTS,
+    check_vocabulary,
+    model_type_of,
+    read_record,
+    write_folder,
+)
+from qkv.models.folders.info import shown_facts, vocabulary_line
 from qkv.models.folders.weights import read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
 from qkv.models.transformer.marian import load_marian
 from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu.precision import check_precision, set_precision
+from qkv.report.bilingual import Phrase
+from qkv.search.options import GenerateConfig
+from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Tokenizer
 
 _SIDES = ("source", "target")
@@ -95,7 +121,7 @@ def load_translation(path: str | os.PathLike[str]) -> TranslationFolder:
                 "translate, or the folder of an OPUS-MT model."
             )
         config = _sizes_of(folder)
-        record = _record(folder)
+        record = read_record(folder)
         source, target = tokenizers_of(folder)
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
@@ -144,7 +170,7 @@ def describe_translation(path: str | os.PathLike[str]) -> dict[str, Any]:
     model_type = str(model_type_of(folder))
     if model_type == MARIAN:
         return _describe_marian(folder)
-    config, record = _sizes_of(folder), _record(folder)
+    config, record = _sizes_of(folder), read_record(folder)
     source, target = tokenizers_of(folder)
     weights = read_header(folder / WEIGHTS)
     return {
@@ -192,16 +218,6 @@ def _check_vocabularies(
         check_vocabulary(tokenizer, rows[side], f"{folder} ({side})")
 
 
-def _record(folder: Path) -> dict[str, Any]:
-    ours: dict[str, Any] = read_object(folder / OURS) if (folder / OURS).is_file() else {"format": FORMAT}
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{folder / OURS} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a "
-            "newer qkv: upgrade, or delete the file to load the model without it."
-        )
-    return dict(ours.get("record") or {})
-
-
 def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Mapping[str, Any]) -> str:
     english, chinese = _ABOUT[model_type]
     parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -224,3 +240,111 @@ def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Ma
             command="qkv translate path/to/this/folder TEXT",
         )
     )
+
+
+def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    source, target = (language or "?" for language in facts["languages"])
+    vocabularies = [vocabulary_line(one) for one in facts["vocabularies"]]
+    sides = vocabularies if len(vocabularies) == 1 else [f"source {vocabularies[0]}; target {vocabularies[1]}"]
+    longest = facts["max_length"]
+    scores = [
+        f"{score['bleu']:.2f} on {name} ({score['bleu_signature']})"
+        for name, score in (facts["scores"] or {}).items()
+        if "bleu" in score
+    ]
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("languages", f"{source} → {target}" if any(facts["languages"]) else ""),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
+        ("longest text", f"{longest} tokens" if longest else ""),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", sides[0]),
+        ("BLEU", "; ".join(scores)),
+        ("licence", facts["licence"] or ""),
+        ("for", f"qkv translate {facts['path']} TEXT"),
+    ]
+
+
+# --- The families: what is asked of a folder that translates from outside.
+
+_ABOUT_FAMILY = Phrase("a model that translates", "翻译模型")
+
+
+def _facts(family: str, path: Path) -> Facts:
+    document = describe_translation(path)
+    recurrent = document["config"].get("context") is not None
+    kind = "seq2seq" if family == "seq2seq" else "transformer"
+    shown: tuple[Ability[Any], ...] = (ATTENDS, SHOWS_LAYERS) if kind == "transformer" else (RECURS,)
+    if recurrent and document["config"]["context"] == "attention":
+        shown = (ATTENDS, *shown)
+    return Facts(
+        family,
+        document["model_type"],
+        path,
+        _ABOUT_FAMILY,
+        kind,
+        (TRANSLATES, *shown),
+        document,
+        record=document["record"],
+        notes=tuple(document.get("notes", ())),
+        shown=shown_facts(path, kind),
+    )
+
+
+def _open(family: str, path: Path, loading: Loading) -> Opened:
+    facts = _facts(family, path)
+    check_precision(loading.precision)
+    if loading.precision != "fp32" and loading.device.type != "cpu":
+        raise InputError(
+            f"{loading.precision} is for a CPU, not for {loading.device}. Use device cpu, or precision fp32."
+        )
+    translates, notes = _marian(path) if family == "marian" else (_ours(path), ())
+    network = translates.network.to(loading.device)
+    if isinstance(network, Transformer):
+        set_precision(network, loading.precision)
+    elif loading.precision != "fp32":
+        raise InputError(
+            f"Precision {loading.precision} is for the Transformer, and {path} is a recurrent network. Use fp32."
+        )
+    parts: dict[Ability[Any], Callable[[], Any]] = {one: lambda: network for one in facts.abilities}
+    parts[TRANSLATES] = lambda: translates
+    return Opened(facts, translates.languages.source, network.config, notes=notes, parts=parts)
+
+
+def _ours(path: Path) -> Translates:
+    found = load_translation(path)
+    record = found.record
+    made_with = record.get("config", {}).get("decoding", {})
+    return Translates(
+        found.network,
+        found.languages,
+        found.max_length,
+        GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(path)),
+        str(record.get("source_language", "")),
+        str(record.get("target_language", "")),
+        isinstance(found.network, Transformer) or found.network.config.context == "attention",
+        tuple(map(str, record.get("train_sha256", ()))),
+    )
+
+
+def _marian(path: Path) -> tuple[Translates, tuple[str, ...]]:
+    found = load_marian(path)
+    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
+    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
+    longest = found.model.config.max_length
+    decoding = GenerateConfig(
+        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
+    )
+    return Translates(found.model, languages, longest, decoding), found.notes
+
+
+def _family(name: str, model_type: str) -> Family:
+    return Family(name, (model_type,), _ABOUT_FAMILY, partial(_facts, name), partial(_open, name), lines_of_translation)
+
+
+TRANSFORMER, SEQ2SEQ, MARIAN_FAMILY = (
+    _family("transformer", "qkv-transformer"),
+    _family("seq2seq", "qkv-seq2seq"),
+    _family("marian", MARIAN),
+)

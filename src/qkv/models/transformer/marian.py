@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object
-from qkv.models.bert.keys import ACTIVATIONS, listed
-from qkv.models.bert.plan import Undrawn
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.bert.keys import ACTIVATIONS
+from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.position import HalvedSinusoidalPositions
 

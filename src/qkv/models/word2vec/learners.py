@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qkv.config import LENGTHS, JobSettings
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
-from qkv.models.pretraining import check_own, no_init, own_recipe
+from qkv.models.pretraining import check_own, no_init
 from qkv.models.word2vec.corpus import Chunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
 from qkv.models.word2vec.objective import Sampled, Sampler, SamplingConfig, Windows, keep_chances, noise, train_on
@@ -137,7 +137,6 @@ class Word2VecConfiguration:
 WORD2VEC_SETTINGS = JobSettings(
     Word2VecConfiguration(),
     lengths=LENGTHS | {"train.epochs": "train.epochs"},
-    fits=own_recipe,
     refused=no_init("word2vec")
     | {"size": "--size is not for word2vec. The width of word vectors is --set model.width=…"},
 )

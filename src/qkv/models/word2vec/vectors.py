@@ -13,6 +13,7 @@ Shapes: V words, D width, Q questions, N words of a block, U distinct words of t
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from heapq import nlargest
 from pathlib import Path
@@ -25,8 +26,9 @@ from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.folders import hub
+from qkv.models.folders.codec import model_type_of
 from qkv.models.folders.hub import HUB, locate
-from qkv.models.folders.own import model_type_of, read_folder, save_folder
+from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.word2vec.files import is_writable, read_vectors, write_vectors
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
@@ -305,6 +307,16 @@ def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordV
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
     return _from_folder(model_folder(locate(text)), most)
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """Of a folder or a file, read when they are asked for."""
+
+    path: Path
+
+    def vectors(self, most: int | None = None) -> WordVectors:
+        return load_vectors(self.path, most)
 
 
 def _from_folder(path: Path, most: int | None) -> WordVectors:

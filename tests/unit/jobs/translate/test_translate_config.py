@@ -9,7 +9,7 @@ import pytest
 
 from qkv.config import Given, merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.jobs.translate.settings import TRANSLATE_SETTINGS, TranslateConfig, model_config
+from qkv.jobs.translate.settings import TranslateConfig, configured_translation, model_config
 from qkv.models.seq2seq.network import Seq2SeqConfig
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
@@ -25,7 +25,7 @@ def configured(
     model: str | None = None,
     start: TranslateConfig | None = None,
 ) -> TranslateConfig:
-    return TRANSLATE_SETTINGS.resolve(Given(recipe, {"model_type": model, **flags}, settings), start)
+    return configured_translation(Given(recipe, {"model_type": model, **flags}, settings), start)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

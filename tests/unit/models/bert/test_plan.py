@@ -12,8 +12,9 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.models.bert.keys import OWN
-from qkv.models.bert.plan import Plan, Undrawn, make_plan
+from qkv.models.bert.plan import Plan, make_plan
 from qkv.models.folders.own import KINDS
+from qkv.models.folders.weights import Undrawn
 from tests.support.folders import TOKENS, make_folder
 
 Change = Callable[[dict[str, Tensor]], Any]

@@ -7,8 +7,9 @@ import torch
 from torch.nn import functional
 
 from qkv.data.corpus.running_text import TextConfig
-from qkv.models.elmo.network import DIRECTIONS, Elmo, ElmoConfig
+from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TrainingFlops, TwoWayBatches, Unigram, evaluated
+from qkv.nn.recurrent_stack import DIRECTIONS
 from tests.support.corpus import Ids, MemoryCorpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,8 +12,9 @@ from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
 from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.elmo import pretrain
+from qkv.models.elmo.folder import load_elmo
 from qkv.models.elmo.objective import CarryingBoth
-from qkv.models.elmo.pretrain import ElmoTraining, load_elmo
+from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.folders.own import read_folder
 from qkv.train import checkpoint
 from qkv.train.progress import Silent

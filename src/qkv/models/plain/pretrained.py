@@ -1,35 +1,40 @@
-"""A word2vec, NNLM, recurrent language model, ELMo or GPT as it was trained, opened to give vectors of texts.
+"""A word2vec, NNLM, recurrent language model or ELMo as it was trained, opened to give vectors of texts.
 
     word2vec, nnlm   a word has its row of the table, whatever stands around it; some words have none
     rnnlm            a token has the state after it
     elmo             a token has the vectors of all layers in equal shares: what no task has weighed yet
-    gpt              a token has the vector after it, from which the next is predicted
 
-All but GPT are what a reader of kind lookup finds below it (models/plain/network.py), and are run as one. No task was
+They are what a reader of kind lookup finds below it (models/plain/network.py), and are run as one. No task was
 put on them, so they do nothing else. A text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends
 of a text for what reads on, are no part of it, and neither is a word without a vector.
 
 Shapes: V vocabulary, D width of a vector, N tokens.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.files import read_object
-from qkv.models.bert.plan import Undrawn
 from qkv.models.elmo.network import ScalarMix
 from qkv.models.elmo.tokenizer import MOST
-from qkv.models.folders.own import OURS
-from qkv.models.gpt.task_folder import GPTFolder, open_gpt
+from qkv.models.family import ENCODES, FEEDS, Ability, Encodes, Facts, Family, Loading, Opened
+from qkv.models.folders.codec import OURS, WEIGHTS
+from qkv.models.folders.info import lines_of_ours, shown_facts
+from qkv.models.folders.own import describe_folder
+from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.contextual import ElmoVectors, StateVectors, width_of
-from qkv.models.plain.folder import ReaderFolder, spelling
+from qkv.models.plain.folder import ReaderFolder, sizes_of_reader, spelling
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads, Table
-from qkv.models.plain.sources import open_source
+from qkv.models.plain.sources import open_below, open_source
 from qkv.models.word2vec.vectors import TABLES, WordVectors, look_up_tokens
+from qkv.report.bilingual import Phrase
 
 OPENED = ("word2vec", "nnlm", "rnnlm", "elmo")
 """The model_types that are opened so."""
@@ -66,32 +71,6 @@ class PretrainedFolder(ReaderFolder):
         raise InputError(f"{self.path} is a {self.architecture} as it was trained: copy its folder{vectors}.")
 
 
-class PretrainedGPT(GPTFolder):
-    """A GPT that no task was put on. Before a text stands the mark that stands there in training; the one after it is
-    seen by nothing before it, and counts nowhere."""
-
-    abilities = (
-        "write on from a text (qkv generate MODEL TEXT)",
-        "embed texts and their tokens (qkv embed TEXT --model)",
-        "show attention (qkv attention TEXT --model)",
-        "be fine-tuned (qkv finetune --model)",
-    )
-
-    def save(self, path: str | Path, architecture: str | None = None) -> Path:
-        raise InputError(f"{self.path} is a GPT as it was trained: copy its folder.")
-
-
-def open_any_gpt(path: Path, dtype: torch.dtype = torch.float32) -> GPTFolder:
-    """A `PretrainedGPT`, unless it was fine-tuned."""
-    opened = open_gpt(path, dtype=dtype)
-    if opened.model.heads:
-        return opened
-    if opened.tokenizer.added:
-        with torch.no_grad():  # drawn for a task to learn; here they are to add nothing
-            opened.model.encoder.embedding.token.weight[list(opened.tokenizer.added)] = 0
-    return PretrainedGPT(**{one.name: getattr(opened, one.name) for one in fields(opened)})
-
-
 def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.float32) -> PretrainedFolder:
     """A folder of one of the types in `OPENED`."""
     source = open_source(str(path), None)
@@ -122,3 +101,47 @@ def open_pretrained(path: Path, model_type: str, dtype: torch.dtype = torch.floa
     record = dict(read_object(path / OURS).get("record") or {}) if (path / OURS).is_file() else {}
     model = model.to(dtype).requires_grad_(False).eval()
     return PretrainedFolder(model, tokenizer, shape, (), path, record, model_type=model_type, known=known)
+
+
+# --- The families that are opened so.
+
+OwnParts = Mapping[Ability[Any], Callable[[Path, Loading], Any]]
+"""What one of them has beside what all have."""
+
+
+def family_below(name: str, about: Phrase, view_kind: str, own: OwnParts) -> Family:
+    def describe(path: Path) -> Facts:
+        document = describe_folder(path)
+        document["weight_bytes"] = document["files"][WEIGHTS]
+        shown = shown_facts(path, view_kind)
+        abilities = (*own, ENCODES, FEEDS)
+        return Facts(name, name, path, about, view_kind, abilities, document, record=document["record"], shown=shown)
+
+    return Family(
+        name, (name,), about, describe, lambda path, loading: opened_below(describe(path), loading, own), lines_of_ours
+    )
+
+
+def opened_below(facts: Facts, loading: Loading, own: OwnParts) -> Opened:
+    path = facts.path
+
+    @cache
+    def vectors() -> PretrainedFolder:
+        return open_pretrained(path, facts.model_type, loading.dtype)
+
+    def encodes() -> Encodes:
+        folder = vectors()
+        return Encodes(
+            folder.model.to(loading.device),
+            folder.tokenizer,
+            sizes_of_reader(folder.config),
+            named_layers=folder.config.mixed_layers - 1 if folder.config.mixed_layers else None,
+            counts_marks=False,
+            pools_first=False,
+            known=folder.known,
+        )
+
+    parts: dict[Ability[Any], Callable[[], Any]] = {kind: partial(part, path, loading) for kind, part in own.items()}
+    parts |= {ENCODES: encodes, FEEDS: partial(open_below, path, facts.model_type)}
+    folder = vectors()
+    return Opened(facts, folder.tokenizer, folder.config, architecture=folder.architecture, parts=parts)
