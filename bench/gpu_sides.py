@@ -31,7 +31,7 @@ from qkv.models.bert.objective import (
     MaskingConfig,
     PretrainingBatches,
     model_flops,
-    training_flops,
+    pretraining_flops,
 )
 from qkv.nn.block import FeedForward
 from qkv.nn.gpu.layers import Halves
@@ -208,7 +208,7 @@ def measured(side: Side, config: BertConfig, batches: Sequence[Batch], device: t
         model = BertWithHeads(config, HEADS)
     whole, computed = (
         statistics.mean(count(model, batch) for batch in batches) / seconds / 1e12
-        for count in (model_flops, training_flops)
+        for count in (model_flops, pretraining_flops)
     )
     return Measured(1000 * seconds, tokens / seconds, whole, computed, peak, warm_up)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qkv.config import Given
+from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.pretrain import configured_pretraining, resume, start
 from qkv.train.progress import for_stderr
@@ -16,7 +16,7 @@ from qkv.train.progress import for_stderr
 
 def config_of(told: Mapping[str, Any]) -> Any:
     """The recipe, then what differs."""
-    given = Given(Path(told["recipe"]), {"data": told["data"], **told["flags"]}, told["settings"])
+    given = Requested(Path(told["recipe"]), {"data": told["data"], **told["flags"]}, told["settings"])
     return configured_pretraining(told["system"], given)
 
 

@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qkv.api.vector_scores import Analogies, read_test, score_analogies, score_pairs
-from qkv.config import Given
+from qkv.config import Requested
 from qkv.data.corpus.prepare import prepare
 from qkv.data.corpus.shards import Shards
 from qkv.data.readers import texts
@@ -127,7 +127,7 @@ def run_qkv(folder: Path, options: argparse.Namespace, seed: int, kernel: str) -
     settings = [f"model.architecture={options.architecture}", f"model.width={options.width}", f"train.seed={seed}"]
     settings += [f"train.epochs={options.epochs}", f"train.threads={THREADS}", f"train.kernel={kernel}"]
     settings += ["train.evaluate_every=1000000", "train.save_every=1000000"]
-    config = WORD2VEC_SETTINGS.resolve(Given(flags={"data": str(folder / "shards")}, assignments=settings))
+    config = WORD2VEC_SETTINGS.resolve(Requested(flags={"data": str(folder / "shards")}, assignments=settings))
     run = Word2VecTrainer(config, folder / f"run-{seed}", Silent(), begins=True)
     run.learn(run.chunks[0], 0.0, 0.0, 0)  # compiles, and moves nothing
     with timed(int(run.counts.sum()) * options.epochs), run.mapped() as each:

@@ -98,7 +98,7 @@ LENGTHS = {"train.minutes": "--minutes", "train.steps": "train.steps"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class Requested:
     """What a person said, in the order in which it counts."""
 
     recipe: Path | None = None
@@ -119,7 +119,7 @@ class Given:
     def typed(self) -> dict[str, Any]:
         """What flags and --set give a value, by dotted key; "none" is none.
 
-        >>> Given(flags={"size": "tiny", "device": None}, assignments=["train.minutes = 2", "epochs=none"]).typed
+        >>> Requested(flags={"size": "tiny", "device": None}, assignments=["train.minutes = 2", "epochs=none"]).typed
         {'size': 'tiny', 'train.minutes': '2'}
         """
         pairs = (one.partition("=") for one in self.assignments)
@@ -137,9 +137,9 @@ class JobSettings(Generic[Config]):
     lengths: Mapping[str, str] = dataclasses.field(default_factory=lambda: LENGTHS)
     giving_way: tuple[str, ...] = ("train.minutes",)  # lengths that are none where another was said later
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keys that cannot be set, and why
-    check: Callable[[Config, Given], Config] = lambda config, given: config  # what must fit together, all told
+    check: Callable[[Config, Requested], Config] = lambda config, given: config  # what must fit together, all told
 
-    def resolve(self, given: Given, start: Config | None = None) -> Config:
+    def resolve(self, given: Requested, start: Config | None = None) -> Config:
         """`start` stands in the place of the defaults."""
         for key in (*given.written, *given.typed):
             if key in self.refused:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qkv.config import Given
+from qkv.config import Requested
 from qkv.data.corpus.prepare import prepare
 from qkv.jobs.pretrain import configured_pretraining
 from qkv.models.bert.pretrain import PretrainConfig
@@ -64,7 +64,7 @@ def configured(
     time."""
     if any(one.startswith("train.minutes") for one in settings):
         settings = [one for one in settings if not one.startswith(("train.steps", "train.epochs"))]
-    return configured_pretraining(model, Given(recipe, {"data": data, **(flags or {})}, settings))
+    return configured_pretraining(model, Requested(recipe, {"data": data, **(flags or {})}, settings))
 
 
 def make_config(shards: Path, *changes: str, recipe: Path | None = None) -> PretrainConfig:

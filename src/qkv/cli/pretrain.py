@@ -64,7 +64,7 @@ def pretrain(
     Ctrl-C saves and stops; --resume goes on, and ends with the same weights as a run that was never stopped.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
-    from qkv.config import Given
+    from qkv.config import Requested
     from qkv.jobs import pretrain as job
     from qkv.train.progress import for_stderr
 
@@ -86,7 +86,7 @@ def pretrain(
     if data is None or out is None:
         raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
     flags = {"data": data, "size": size, "train.minutes": minutes, "init": init, "device": device}
-    config = job.configured_pretraining(model, Given(recipe, flags, settings or ()))
+    config = job.configured_pretraining(model, Requested(recipe, flags, settings or ()))
     with for_stderr() as progress:
         finished = job.start(config, out, progress)
     tell_pretrained(model, finished, as_json)

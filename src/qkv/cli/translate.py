@@ -175,7 +175,7 @@ def train_translate(
 def _begin(
     example: str | None, model: str | None, out: Path, recipe: Path | None, flags: dict[str, Any], settings: list[str]
 ) -> Any:
-    from qkv.config import Given
+    from qkv.config import Requested
     from qkv.errors import did_you_mean
     from qkv.jobs.translate.example import example_settings, start_example
     from qkv.jobs.translate.settings import TRANSLATION_MODELS, configured_translation
@@ -186,7 +186,7 @@ def _begin(
         hint = did_you_mean(model, TRANSLATION_MODELS)
         raise InputError(f"'{model}' does not translate.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
-    config = configured_translation(Given(recipe, {"model_type": model, **flags}, settings), begun)
+    config = configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), begun)
     if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
         raise InputError(_NOTHING)
     with for_stderr() as progress:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
-from qkv.config import Given, merge
+from qkv.config import Requested, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
@@ -38,7 +38,7 @@ def resume(run: Path, progress: Progress) -> Finished:
     return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
 
 
-def configured_pretraining(model: str, given: Given) -> Any:
+def configured_pretraining(model: str, given: Requested) -> Any:
     """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
     which model it is for, as `model_type`; one that does not say is taken as it is."""
     file, named = given.recipe, given.tables.get("model_type", model)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qkv.config import Given, JobSettings
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, WindowBatches
 from qkv.data.corpus.shards import Shards
@@ -25,7 +25,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, no_init, opened
+from qkv.models.pretraining import Pretraining, no_init, opened, record_of
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
@@ -33,9 +33,9 @@ from qkv.nn.recurrent_stack import States
 from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
 
 
@@ -97,7 +97,7 @@ class NextToken:
         return {"next": Term(*word_loss(*model.before_words(chosen), batch.labels["next"]))}
 
 
-def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
+def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
     """The mean loss, how many were right, of how many; a recurrent model must come with states of its own."""
     device, objective = next(model.parameters()).device, NextToken()
     loss, right, count = 0.0, 0, 0
@@ -107,7 +107,7 @@ def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, i
     return loss / max(1, count), right, count
 
 
-def training_flops(model: NNLM | RNNLM, batch: Batch) -> float:
+def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
     """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it."""
     inner = model.hidden if isinstance(model, NNLM) else model.stack
     weights = sum(weight.numel() for weight in inner.parameters() if weight.dim() == 2)
@@ -192,7 +192,7 @@ class LanguageModelConfig:
                 raise InputError(f"train.{name} does nothing for {self.model_type}: leave it out.")
 
 
-def _checked(config: LanguageModelConfig, given: Given) -> LanguageModelConfig:
+def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConfig:
     other = "nnlm" if config.model_type == "rnnlm" else "rnnlm"
     if getattr(config, other) != getattr(LanguageModelConfig(), other):
         raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
@@ -227,7 +227,7 @@ class NextTokenEvaluation:
             device = next(model.parameters()).device
             model = Carrying(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
-            loss, right, count = evaluated(model, (self.batches(step)[0] for step in range(self.count)))
+            loss, right, count = evaluate_next_token(model, (self.batches(step)[0] for step in range(self.count)))
         return {
             "next_loss": loss,
             "next_accuracy": right / max(1, count),
@@ -258,11 +258,7 @@ class CarryingTrainer(Trainer[Batch]):
 
 
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = opened(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = _network(config, tokenizer)
@@ -271,8 +267,6 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
     evaluate = NextTokenEvaluation(
         held_out, tokenizer, config.text, batches.seen, config.rows, config.evaluation_tokens
     )
-    if not evaluate.count:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return CarryingTrainer(
         Job(
             model.to(device),
@@ -280,7 +274,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             batches,
             out,
             evaluate=evaluate if evaluate.count else None,
-            flops=partial(training_flops, network),
+            flops=partial(next_token_flops, network),
             matrices=_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
             around=Halves,
@@ -345,7 +339,7 @@ def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Size
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 

@@ -1,7 +1,7 @@
 """What a family brings so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
 
 from collections.abc import Callable
-from dataclasses import Field, dataclass, replace
+from dataclasses import Field, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.report.page import RunPage
+from qkv.train.device import device_named
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
@@ -28,6 +29,8 @@ class Configuration(Protocol):
     def data(self) -> str: ...
     @property
     def data_sha256(self) -> str | None: ...
+    @property
+    def device(self) -> str: ...
     @property
     def train(self) -> Any: ...
 
@@ -55,13 +58,20 @@ def in_time(config: Config, trainer: Any, progress: Progress) -> Config:
     return merge(config, {"train": {"steps": steps}}, COMMAND_LINE)
 
 
+def in_steps(config: Config, trainer: Any, progress: Progress) -> Config:
+    """The same; and where a run that begins finds nothing to evaluate, it is told."""
+    if trainer.job.evaluate is None:
+        progress.message("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+    return in_time(config, trainer, progress)
+
+
 @dataclass(frozen=True)
 class Pretraining(Generic[C, T]):
     settings: JobSettings[C]
     trainer: Callable[[C, Path, Progress, bool], T]  # for the run in this folder; whether it begins
     save: Callable[[C, Path, T, Shards], None]  # the trained model, into RUN/model
     page: Callable[[C, Path, T, Shards, Sessions], RunPage]
-    settled: Callable[[C, T, Progress], C] = in_time  # with what follows from the corpus and this machine, as steps do
+    settled: Callable[[C, T, Progress], C] = in_steps  # with what follows from the corpus and this machine, as steps do
     model: str = "the model"  # what RUN/model is, as the terminal says it; {model} is its folder
     report: str = "curves, remarks"  # what RUN/report.html shows
 
@@ -80,15 +90,23 @@ def check_own(config: Configuration, model: str, *counts: str) -> None:
             raise InputError(f"{name} must be at least 1, not {getattr(config, name)}.")
 
 
-def opened(data: str, data_sha256: str | None, *, begins: bool) -> tuple[Shards, Shards]:
-    """What is trained on and what is held out; read whole once, when a run begins."""
-    corpus, held_out = (Shards.open(data, part) for part in ("train", "valid"))
+def opened(config: Configuration, begins: bool) -> tuple[torch.device, Shards, Shards]:
+    """Where a run is trained, on what, and what is held out; the corpus is read whole once, when the run begins."""
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)
+    device = device_named(config.device)
+    corpus, held_out = (Shards.open(config.data, part) for part in ("train", "valid"))
     if begins:
         corpus.verify()
         held_out.verify()
-    if data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
+    if config.data_sha256 not in (None, sha256_of(corpus.folder / MANIFEST)):
         raise InputError(
-            f"{data} is not what the run was begun with: it was prepared anew, from something else. Begin "
+            f"{config.data} is not what the run was begun with: it was prepared anew, from something else. Begin "
             "another run, or prepare the corpus as it was."
         )
-    return corpus, held_out
+    return device, corpus, held_out
+
+
+def record_of(config: Configuration) -> dict[str, Any]:
+    """What the model keeps of its training."""
+    return {"job": "pretrain", "steps": config.train.steps, "config": asdict(config)}

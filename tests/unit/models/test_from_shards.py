@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,13 +44,14 @@ class Settings:
     model_type: str = "bert"
     data: str = ""
     data_sha256: str | None = None
+    device: str = "cpu"
     train: TrainConfig = field(default_factory=lambda: TrainConfig(steps=5))
 
 
 class Pretended:
     """Stands where a trainer does: a step is to count."""
 
-    device = torch.device("cpu")
+    device, job = torch.device("cpu"), SimpleNamespace(evaluate=print)
 
     def __init__(self, config: TrainConfig, started: int, stops_at: int | None = None) -> None:
         self.config, self.started, self.stops_at = config, started, stops_at

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.config import Given, merge
+from qkv.config import Requested, merge
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, ReaderSettings, starting_point
@@ -271,7 +271,7 @@ def configured_for(
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
     named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
-    given = Given(recipe, named, assignments)
+    given = Requested(recipe, named, assignments)
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
         return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")))

@@ -5,7 +5,7 @@ takes longer. They are translated greedily here; with beam search once, at the e
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from torch import nn
 
@@ -17,7 +17,7 @@ from qkv.metrics import translation as scores
 from qkv.metrics.numbers import perplexity
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import evaluated
+from qkv.models.transformer.objective import evaluate_translation
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import TOKENS_PER_BATCH, scored, translated
 
@@ -57,13 +57,12 @@ class TranslationEvaluation:
         self.tokens_per_batch = tokens_per_batch
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        assert isinstance(model, Transformer | Seq2Seq)
         result: dict[str, Any] = {}
-        loss, right, count = evaluated(model, map(self.batches.collate, self.batches.epoch(0)))
+        loss, right, count = evaluate_translation(model, map(self.batches.collate, self.batches.epoch(0)))
         result |= {"loss": loss, "next_loss": loss, "next_accuracy": right / max(1, count)}
         result |= {"next_correct": right, "next_count": count, "next_perplexity": perplexity(loss)}
         if self.pairs:
-            texts = self._translations(model)
+            texts = self._translations(cast("Transformer | Seq2Seq", model))
             references = [pair.target for pair in self.pairs]
             score = scored([pair.source for pair in self.pairs], texts, references, self.language)
             result |= {"exact": score.exact, "translated": len(texts)}

@@ -20,7 +20,7 @@ from qkv.config import merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
 from qkv.jobs.lifecycle import Finished
-from qkv.jobs.translate.settings import TranslateConfig
+from qkv.jobs.translate.settings import TRANSLATION_MODELS, TranslateConfig
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.train.progress import Progress
 from qkv.train.run_folder import CONFIG, begin
@@ -118,8 +118,8 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 def example_settings(name: str, model_type: str) -> TranslateConfig:
     if name not in _EXAMPLES:
         raise InputError(f"There is no example '{name}'.{did_you_mean(name, _EXAMPLES)} Known: {', '.join(_EXAMPLES)}.")
-    other = "seq2seq" if model_type == "transformer" else "transformer"
-    settings = {key: value for key, value in _EXAMPLES[name].items() if key != other}
+    others = set(TRANSLATION_MODELS) - {model_type}
+    settings = {key: value for key, value in _EXAMPLES[name].items() if key not in others}
     return merge(TranslateConfig(model_type=model_type), settings, f"example {name}")
 
 

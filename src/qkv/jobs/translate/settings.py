@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from qkv.config import Given, JobSettings
+from qkv.config import JobSettings, Requested
 from qkv.errors import InputError, did_you_mean
-from qkv.models.seq2seq.network import Seq2SeqConfig
+from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.table import PRETRAINED
-from qkv.models.transformer.network import TransformerConfig
+from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
 from qkv.train.loop import TrainConfig
 
@@ -19,6 +19,7 @@ SELECTIONS = ("loss", "bleu", "exact")
 
 @dataclass(frozen=True)
 class TransformerChoice:
+    network: ClassVar[Any] = Transformer
     size: str = "small"  # a preset of models/transformer/network.py; the fields below change it
     encoder_layers: int | None = None
     decoder_layers: int | None = None
@@ -41,6 +42,7 @@ class TransformerChoice:
 
 @dataclass(frozen=True)
 class Seq2SeqChoice:
+    network: ClassVar[Any] = Seq2Seq
     size: str = "base"  # a preset of models/seq2seq/network.py; the fields below change it
     context: str | None = None  # fixed, every_step or attention
     score: str | None = None  # additive, dot or bilinear
@@ -57,7 +59,8 @@ class Seq2SeqChoice:
     def __post_init__(self) -> None:
         Seq2SeqConfig.preset(self.size, vocabulary_size=1)
 
-    def config(self, source: int, target: int, joint: bool) -> Seq2SeqConfig:
+    def config(self, source: int, target: int, joint: bool, max_length: int) -> Seq2SeqConfig:
+        """It has no positions, and so no length."""
         sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
         return Seq2SeqConfig.preset(self.size, **sizes, **_given(self))
 
@@ -143,14 +146,20 @@ class TranslateConfig:
         if self.decoding.sample:
             raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
 
+    @property
+    def choice(self) -> TransformerChoice | Seq2SeqChoice:
+        """Of the model that is trained."""
+        found: TransformerChoice | Seq2SeqChoice = getattr(self, self.model_type)
+        return found
 
-def _checked(config: TranslateConfig, given: Given) -> TranslateConfig:
+
+def _checked(config: TranslateConfig, given: Requested) -> TranslateConfig:
     if "decoding.max_length" not in {**given.written, **given.typed}:
         config = replace(config, decoding=_as_long(config))
     _check_tokenizer(config.tokenizer, given.written, given.typed)
-    other = "seq2seq" if config.model_type == "transformer" else "transformer"
-    if getattr(config, other) != getattr(TranslateConfig(), other):
-        raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
+    for other in TRANSLATION_MODELS:
+        if other != config.model_type and getattr(config, other) != getattr(TranslateConfig(), other):
+            raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
     model_config(config, 1, 1, joint=True)  # what does not fit together is told before anything is read
     return config
 
@@ -164,7 +173,7 @@ _SETTINGS = JobSettings(
 )
 
 
-def configured_translation(given: Given, start: TranslateConfig | None = None) -> TranslateConfig:
+def configured_translation(given: Requested, start: TranslateConfig | None = None) -> TranslateConfig:
     """The settings as they were asked for, for the model that the recipe names, or --model (the flag `model_type`)."""
     tables, model, start = given.tables, given.flags.get("model_type"), start or TranslateConfig()
     named = tables.get("model_type", model or start.model_type)
@@ -201,6 +210,4 @@ def model_config(
     config: TranslateConfig, source: int, target: int, *, joint: bool
 ) -> TransformerConfig | Seq2SeqConfig:
     """The sizes of the network, for vocabularies of these sizes."""
-    if config.model_type == "transformer":
-        return config.transformer.config(source, target, joint, config.max_length)
-    return config.seq2seq.config(source, target, joint)
+    return config.choice.config(source, target, joint, config.max_length)

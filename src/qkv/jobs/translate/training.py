@@ -46,10 +46,10 @@ from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
 from qkv.models.plain.sources import shown_name
 from qkv.models.pretraining import in_time
-from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
+from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import Translation, training_flops
+from qkv.models.transformer.objective import Translation, translation_flops
 from qkv.nn.block import matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
@@ -60,6 +60,12 @@ from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Outcome, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions
+
+
+@dataclass(frozen=True)
+class Chosen:
+    name: str  # which weights are kept
+    evaluation: dict[str, Any]
 
 
 class TranslateSession:
@@ -75,7 +81,8 @@ class TranslateSession:
         if begins:
             check_scores(config.bitext.target_language)
             config = _settled(config, self.data, progress)
-        self.trainer = _trainer(config, self.data, out, progress)
+        self.network = new_network(config, self.data)
+        self.trainer = _trainer(config, self.data, self.network, out, progress)
         self.config = in_time(config, self.trainer, progress) if begins else config
         self.begins = begins
 
@@ -89,15 +96,14 @@ class TranslateSession:
     def stop(self, outcome: Outcome) -> None:
         sessions = Sessions.of(self.out).ended(outcome, self.began, self.trainer.device)
         sessions.write(self.out)
-        write_report(self.out, translation_page(self.out, _facts(self.config, self.data, self.trainer, sessions)))
+        write_report(self.out, translation_page(self.out, self._facts(sessions)))
 
     def finish(self, outcome: Outcome) -> None:
         """Keep the best weights or the mean of the last, judge, write what is left behind."""
         config, data, out, trainer = self.config, self.data, self.out, self.trainer
         sessions = Sessions.of(out).ended(outcome, self.began, trainer.device)
-        facts = _facts(config, data, trainer, sessions)
-        chosen = _choose(config, data, out, trainer, self.progress)
-        name, score = _judge(config, data, out, trainer, self.progress)
+        facts, chosen = self._facts(sessions), self._choose()
+        name, score = self._judge()
         result: dict[str, Any] = {
             "model_type": config.model_type,
             "source_language": config.bitext.source_language,
@@ -118,12 +124,72 @@ class TranslateSession:
             "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
             "config": _public(config),
         }
-        save_translation(out / "model", _network(trainer), data.source, data.target, record)
+        save_translation(out / "model", self.network, data.source, data.target, record)
         write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
         sessions.write(out)
         write_text(out / "result.json", to_json(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         forget(out)
+
+    def _choose(self) -> Chosen:
+        """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
+        config, data, trainer, tell = self.config, self.data, self.trainer, self.progress.message
+        mean = averaged(self.out / "checkpoints", config.average, config.train.save_every, trainer.step, tell)
+        if not data.dev:
+            if mean:
+                _take(trainer, mean.weights)
+            return Chosen(f"the mean of {mean.count} checkpoints" if mean else "the last step's", {})
+        trainer.take_best()
+        best = trainer.evaluate()
+        if not mean:
+            return Chosen(f"step {trainer.best.step:,}'s", best)
+        _take(trainer, mean.weights)
+        found = trainer.evaluate()
+        better = found[SELECTION] > best[SELECTION]
+        tell(
+            f"the mean of the last {mean.count} checkpoints has {config.select} {found[config.select]:.4g} on dev, "
+            f"the best single one {best[config.select]:.4g}: the {'mean' if better else 'single one'} is kept"
+        )
+        if better:
+            return Chosen(f"the mean of {mean.count} checkpoints", found)
+        trainer.take_best()
+        return Chosen(f"step {trainer.best.step:,}'s", best)
+
+    def _judge(self) -> tuple[str, TranslationScore | None]:
+        """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
+
+        All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
+        """
+        config, data = self.config, self.data
+        name, pairs = _judged(data)
+        if not pairs:
+            return name, None
+        self.progress.message(f"translating {len(pairs):,} texts of {name}")
+        network, budget = self.network.eval(), 4 * config.tokens_per_batch
+        with memory_for(self.trainer.device, f"translating {name}"):
+            found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        table = zip(sources, references, found.texts, strict=True)
+        lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
+        write_text(self.out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
+        language, unfinished = config.bitext.target_language, found.finished.count(False)
+        return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
+
+    def _facts(self, sessions: Sessions) -> TranslationFacts:
+        config, data = self.config, self.data
+        return TranslationFacts(
+            model_type=config.model_type,
+            source_language=config.bitext.source_language,
+            target_language=config.bitext.target_language,
+            vocabulary_sizes=tuple(one.size for one in dict.fromkeys((data.source, data.target))),
+            pairs=(len(data.train), len(data.dev), len(data.test)),
+            left_out=sum(fault.action == "dropped" for fault in data.faults),
+            target_tokens=int(data.train.target.offsets[-1]) + len(data.train),
+            parameters=sum(parameter.numel() for parameter in self.network.parameters()),
+            seconds=sessions.seconds,
+            peak_memory=sessions.peak_memory,
+            resumed_from=sessions.resumed_from,
+        )
 
 
 TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
@@ -188,13 +254,16 @@ def new_network(config: TranslateConfig, data: PairData) -> Transformer | Seq2Se
     joint = data.source is data.target
     sizes = model_config(config, data.source.size, data.target.size, joint=joint)
     torch.manual_seed(step_seed(config.train.seed, 1 << 20))
-    return Seq2Seq(sizes) if isinstance(sizes, Seq2SeqConfig) else Transformer(sizes)
+    network: Transformer | Seq2Seq = config.choice.network(sizes)
+    return network
 
 
-def _trainer(config: TranslateConfig, data: PairData, out: Path, progress: Progress) -> Trainer[PairBatch]:
+def _trainer(
+    config: TranslateConfig, data: PairData, network: Transformer | Seq2Seq, out: Path, progress: Progress
+) -> Trainer[PairBatch]:
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
-    network = new_network(config, data).to(device_named(config.device))
+    network.to(device_named(config.device))
     batches = _batches(config, data)
     return Trainer(
         Job(
@@ -203,7 +272,7 @@ def _trainer(config: TranslateConfig, data: PairData, out: Path, progress: Progr
             batches,
             out,
             evaluate=_evaluation(config, data) if data.dev else None,
-            flops=training_flops(network),
+            flops=translation_flops(network),
             best_by=SELECTION if data.dev else None,
             matrices=_matrices(network),
             sizes=_sizes(batches),
@@ -263,89 +332,11 @@ def _public(config: TranslateConfig) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Chosen:
-    name: str  # which weights are kept
-    evaluation: dict[str, Any]
-
-
-def _choose(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> Chosen:
-    """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
-    mean = averaged(out / "checkpoints", config.average, config.train.save_every, trainer.step, progress.message)
-    if not data.dev:
-        if mean:
-            _take(trainer, mean.weights)
-        return Chosen(f"the mean of {mean.count} checkpoints" if mean else "the last step's", {})
-    trainer.take_best()
-    best = trainer.evaluate()
-    if not mean:
-        return Chosen(f"step {trainer.best.step:,}'s", best)
-    _take(trainer, mean.weights)
-    found = trainer.evaluate()
-    better = found[SELECTION] > best[SELECTION]
-    progress.message(
-        f"the mean of the last {mean.count} checkpoints has {config.select} {found[config.select]:.4g} on dev, "
-        f"the best single one {best[config.select]:.4g}: the {'mean' if better else 'single one'} is kept"
-    )
-    if better:
-        return Chosen(f"the mean of {mean.count} checkpoints", found)
-    trainer.take_best()
-    return Chosen(f"step {trainer.best.step:,}'s", best)
-
-
 def _take(trainer: Trainer[PairBatch], weights: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
         for name, parameter in trainer.trained().items():
             parameter.copy_(weights[name])
 
 
-def _judge(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> tuple[str, TranslationScore | None]:
-    """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
-
-    All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
-    """
-    name, pairs = _judged(data)
-    if not pairs:
-        return name, None
-    progress.message(f"translating {len(pairs):,} texts of {name}")
-    network, budget = _network(trainer).eval(), 4 * config.tokens_per_batch
-    with memory_for(trainer.device, f"translating {name}"):
-        found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    table = zip(sources, references, found.texts, strict=True)
-    lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
-    write_text(out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
-    language, unfinished = config.bitext.target_language, found.finished.count(False)
-    return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
-
-
 def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:
     return ("test", data.test) if data.test else ("dev", data.dev)
-
-
-def _network(trainer: Trainer[PairBatch]) -> Transformer | Seq2Seq:
-    network = trainer.job.model
-    assert isinstance(network, Transformer | Seq2Seq)
-    return network
-
-
-def _facts(
-    config: TranslateConfig, data: PairData, trainer: Trainer[PairBatch], sessions: Sessions
-) -> TranslationFacts:
-    return TranslationFacts(
-        model_type=config.model_type,
-        source_language=config.bitext.source_language,
-        target_language=config.bitext.target_language,
-        vocabulary_sizes=tuple(one.size for one in dict.fromkeys((data.source, data.target))),
-        pairs=(len(data.train), len(data.dev), len(data.test)),
-        left_out=sum(fault.action == "dropped" for fault in data.faults),
-        target_tokens=int(data.train.target.offsets[-1]) + len(data.train),
-        parameters=sum(parameter.numel() for parameter in _network(trainer).parameters()),
-        seconds=sessions.seconds,
-        peak_memory=sessions.peak_memory,
-        resumed_from=sessions.resumed_from,
-    )

@@ -316,7 +316,7 @@ def model_flops(model: BertWithHeads, batch: Batch) -> float:
     return 6.0 * (blocks + head * batch.labels["masked_at"].numel()) + attention
 
 
-def training_flops(model: BertWithHeads, batch: Batch) -> float:
+def pretraining_flops(model: BertWithHeads, batch: Batch) -> float:
     """Of these, what is computed: after its attention the last block goes on with the tokens that are read."""
     config = model.config
     read = batch.labels["masked_at"].numel() + (batch.n_rows if model.encoder.pooler is not None else 0)
@@ -329,7 +329,7 @@ def _weights(config: BertConfig) -> int:
     return 4 * config.width**2 + 2 * config.width * config.inner_width
 
 
-def evaluated(
+def evaluate_pretraining(
     model: nn.Module, objective: MaskedAndNextSentence, batches: Sequence[Batch]
 ) -> dict[str, tuple[float, int, int]]:
     """By term: the mean loss, how many were right, of how many."""

@@ -1,6 +1,5 @@
 """Every setting of a pretraining run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.config import Given, JobSettings
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.segments import PairConfig, instances
 from qkv.data.corpus.shards import Shards
@@ -25,18 +24,18 @@ from qkv.models.bert.objective import (
     MaskedAndNextSentence,
     MaskingConfig,
     PretrainingBatches,
-    evaluated,
-    training_flops,
+    evaluate_pretraining,
+    pretraining_flops,
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Pretraining, check_own, opened
+from qkv.models.pretraining import Pretraining, check_own, opened, record_of
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions
@@ -93,7 +92,7 @@ class PretrainConfig:
         check_own(self, "bert", "rows", "evaluation_rows")
 
 
-def _checked(config: PretrainConfig, given: Given) -> PretrainConfig:
+def _checked(config: PretrainConfig, given: Requested) -> PretrainConfig:
     if {"init", "size"} <= given.typed.keys():
         raise InputError(f"{config.init} has its own shape: leave out --size.")
     return config
@@ -158,7 +157,7 @@ class Evaluation:
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, BertWithHeads)
         result: dict[str, Any] = {}
-        for name, (loss, correct, count) in evaluated(model, self.objective, self.batches).items():
+        for name, (loss, correct, count) in evaluate_pretraining(model, self.objective, self.batches).items():
             result |= {f"{name}_loss": loss, f"{name}_accuracy": correct / max(1, count)}
             result |= {f"{name}_correct": correct, f"{name}_count": count}
         result["masked_perplexity"] = perplexity(result["masked_loss"])
@@ -201,14 +200,11 @@ def blanked_sentences(
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = opened(config, begins)
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     model = _model(config, tokenizer, paired, tell).to(device)
     batches = PretrainingBatches(
         corpus,
@@ -226,9 +222,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
     evaluate = None
     if held_out.n_documents:
         evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
-    if evaluate is None or not evaluate.batches:
-        evaluate = None
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+        evaluate = evaluate if evaluate.batches else None
     return Trainer(
         Job(
             model,
@@ -236,7 +230,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             batches,
             out,
             evaluate=evaluate,
-            flops=partial(training_flops, model),
+            flops=partial(pretraining_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
             matrices=matrices_of(model),
@@ -302,7 +296,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms

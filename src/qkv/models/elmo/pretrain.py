@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.config import Given, JobSettings
+from qkv.config import JobSettings, Requested
 from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import COUNTS
@@ -23,20 +23,19 @@ from qkv.models.elmo.objective import (
     TwoWayBatches,
     TwoWays,
     Unigram,
-    evaluated,
+    evaluate_both_directions,
 )
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, no_init, opened
+from qkv.models.pretraining import Pretraining, check_own, no_init, opened, record_of
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import device_named
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
 
 
@@ -89,7 +88,7 @@ class ElmoTraining:
         return vocabulary_size >= 2 * self.negatives
 
 
-def _checked(config: ElmoTraining, given: Given) -> ElmoTraining:
+def _checked(config: ElmoTraining, given: Requested) -> ElmoTraining:
     config.model.config(1)
     return config
 
@@ -125,7 +124,7 @@ class TwoWayEvaluation:
         device = next(model.parameters()).device
         own = CarryingBoth(model.network, self.batches.streams).to(device).eval()  # those of the training go on after
         with torch.inference_mode():
-            found = evaluated(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
+            found = evaluate_both_directions(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
         result: dict[str, Any] = {}
         for name, (loss, right, count) in found.items():
             result |= {f"{name}_loss": loss, f"{name}_accuracy": right / max(1, count)}
@@ -153,11 +152,7 @@ class TwoWayTrainer(Trainer[TwoWays]):
 
 
 def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = opened(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = Elmo(config.model.config(tokenizer.size), tokens_by_id(tokenizer))
@@ -176,8 +171,6 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
         sampler = Unigram(_counts(config, corpus, tokenizer).to(device), config.negatives)
         words = sampler.log_chances.exp().sum().item()
     evaluate = TwoWayEvaluation(held_out, tokenizer, config.text, config.rows, config.evaluation_tokens, sizes)
-    if not evaluate.count:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return TwoWayTrainer(
         Job(
             CarryingBoth(network, batches.streams).to(device),
@@ -216,7 +209,7 @@ def _matrices(network: Elmo) -> dict[str, int]:
 
 def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 

@@ -1,6 +1,5 @@
 """Every setting of a GPT's pretraining, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-import dataclasses
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import nn
 
-from qkv.config import Given, JobSettings
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import COUNTS
@@ -25,11 +24,11 @@ from qkv.models.folders.hub import locate
 from qkv.models.gpt import folder as gpt2
 from qkv.models.gpt.folder import dialect_of
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_flops
+from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, opened
+from qkv.models.pretraining import Pretraining, check_own, opened, record_of
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -39,9 +38,8 @@ from qkv.search.stream import continuation
 from qkv.text.backend import ENDS_WORD
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
-from qkv.train.device import device_named
 from qkv.train.loop import Job, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions, model_folder
 from qkv.train.settings import TrainConfig
 
@@ -97,7 +95,7 @@ class GPTTrainConfig:
         check_own(self, "gpt", "rows", "length", "evaluation_tokens")
 
 
-def _checked(config: GPTTrainConfig, given: Given) -> GPTTrainConfig:
+def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
     if {"init", "size"} <= given.typed.keys():
         raise InputError(f"{config.init} has its own shape: leave out --size.")
     if config.init is None and config.length > config.model.config(1, config.length).max_length:
@@ -151,7 +149,7 @@ class GPTEvaluation:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, GPT)
-        loss, right, count = evaluated(model, self.batches)
+        loss, right, count = evaluate_causal(model, self.batches)
         return {
             "next_loss": loss / count,
             "next_accuracy": right / count,
@@ -217,11 +215,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = opened(config, begins)
     tokenizer = corpus.tokenizer()
     if not tokenizer.has_marks:
         raise InputError(
@@ -235,8 +229,6 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
         corpus, end_id, config.length, rows=config.rows, accumulate=config.train.accumulate, seed=config.train.seed
     )
     evaluate = GPTEvaluation(held_out, tokenizer, end_id, config.length, config.rows, config.evaluation_tokens)
-    if not evaluate.batches:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return Trainer(
         Job(
             model,
@@ -244,7 +236,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
             batches,
             out,
             evaluate=evaluate if evaluate.batches else None,
-            flops=partial(training_flops, model),
+            flops=partial(causal_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.blocks),
             matrices=matrices_of(model),
@@ -285,7 +277,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms

@@ -61,8 +61,7 @@ class Word2VecTrainer:
         if begins:
             threads = config.train.threads or _cores()
             config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
-        torch.set_num_threads(config.train.threads or 1)
-        corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+        _, corpus, held_out = opened(config, begins)
         words, config = None, config.with_words()
         assert config.min_count is not None
         if config.words == "whole":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qkv.config import Given, merge, read_toml, to_toml
+from qkv.config import Requested, merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.jobs.translate.settings import TranslateConfig, configured_translation, model_config
 from qkv.models.seq2seq.network import Seq2SeqConfig
@@ -25,7 +25,7 @@ def configured(
     model: str | None = None,
     start: TranslateConfig | None = None,
 ) -> TranslateConfig:
-    return configured_translation(Given(recipe, {"model_type": model, **flags}, settings), start)
+    return configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), start)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

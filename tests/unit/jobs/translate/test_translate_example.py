@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.api.translator import load_translator
-from qkv.config import Given
+from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.translate.example import example_settings, start_example, write_digit_pairs
 from qkv.jobs.translate.settings import configured_translation
@@ -16,7 +16,7 @@ from qkv.train.progress import Silent
 
 def test_settings_for_both_models() -> None:
     for model in ("transformer", "seq2seq"):
-        config = configured_translation(Given(assignments=["train.steps=3"]), example_settings("reverse", model))
+        config = configured_translation(Requested(assignments=["train.steps=3"]), example_settings("reverse", model))
         assert config.model_type == model and config.train.steps == 3 and config.select == "exact"
     with pytest.raises(InputError, match="Did you mean 'reverse'"):
         example_settings("revers", "transformer")

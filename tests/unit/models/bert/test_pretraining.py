@@ -16,9 +16,9 @@ from qkv.models.bert.objective import (
     MaskedAndNextSentence,
     MaskingConfig,
     PretrainingBatches,
-    evaluated,
+    evaluate_pretraining,
     model_flops,
-    training_flops,
+    pretraining_flops,
 )
 from qkv.nn.gpu.layers import word_loss
 from tests.support.corpus import Ids, MemoryCorpus
@@ -106,7 +106,7 @@ def test_loss_is_the_mean_over_chosen_tokens_and_rows() -> None:
 
 def test_untrained_loss_is_that_of_guessing() -> None:
     model = BertWithHeads(CONFIG, ["masked", "next_sentence"]).eval()
-    results = evaluated(model, MaskedAndNextSentence(), batches()(0) + batches()(1))
+    results = evaluate_pretraining(model, MaskedAndNextSentence(), batches()(0) + batches()(1))
     assert results["masked"][0] == pytest.approx(np.log(50), rel=0.05)
     assert results["next_sentence"][0] == pytest.approx(np.log(2), rel=0.2)
 
@@ -131,7 +131,7 @@ def test_flops_count_the_products() -> None:
             word_loss(*model.before_words(hidden), batch.labels["masked"])[0].backward()
         return counter.get_total_flops()
 
-    assert training_flops(model, batch) == pytest.approx(counted(batch.labels["masked_at"]), rel=0.1)
+    assert pretraining_flops(model, batch) == pytest.approx(counted(batch.labels["masked_at"]), rel=0.1)
     assert model_flops(model, batch) == pytest.approx(counted(None), rel=0.1)
 
 
