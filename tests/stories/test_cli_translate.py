@@ -11,6 +11,7 @@ from qkv.cli.main import main
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.nn.cpu.int8 import unavailable
 from qkv.train.progress import Silent
+from tests.support.folders import make_folder
 from tests.support.translation_runs import SETTINGS, SMALL, digit_files, settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -296,6 +297,5 @@ def test_a_run_that_is_not_finished(runs: dict[str, Path], tmp_path: Path, capfd
 def test_other_models_do_not_translate(
     runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    assert main(["translate", str(tmp_path), "1"]) == 2
-    assert "holds a model of type bert, which does not translate" in capfd.readouterr().err
+    assert main(["translate", str(make_folder(tmp_path / "bert")), "1"]) == 2
+    assert "bert cannot translate. It holds a BERT. It can fill a blank (qkv fill" in capfd.readouterr().err

@@ -81,10 +81,10 @@ def test_freeze_and_features_learn_the_same_head(tmp_path: Path, pretrained: Pat
     heads = []
     for way in ("freeze", "features"):
         run(tmp_path / way, config(pretrained, task, file, way))
-        heads.append(load(tmp_path / way)._folder.model.state_dict())
+        heads.append(load(tmp_path / way).network.state_dict())
     head = {"classify": "sequence", "tag": "token"}[task]
     torch.testing.assert_close(heads[0][f"heads.{head}.linear.weight"], heads[1][f"heads.{head}.linear.weight"])
-    before = load(pretrained)._folder.model.state_dict()
+    before = load(pretrained).network.state_dict()
     for name in before:
         if "pooler" not in name:
             torch.testing.assert_close(heads[0][name], before[name], rtol=0, atol=0)
@@ -93,8 +93,8 @@ def test_freeze_and_features_learn_the_same_head(tmp_path: Path, pretrained: Pat
 def test_the_last_layers_move_alone(tmp_path: Path, pretrained: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     run(tmp_path / "run", config(pretrained, "classify", file, "top:1"))
-    before = load(pretrained)._folder.model.state_dict()
-    after = load(tmp_path / "run")._folder.model.state_dict()
+    before = load(pretrained).network.state_dict()
+    after = load(tmp_path / "run").network.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all(name.startswith(("encoder.blocks.1.", "encoder.pooler.")) for name in moved)
 

@@ -91,14 +91,8 @@ def info(
     --json prints one document with every field.
     """
     from qkv.cli.terminal import print_json, table
-    from qkv.models.bert.folder import describe, lines_of_bert
-    from qkv.models.folders.codec import WEIGHTS, model_type_of
     from qkv.models.folders.hub import locate
-    from qkv.models.folders.info import lines_of_ours
-    from qkv.models.folders.own import KINDS, describe_folder
-    from qkv.models.gpt.folder import describe as describe_gpt
-    from qkv.models.gpt.folder import is_gpt, lines_of_gpt
-    from qkv.models.transformer.folder import describe_translation, is_translation, lines_of_translation
+    from qkv.models.table import facts_of_folder, family_named
     from qkv.train.run_folder import model_folder
 
     folder = model_folder(locate(model))
@@ -108,27 +102,13 @@ def info(
         else:
             table(["", ""], [list(line) for line in lines_of_data(data)])
         return
-    for fits, described, lines_of in (
-        (is_translation, describe_translation, lines_of_translation),
-        (is_gpt, describe_gpt, lines_of_gpt),
-    ):
-        if fits(folder):
-            known = described(folder) | terms(folder)
-            if as_json:
-                print_json(known)
-            else:
-                table(["", ""], [list(line) for line in lines_of(known) if line[1]])
-            return
-    ours = model_type_of(folder) in KINDS  # a model that transformers has no class for
-    facts = (describe_folder(folder) if ours else describe(folder)) | terms(folder)
-    if ours:
-        facts["weight_bytes"] = facts["files"][WEIGHTS]
+    facts = facts_of_folder(folder)
+    document = facts.document | terms(folder)
     if as_json:
-        print_json(facts)
+        print_json(document)
         return
-    lines = lines_of_ours(facts) if ours else lines_of_bert(facts)
-    table(["", ""], [[name, value] for name, value in lines if value])
-    for note in facts.get("notes", ()):
+    table(["", ""], [list(line) for line in family_named(facts.family).info(document) if line[1]])
+    for note in facts.notes:
         typer.echo(f"note: {note}")
 
 

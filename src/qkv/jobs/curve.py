@@ -159,7 +159,7 @@ def measured(
     prepared = plan.prepared
     chosen = np.sort(plan.orders[point.draw][: point.n])
     examples = tuple(prepared.data.train.examples[number] for number in chosen.tolist())
-    features: Features = plan.task.features(prepared.folder.tokenizer, examples, prepared.max_length, training=True)
+    features: Features = plan.task.features(prepared.opened.tokenizer, examples, prepared.max_length, training=True)
     if plan.vectors is not None:
         features = ChosenVectors(features, plan.vectors, _rows_of(plan, chosen))
     train = replace(prepared.data.train, examples=examples)
@@ -317,7 +317,7 @@ def _facts(plan: Plan, out: Path) -> CurveFacts:
     return CurveFacts(
         task=config.task,
         kind=prepared.task.kind,
-        model=prepared.folder.path.resolve().name,
+        model=prepared.opened.path.resolve().name,
         transfer=config.transfer,
         main=prepared.task.main,
         source=Path(prepared.data.train.source).name,

@@ -249,7 +249,7 @@ Ranked = Iterator[tuple[int, _Job]]
 
 def _attention(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
     for rank, text in texts("attention", examples, given):
-        pair = text.pair if subject["kind"] in ("bert", "gpt") else None
+        pair = text.pair if "translation" not in subject["views"] else None
         for kind in ATTENTIONS[subject["kind"]]:
             fields = {"model": subject["index"], "text": text.text, "pair": pair, "kind": kind}
             yield rank, asking("attention", fields)

@@ -23,8 +23,6 @@ from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.translating import spelled
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.models.plain.folder import load_reader
 from qkv.nn.characters import spell
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM
@@ -242,7 +240,7 @@ def _opened(subject: Subject, text: str) -> OpenedText:
 
 
 def _rnnlm(subject: Subject, text: str) -> OpenedText:
-    network, tokenizer, _ = subject.language_model
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer
     found = tokenizer.encode(text)
     # a text that may go on has no end yet
     encoded = _checked(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
@@ -251,10 +249,9 @@ def _rnnlm(subject: Subject, text: str) -> OpenedText:
 
 
 def _elmo(subject: Subject, text: str) -> OpenedText:
-    network, tokenizer, _ = subject.elmo
-    open_tokenizer = OpenTokenizer(tokenizer)  # no word is unknown to it
-    encoded = _checked(open_tokenizer.encode(text))
-    spelled = spell([open_tokenizer.token(id) for id in encoded.ids], network.config.longest)
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer  # no word is unknown to it
+    encoded = _checked(tokenizer.encode(text))
+    spelled = spell([tokenizer.token(id) for id in encoded.ids], network.config.longest)
     ways = _ways(network.layers(network.characters(spelled), (len(encoded.ids),)))
     return OpenedText(encoded, ways, Speaker(network.predict, tokenizer))
 
@@ -272,12 +269,9 @@ def _seq2seq(subject: Subject, text: str) -> OpenedText:
 
 
 def _reader(subject: Subject, text: str) -> OpenedText:
-    folder = load_reader(subject.path)  # a mapping of the file: quick
-    encoded = _checked(folder.tokenizer.encode(text), min(_MOST, folder.config.max_length))
-    ways = _ways(folder.model.encoder.layers(Batch.of([encoded.ids])))
-    if not ways:
-        raise subject.refusal("no_recurrence", f"a {folder.config.kind}, which has no recurrent layer")
-    return OpenedText(encoded, ways)
+    encoder = subject.recurrent.encoder
+    encoded = _checked(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
+    return OpenedText(encoded, _ways(encoder.layers(Batch.of([encoded.ids]))))
 
 
 def _ways(layers: Iterable[Layer]) -> list[Way]:

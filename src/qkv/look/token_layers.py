@@ -25,7 +25,6 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.wire import RefusalError
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.models.word2vec.vectors import WordVectors, tokenizer_of_words
 from qkv.text.tokenizer import Encoded, Tokenizer
 
@@ -55,7 +54,7 @@ def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = Tru
     if subject.is_table:
         return [_looked_up(subject.vectors, one) for one in tokenizer_of(subject).encode_batch(texts, special=False)]
     model = subject.model
-    encoded, marks = model.tokenizer.encode_batch(texts, special=False), marks_of(model.tokenizer)
+    encoded, marks = model.tokenizer.encode_batch(texts, special=False), model.tokenizer.marks
     rows = [[marks.start, *one.ids, marks.end] for one in encoded]
     _check(rows, texts, model.config.max_length)
     batch = _batch(rows, in_place)

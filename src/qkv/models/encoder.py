@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.block import ACTIVATIONS
 from qkv.nn.fused import Attend, Packed, explicit, fused
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.position import PositionEncoding
@@ -51,15 +52,17 @@ class Encoding(NamedTuple):
 
 
 class Pooler(nn.Module):
-    """What stands for a row, made ready for a classifier: tanh(W x + b)."""
+    """What stands for a row, made ready for a classifier: tanh(W x + b), or with another bend."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor) -> Tensor:
         """(B, D) → (B, D)"""
-        return torch.tanh(self.dense(first))
+        return self.activation(self.dense(self.dropout(first)))
 
 
 class Layered(Protocol):
@@ -155,12 +158,13 @@ def _task_dropout(config: EncoderConfig) -> float:
 
 HEADS: dict[str, Callable[[EncoderConfig, int], nn.Module]] = {
     "next_sentence": lambda config, labels: LinearHead(config.width, 2),  # 0 is IsNext, 1 is NotNext
+    "sentence_order": lambda config, labels: LinearHead(config.width, 2, _task_dropout(config)),  # 1: they were swapped
     "sequence": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
     "token": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
     "span": lambda config, labels: LinearHead(config.width, 2),  # is it the start, is it the end
     "choice": lambda config, labels: LinearHead(config.width, 1, _task_dropout(config)),
 }
-READS_POOLED = frozenset({"next_sentence", "sequence", "choice"})
+READS_POOLED = frozenset({"next_sentence", "sentence_order", "sequence", "choice"})
 """Those that read one vector a row, through a pooler."""
 
 

@@ -96,14 +96,7 @@ class Encodes:
     def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
         """(N, D), of the last layer or the one that is named; 0 is what lies below the layers."""
         encoder = self.network.encoder
-        if layer is None:
-            return encoder(**batch.inputs()).hidden
-        if self.sizes.mixed_layers:
-            of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-            return of_layers[:, layer]
-        states = encoder(**batch.inputs(), states=True, pool=False).states
-        assert states is not None, "they were asked for"
-        return states[layer]
+        return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
     def has_vector(self, ids: Tensor) -> Tensor:
         """(N,) → (N,), of the tokens of a text, on a CPU"""
@@ -185,6 +178,8 @@ class Feeds(Protocol):
     """Can lie below an encoder that is made from nothing: word2vec, nnlm, rnnlm, elmo, files of vectors."""
 
     @property
+    def place(self) -> Path: ...
+    @property
     def model_type(self) -> str: ...  # "word2vec" for files
     @property
     def width(self) -> int: ...
@@ -247,6 +242,7 @@ class TakesHead:
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
     from_nothing: bool = False  # nobody expects that any of it was trained
     draws_whole: bool = False  # plain encoders: all of it is drawn, then what is known is put in
+    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
         """Its weights; {} where there is none."""
@@ -254,7 +250,9 @@ class TakesHead:
 
     def with_head(self, head: Head) -> Headed:
         """The encoder with a new head, drawn by the seed."""
-        known = {name: value for name, value in self._state().items() if name.startswith("encoder.")} | dict(head.begin)
+        left_out, state = self.left_out(head), self._state()
+        known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
+        known |= head.begin
         # row by row, as it is trained: a GPT's matrices lie the other way round in their file
         known = {name: value.clone(memory_format=torch.contiguous_format) for name, value in known.items()}
         if self.draws_whole:
@@ -388,14 +386,23 @@ class Opened:
             self.built[kind] = self.parts[kind]()
         return cast(_A, self.built[kind])
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has what was asked for so far: it does not go back to the folder."""
+        return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
+
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
         """The same model in another folder, whole or not at all; with `architecture`, the parts of that class alone."""
         if self.write is None:
             vectors = (
                 f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has(LOOKS_UP) else ""
             )
-            raise InputError(f"{self.path} is a {self.architecture} as it was trained: copy its folder{vectors}.")
+            kind = self.architecture or self.facts.model_type
+            raise InputError(f"{self.path} is a {kind} as it was trained: copy its folder{vectors}.")
         return self.write(Path(os.path.expanduser(target)), architecture)
+
+
+def _itself(part: _A) -> _A:
+    return part
 
 
 @dataclass(frozen=True)
@@ -406,6 +413,7 @@ class Family:
     describe: Callable[[Path], Facts]  # headers only
     open: Callable[[Path, Loading], Opened]
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
+    features: type[Any] | None = None  # sizes of a language model that a plain encoder has inside (plain/network.py)
 
 
 def instead(facts: Facts, wanted: Ability[Any]) -> str:

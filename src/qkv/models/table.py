@@ -28,9 +28,11 @@ FAMILIES: dict[str, FamilyEntry] = {
     "plain": FamilyEntry(("reader",), "qkv.models.plain.folder", "PLAIN"),
     "seq2seq": FamilyEntry(("qkv-seq2seq",), "qkv.models.transformer.folder", "SEQ2SEQ"),
     "transformer": FamilyEntry(("qkv-transformer",), "qkv.models.transformer.folder", "TRANSFORMER"),
-    "marian": FamilyEntry(("marian",), "qkv.models.transformer.folder", "MARIAN_FAMILY"),
-    "gpt": FamilyEntry(("gpt2", "openai-gpt"), "qkv.models.gpt.task_folder", "GPT_FAMILY"),
+    "marian": FamilyEntry(("marian",), "qkv.models.transformer.marian", "MARIAN"),
+    "gpt": FamilyEntry(("gpt2", "openai-gpt"), "qkv.models.gpt.folder", "GPT_FAMILY"),
     "bert": FamilyEntry(("bert",), "qkv.models.bert.folder", "BERT"),
+    "roberta": FamilyEntry(("roberta",), "qkv.models.roberta", "ROBERTA"),
+    "xlm-roberta": FamilyEntry(("xlm-roberta",), "qkv.models.roberta", "XLM_ROBERTA"),
 }
 VECTOR_FILES = "qkv.models.word2vec.folder"
 """A file of word vectors is no folder: where `describe_vectors` and `open_vectors` are."""

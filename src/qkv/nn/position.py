@@ -83,16 +83,25 @@ class HalvedSinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3)."""
+    """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3). The first stands in row
+    `offset` of the table."""
 
     kind: ClassVar[str] = "learned"
 
-    def __init__(self, length: int, width: int) -> None:
-        super().__init__(length, width)
+    def __init__(self, length: int, width: int, offset: int = 0) -> None:
+        super().__init__(length + offset, width)
+        self.offset = offset
 
     @property
     def length(self) -> int | None:
-        return self.num_embeddings
+        return self.num_embeddings - self.offset
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(…,) → (…, D)"""
+        return super().forward(self.rows(positions))
+
+    def rows(self, positions: Tensor) -> Tensor:
+        return positions + self.offset if self.offset else positions
 
 
 class RotaryPositions(nn.Module):

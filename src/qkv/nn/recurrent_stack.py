@@ -196,3 +196,8 @@ class Bidirectional(nn.Module):
 def _cell(module: nn.Module) -> Cell:
     assert isinstance(module, Cell)
     return module
+
+
+def learns(module: nn.Module) -> bool:
+    """A kernel for recurrent layers keeps what a gradient needs unless it is told that there is none."""
+    return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters())

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
@@ -20,6 +20,8 @@ from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import check_folder, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
+    ROLES,
+    UNIGRAM,
     AnyKind,
     around,
     build,
@@ -57,6 +59,11 @@ def find_file(path: str | os.PathLike[str]) -> Path:
     if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
         return path / "vocab.json"
     held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
+    if pieces := [one.name for one in sorted(path.glob("*.model"))]:
+        raise InputError(
+            f"{path} has {pieces[0]}, and no tokenizer.json. Have transformers write one: "
+            f"AutoTokenizer.from_pretrained({str(path)!r}).save_pretrained({str(path)!r})."
+        )
     raise InputError(
         f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there, or vocab.json and "
         "merges.txt, as GPT has them."
@@ -115,7 +122,8 @@ def _reason_to_keep(folder: Path) -> str | None:
 # lower-casing,
 #                 decoding gives back exactly the text, so a character model can write verse
 #
-# A fourth is read but not learned: byte-pair, as GPT and GPT-2 have it, with one mark between texts or none at all.
+# Two more are read but not learned: byte-pair, as GPT and RoBERTa have it, and unigram, as XLM-R and ALBERT. A GPT has
+# one mark between texts or none at all; the others have BERT's five under names of their own, which are kept.
 #
 # In the three the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] are recognised inside a text, as they are written
 # here:
@@ -153,6 +161,20 @@ class Encoded:
     tokens: list[str]
 
 
+class Marks(NamedTuple):
+    """What stands around the texts that a model reads."""
+
+    start: int
+    between: tuple[int, ...]  # the two texts of a pair; RoBERTa has its [SEP] twice
+    end: int
+    leftward: bool = False  # a token has seen those before it and no others
+
+    @property
+    def around_pair(self) -> int:
+        """How many stand around and between two texts."""
+        return 2 + len(self.between)
+
+
 class Tokenizer:
     """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
 
@@ -162,9 +184,13 @@ class Tokenizer:
         kind: AnyKind,
         source: str = "The vocabulary",
         segmenter: str | None = None,
+        named: Mapping[str, str] | None = None,
     ) -> None:
-        # ids by name; is there something to put around a text; what a file has for that, where it is not ours
-        ids, self.has_marks, self._foreign = special_ids(backend, kind, source)
+        """`named`: what the files beside a vocabulary call the special tokens, by role, and their tokenizer_class."""
+        special = special_ids(backend, kind, source, named)
+        ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
+        self._names = special.names
+        self._class = (named or {}).get("tokenizer_class")
         if self._foreign is None:
             # Only what is not there yet, so that the settings of a foreign file stay as they are.
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
@@ -172,10 +198,11 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
-        backend.post_processor = around(backend, self.cls_id, self.sep_id)
+        self.marks = Marks(self.cls_id, special.between or (self.sep_id,), self.sep_id)
+        backend.post_processor = around(backend, *self.marks[:3])
         self.backend = backend
         self.kind: AnyKind = kind
-        self.special_ids = marked(backend, ids)
+        self.special_ids = marked(backend, special)
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
@@ -217,8 +244,9 @@ class Tokenizer:
         settings = {name: config[key] for key, name in _SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
+        named = _named(file.parent, config)
         if file.name == "vocab.json":
-            return cls(byte_pairs(file), BYTE_PAIR, str(file))
+            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=named)
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
             backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
@@ -243,7 +271,7 @@ class Tokenizer:
             raise InputError(
                 f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
             )
-        return cls(backend, kind, str(file), segmenter)
+        return cls(backend, kind, str(file), segmenter, named)
 
     @classmethod
     def from_vocabulary(
@@ -321,6 +349,8 @@ class Tokenizer:
         spans: Iterable[list[tuple[int, int]]] = (one.offsets for one in found)
         if self.chinese is not None:
             spans = map(_as_written, found, zip(*written, strict=True), zip(*read, strict=True))
+        elif self.kind == UNIGRAM:
+            spans = map(_without_space, found, zip(*written, strict=True))
         return [Encoded(one.ids, one.type_ids, offsets, one.tokens) for one, offsets in zip(found, spans, strict=True)]
 
     def _spaced(self, texts: Sequence[str]) -> list[str]:
@@ -341,14 +371,13 @@ class Tokenizer:
         return not self.encode_ids([text])[0]
 
     def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`."""
+        """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, or with other marks."""
         self._check_marks()
-        ids = [self.cls_id, *a, self.sep_id]
-        segments = [0] * len(ids)
-        if b is not None:
-            ids += [*b, self.sep_id]
-            segments += [1] * (len(b) + 1)
-        return ids, segments
+        start, between, end, _ = self.marks
+        if b is None:
+            return [start, *a, end], [0] * (len(a) + 2)
+        first, second = [start, *a, *between], [*b, end]
+        return first + second, [0] * len(first) + [1] * len(second)
 
     def _check_marks(self) -> None:
         if not self.has_marks:
@@ -364,7 +393,7 @@ class Tokenizer:
         return self._tidied(text)
 
     def _tidied(self, text: str) -> str:
-        return text if self.kind in ("character", BYTE_PAIR) else _needless.sub("", text)
+        return text if self.kind in ("character", BYTE_PAIR, UNIGRAM) else _needless.sub("", text)
 
     def token(self, id: int) -> str:
         token = self.backend.id_to_token(int(id)) if id >= 0 else None
@@ -410,12 +439,14 @@ class Tokenizer:
 
         `vocab.txt` is left out for characters: a line end is one of them, and cannot stand on a line.
         """
-        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+        names = self._names or dict(zip(ROLES, SPECIAL, strict=True))
         whole = self.backend.to_str(pretty=True) + "\n"
-        if self._foreign is not None:
+        if self._names:
+            whole = to_json(json.loads(whole) | {"post_processor": self._foreign or None})
+        elif self._foreign is not None:
             mark = self.unk_id if self.special_ids else None
             whole, names = foreign_files(self.backend, self._foreign, self.has_marks, mark)
-        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
+        config: dict[str, Any] = {"tokenizer_class": self._class or "PreTrainedTokenizerFast", **names}
         if self._is_berts:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in _SETTINGS}
         if self.segmenter is not None:
@@ -427,7 +458,7 @@ class Tokenizer:
             "tokenizer_config.json": to_json(config),
             "special_tokens_map.json": to_json(names),
         }
-        if self.kind not in ("character", BYTE_PAIR):
+        if self.kind not in ("character", BYTE_PAIR, UNIGRAM):
             own = self.backend.get_vocab(with_added_tokens=False)
             files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
         return files
@@ -441,6 +472,27 @@ def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[s
         spans += offsets[first:last] if text == spaced else spans_before(text, spaced, offsets[first:last])
         first = last
     return spans
+
+
+def _without_space(one: tokenizers.Encoding, texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Offsets without the space before a word, which is part of its first token."""
+    return [
+        (start + (end > start and texts[side][start].isspace()), end)
+        for (start, end), side in zip(one.offsets, one.type_ids, strict=True)
+    ]
+
+
+def _named(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """What the files beside a vocabulary call the special tokens, by role, and the class that they name."""
+    file = folder / "special_tokens_map.json"
+    said = {**(read_object(file) if file.is_file() else {}), **config}
+    found: dict[str, str] = {}
+    for name in (*ROLES, "tokenizer_class"):
+        value = said.get(name)
+        value = value.get("content") if isinstance(value, dict) else value
+        if isinstance(value, str):
+            found[name] = value
+    return found
 
 
 def _explain(texts: Iterable[str], error: TypeError) -> Exception:

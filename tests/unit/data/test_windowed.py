@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.batching import BothOrders, Windowed, merged, room_beside
+from qkv.text.tokenizer import Marks
 
 CLS, SEP = 101, 102
 
 
 def windowed(first: list[list[int]], second: list[list[int]] | None = None, **options: Any) -> Windowed:
     settings: dict[str, Any] = {"max_length": 16, "overlap": 3} | options
-    return Windowed(first, second, cls_id=CLS, sep_id=SEP, **settings)
+    return Windowed(first, second, Marks(CLS, (SEP,), SEP), **settings)
 
 
 def test_texts_and_pairs_that_fit() -> None:
@@ -35,7 +36,7 @@ def test_another_mark_at_the_end() -> None:
 
 def test_pairs_in_both_orders() -> None:
     first, second = [[1, 2], list(range(20, 60)), []], [[3], [7, 8], [9]]
-    rows = BothOrders(first, second, cls_id=CLS, sep_id=SEP, max_length=16, overlap=3, end_id=103)
+    rows = BothOrders(first, second, Marks(CLS, (SEP,), 103), max_length=16, overlap=3)
     assert rows.n_examples == 3 and rows.n_tokens.tolist() == [6, 45, 4]
     assert rows.n_windows.tolist()[::2] == [1, 1] and rows.n_windows[1] > 1  # of either order
     assert (rows.n_rows == 2 * rows.n_windows).all() and rows.n_rows.sum() == len(rows)

@@ -23,14 +23,9 @@ from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
 from qkv.jobs.lifecycle import Lifecycle, write_faults
-from qkv.models.bert import folder as hf
-from qkv.models.bert.network import BertWithHeads
-from qkv.models.folders.codec import terms_of
-from qkv.models.gpt.encoder import GPTWithHeads
-from qkv.models.gpt.task_folder import GPTFolder, save_gpt
-from qkv.models.plain.folder import Opened, ReaderFolder, save_reader
-from qkv.models.plain.network import Reader, ReaderWithHeads
-from qkv.models.plain.sources import shown_name
+from qkv.models.family import TAKES_HEAD, Opened, Saving
+from qkv.models.folders.hub import shown_name
+from qkv.models.plain.network import mix_of
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
@@ -84,7 +79,7 @@ def finish(
     facts = FinetuneFacts(
         task=config.task,
         kind=task.kind,
-        model=shown_name(prepared.folder.path),
+        model=shown_name(prepared.opened.path),
         transfer=config.transfer,
         main=dev.scored.main,
         train=_data_facts(data.train, prepared, {} if task.numbers else label_counts(data.train.examples)),
@@ -101,7 +96,7 @@ def finish(
         by_length=dev.by_length,
         numbers=dev.numbers,
         notes=prepared.notes,
-        mix=_mix(model, prepared.folder),
+        mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
     )
     result = _result(facts, best, baseline(prepared))
@@ -125,28 +120,8 @@ def finish(
 
 def _save(prepared: Prepared, model: TaskModel, task: AnyTask, target: Path, record: Mapping[str, Any]) -> None:
     """Dropout as the folder that it began from had it: what a run chose for itself is in its record."""
-    network, folder = model.network, prepared.folder
-    if isinstance(folder, ReaderFolder):
-        assert isinstance(network, ReaderWithHeads)
-        network.config = replace(network.config, dropout=folder.config.dropout)
-        save_reader(target, network, folder.tokenizer, task.labels, record)
-        return
-    problem = task.problem
-    if isinstance(folder, GPTFolder):
-        assert isinstance(network, GPTWithHeads)
-        network.config = folder.config
-        terms = terms_of(folder.path)
-        save_gpt(target, network, folder.tokenizer, task.labels, record, problem, files=terms)
-        return
-    assert isinstance(network, BertWithHeads)
-    network.config = replace(
-        network.config, dropout=folder.config.dropout, attention_dropout=folder.config.attention_dropout
-    )
-    carried = {"problem_type": problem} if problem else {}
-    terms = terms_of(folder.path)
-    hf.save(
-        target, network, folder.tokenizer, task.labels, task.architecture, record=record, carried=carried, files=terms
-    )
+    saving = Saving(task.labels, record, task.problem)
+    prepared.opened.ability(TAKES_HEAD).save(target, model.network, saving)
 
 
 def _language_model(prepared: Prepared, out: Path, best: int) -> dict[str, Any]:
@@ -155,16 +130,13 @@ def _language_model(prepared: Prepared, out: Path, best: int) -> dict[str, Any]:
     return {"weight": prepared.language_model_weight, "first_loss": losses[0], "last_loss": losses[-1]}
 
 
-def _mix(model: TaskModel, folder: Opened) -> MixFacts | None:
-    encoder, before = model.network.encoder, folder.model.encoder
-    if not isinstance(encoder, Reader) or encoder.mix is None:
+def _mix(model: TaskModel, opened: Opened) -> MixFacts | None:
+    now, before = mix_of(model.network), mix_of(opened.ability(TAKES_HEAD).network)
+    if now is None:
         return None
-    shares = tuple(encoder.mix.shares().tolist())
-    began = (1 / len(shares),) * len(shares)
-    # of a reader that was new nothing was drawn, and of one that was trained its mix was too
-    if isinstance(before, Reader) and before.mix is not None and not before.mix.weights.is_meta:
-        began = tuple(before.mix.shares().tolist())
-    return MixFacts(shares, encoder.mix.gamma.item(), began)
+    # of an encoder that was new nothing was drawn, and of one that was trained its mix was too
+    began = (1 / len(now.shares),) * len(now.shares) if before is None else before.shares
+    return MixFacts(now.shares, now.gamma, began)
 
 
 def _public(config: FinetuneConfig) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from qkv.config import JobSettings
 from qkv.errors import InputError, did_you_mean
+from qkv.models.plain.network import ReaderSettings
 from qkv.tasks.answer import AnswerSettings
 from qkv.tasks.choice import ChoiceSettings
 from qkv.tasks.table import TASKS
@@ -55,27 +56,6 @@ class DataChoice:
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:
             raise InputError(f"dev_share is a share between 0 and 1, not {self.dev_share}.")
-
-
-@dataclass(frozen=True)
-class ReaderSettings:
-    """Sizes of a model that begins from nothing."""
-
-    embedding_width: int | None = None  # None: that of the word vectors; without any, 128
-    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
-    layers: int | None = None  # None: one, where the kind has layers
-    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
-    dropout: float = 0.3
-    max_length: int = 512
-
-    def __post_init__(self) -> None:
-        for name, least in (("embedding_width", 1), ("inner_width", 1), ("layers", 0), ("max_length", 8)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise InputError(f"reader.{name} must be at least {least}, not {value}.")
-        if not self.kernels or min(self.kernels) < 1:
-            raise InputError("reader.kernels are sizes of windows, such as [3, 5, 7].")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from qkv.jobs.translate.evaluation import (
 )
 from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
-from qkv.models.plain.sources import shown_name
+from qkv.models.folders.hub import shown_name
 from qkv.models.pretraining import in_time
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation

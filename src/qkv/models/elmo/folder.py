@@ -1,56 +1,43 @@
 """Folders of ELMo (models/folders/own.py): the whole network, and what a task finds below it."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.elmo.network import Elmo, ElmoConfig
-from qkv.models.family import RECURS, SHOWS_LAYERS
-from qkv.models.folders.own import read_folder
-from qkv.models.plain.pretrained import family_below
+from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
+from qkv.models.family import RECURS, Feeds, Loading
+from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 
-class LoadedElmo(NamedTuple):
-    network: Elmo
-    tokenizer: Tokenizer
-    record: dict[str, Any]
+class _Spelled(LanguageModel):
+    """Takes any tokenizer that cuts texts into the same kind of tokens."""
 
-    def vectors(self, batch: Batch) -> Tensor:
-        """(N, layers + 1, 2 width) for the tokens of packed rows. Every row begins with nothing seen, so that the same
-        text has the same vectors (up to rounding, whatever rows lie beside it)."""
-        with torch.inference_mode():
-            return self.network(batch.ids, batch.lengths)
-
-
-def load_elmo(path: str | Path) -> LoadedElmo:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, "elmo")
-    try:
-        config = ElmoConfig(**(folder.config | {"filters": tuple(folder.config["filters"])}))
-        network = Elmo(config, tokens_by_id(folder.tokenizer))
-        network.load_state_dict(folder.tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LoadedElmo(network.eval(), folder.tokenizer, folder.record)
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        for what in ("kind", "lowercase", "segmenter"):
+            mine, other = getattr(self.tokenizer, what), getattr(given, what)
+            alike = mine == other if what != "segmenter" else (mine is None) == (other is None)
+            if not alike:
+                raise InputError(
+                    f"{self.place} has learned how tokens of its own tokenizer ({what} {mine}) are spelled, and those "
+                    f"of {name} ({what} {other}) are others: leave --tokenizer out, or give one that is alike."
+                )
 
 
-def tokens_by_id(tokenizer: Tokenizer) -> list[str]:
-    """By id; a vocabulary may have gaps."""
-    tokens = [""] * tokenizer.size
-    for token, number in tokenizer.vocabulary.items():
-        tokens[number] = token
-    return tokens
+def _feeds(path: Path) -> Feeds:
+    return _Spelled(*read_features(path, ElmoConfig, BothWays))
+
+
+def _whole(below: LanguageModel, loading: Loading) -> Elmo:
+    assert isinstance(below.features, ElmoConfig)
+    return with_scores(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
 
 
 ELMO = family_below(
     "elmo",
     Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
     "elmo",
-    {one: lambda path, loading: load_elmo(path).network for one in (SHOWS_LAYERS, RECURS)},
+    _feeds,
+    {RECURS: _whole},
+    features=ElmoConfig,
 )

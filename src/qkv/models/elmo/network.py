@@ -8,26 +8,40 @@ the recurrent layers, which are not. Who uses them learns how much of each (`Sca
 
 The network keeps no state. Who carries it from piece to piece: models/elmo/objective.py.
 
+Below an encoder for a task (models/plain/network.py) it is `ElmoVectors`, which needs no [UNK]: an id past the
+vocabulary is a word that an open tokenizer (tokenizer.py) can write. Vectors depend on the spelling, never on the
+number. Each row begins with nothing seen, so that the same text has the same vectors, whatever rows lie beside it.
+
 Shapes: U different tokens, N tokens of all rows, P width of a direction, K = 1 + layers, V vocabulary, L bytes.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from qkv.errors import InputError, did_you_mean
+from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
-from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, learns
 from qkv.nn.word_scores import WordScores
+from qkv.text.tokenizer import Tokenizer
+
+_AT_ONCE = 2048
+"""Words that are spelled together: a convolution over all of a large batch would need gigabytes."""
 
 
 @dataclass(frozen=True)
 class ElmoConfig:
+    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+
+    model_type: ClassVar[str] = "elmo"
+
     vocabulary_size: int
     filters: tuple[int, ...] = (32, 32, 64, 128, 256, 512, 1024)  # how many see 1 byte, 2 bytes, …
     byte_width: int = 16
@@ -62,6 +76,24 @@ class ElmoConfig:
         if name not in PRESETS:
             raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
         return cls(**(PRESETS[name] | changes))
+
+    @property
+    def features_width(self) -> int:
+        return 2 * self.width
+
+    @property
+    def mixed_layers(self) -> int:
+        return 1 + self.layers
+
+    def vectors(self, words: Tokenizer | None) -> "ElmoVectors":
+        assert words is not None, "ELMo has to know how tokens are written"
+        return ElmoVectors(self, words)
+
+    def mix(self) -> "ScalarMix":
+        return ScalarMix(self.mixed_layers)
+
+    def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
+        return OpenTokenizer(tokenizer, most)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -143,6 +175,51 @@ class Elmo(BothWays):
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
         return self.vectors(self.spell(words)[place], lengths)
+
+
+class ElmoVectors(nn.Module):
+    """A token has a vector of every layer; what of each is used is for a mix to learn."""
+
+    spelled: Tensor
+
+    def __init__(self, config: ElmoConfig, words: Tokenizer) -> None:
+        super().__init__()
+        self.network = BothWays(config)
+        self.words = words
+        with torch.device("cpu"):  # known from the vocabulary, also while all weights are still missing
+            self.register_buffer("spelled", spell(tokens_by_id(words), config.longest), persistent=False)  # (V, L)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
+        with torch.set_grad_enabled(learns(self)):
+            return self.network.vectors(self._spelled(ids), lengths)
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(self._spelled(ids), lengths)
+
+    def _spelled(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, P)"""
+        different, place = ids.unique(return_inverse=True)
+        parts = self.bytes_of(different).split(_AT_ONCE)
+        return torch.cat([self.network.characters(part) for part in parts])[place]
+
+    def bytes_of(self, ids: Tensor) -> Tensor:
+        """Ids (U,), ascending → (U, L)"""
+        if int(ids[-1]) < len(self.spelled):
+            return self.spelled[ids]
+        known = self.spelled[ids[ids < len(self.spelled)]]
+        others = [self.words.token(number) for number in ids[len(known) :].tolist()]
+        found = spell(others, self.network.config.longest).to(known.device)
+        longest = max(known.shape[1], found.shape[1])
+        return torch.cat([functional.pad(part, (0, longest - part.shape[1]), value=NONE) for part in (known, found)])
+
+
+def tokens_by_id(tokenizer: Tokenizer) -> list[str]:
+    """A vocabulary may have gaps."""
+    tokens = [""] * tokenizer.size
+    for token, number in tokenizer.vocabulary.items():
+        tokens[number] = token
+    return tokens
 
 
 def _stack(config: ElmoConfig, direction: str) -> Stack:

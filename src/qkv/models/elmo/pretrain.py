@@ -14,8 +14,7 @@ from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
-from qkv.models.elmo.folder import tokens_by_id
-from qkv.models.elmo.network import Elmo, ElmoConfig
+from qkv.models.elmo.network import Elmo, ElmoConfig, tokens_by_id
 from qkv.models.elmo.objective import (
     BothDirections,
     CarryingBoth,

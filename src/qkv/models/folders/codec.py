@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError, listed
-from qkv.files import check_folder, read_object, replaced_folder
+from qkv.files import check_folder, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.sentence import MODULES
 from qkv.text.tokenizer import FILES, Tokenizer
 
@@ -95,6 +95,12 @@ def read_ours(folder: Path) -> dict[str, Any]:
 
 def read_record(folder: Path) -> dict[str, Any]:
     return dict(read_ours(folder).get("record") or {})
+
+
+def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
+    """To what the training of a model wrote down."""
+    ours = read_ours(folder)
+    write_text(folder / OURS, to_json(ours | {"record": dict(ours.get("record") or {}) | dict(more)}))
 
 
 def model_type_of(path: str | os.PathLike[str]) -> str | None:

@@ -12,7 +12,7 @@ the header's length, little-endian; a JSON header of {name: {dtype, shape, data_
 import json
 import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -295,3 +295,39 @@ class Undrawn(TorchFunctionMode):
         if getattr(func, "__name__", "") in self.WRITES:
             return args[0] if args else given["tensor"]
         return func(*args, **given)
+
+
+def gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+    """One tensor as it is mapped, where nothing is to be done; else all, one under the other in new memory, each read
+    from the file straight into its place."""
+    if len(stored) == 1 and stored[0].dtype == dtype:
+        return stored[0].mapped()
+    rows = sum(tensor.shape[0] for tensor in stored)
+    whole = torch.empty((rows, *stored[0].shape[1:]), dtype=dtype)
+    for tensor, part in zip(stored, torch.split(whole, [tensor.shape[0] for tensor in stored]), strict=True):
+        tensor.read_into(part)
+    return whole
+
+
+def check_names(weights: Weights, found: Collection[str], wanted: Collection[str], what: str) -> None:
+    """All that a network needs must be there, and nothing else."""
+    if missing := set(wanted) - set(found):
+        raise InputError(
+            f"{weights.source} lacks {len(missing)} of the tensors that {what} needs: {listed(missing)}. The file is "
+            "incomplete, or config.json belongs to another model."
+        )
+    if unexpected := set(found) - set(wanted):
+        raise InputError(
+            f"{weights.source} holds {len(unexpected)} tensors that {what} does not have: {listed(unexpected)}. The "
+            "folder is of another architecture, or config.json of another model."
+        )
+
+
+def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:
+    if list(stored.shape) != list(shape):
+        raise InputError(
+            f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. One of "
+            "the two files belongs to another model."
+        )
+    if not stored.dtype.is_floating_point:
+        raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")

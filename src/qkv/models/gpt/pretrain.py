@@ -19,10 +19,11 @@ from qkv.data.corpus.shards import Shards, hash_of, map_arrays
 from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
+from qkv.models.family import WRITES, Loading
 from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.gpt import folder as gpt2
-from qkv.models.gpt.folder import dialect_of
+from qkv.models.gpt.dialects import dialect_of
+from qkv.models.gpt.folder import open_folder, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.page import gpt_page
@@ -253,26 +254,29 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
         return GPT(config.model.config(tokenizer.size, config.length))
     if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder, heads = gpt2.load_with_heads(model_folder(locate(config.init)))
-    if heads:
+    folder = open_folder(model_folder(locate(config.init)), Loading())
+    if heads := folder.facts.heads:
         raise InputError(
             f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "
             "vocabulary. Go on from the one that it was made of."
         )
-    if hash_of(tokenizer) != hash_of(folder.tokenizer):
+    found = folder.ability(WRITES)
+    begun = found.writer
+    assert isinstance(begun, GPT)
+    if hash_of(tokenizer) != hash_of(found.tokenizer):
         raise InputError(
             f"{config.data} was prepared with another tokenizer than that of {config.init}. "
             f"Prepare the corpus again with --tokenizer {config.init}."
         )
-    if config.length > folder.config.max_length:
+    if config.length > begun.config.max_length:
         raise InputError(
-            f"{config.init} reads {folder.config.max_length} tokens at most, and length is {config.length}. "
+            f"{config.init} reads {begun.config.max_length} tokens at most, and length is {config.length}. "
             "Set it lower."
         )
     said = {name: getattr(config.model, name) for name in DROPOUTS}
     dropouts = {name: value for name, value in said.items() if value is not None}
-    model = GPT(replace(folder.config, **dropouts))
-    model.load_state_dict(folder.model.state_dict())
+    model = GPT(replace(begun.config, **dropouts))
+    model.load_state_dict(begun.state_dict())
     return model
 
 
@@ -282,7 +286,7 @@ def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
             terms = terms_of(model_folder(locate(config.init)))
-    gpt2.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
+    save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
 def _trained(trainer: Trainer[Batch]) -> GPT:

@@ -1,41 +1,25 @@
-"""Folders of NNLM (models/folders/own.py): the whole network, and its table, which serves as word vectors."""
+"""Folders of NNLM (models/folders/own.py): its table, which serves as word vectors, and the whole network."""
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
 
-from qkv.errors import InputError
-from qkv.models.family import LOOKS_UP, SHOWS_LAYERS
+from qkv.config import merge
+from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Feeds, Loading
 from qkv.models.folders.own import read_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.plain.pretrained import family_below
-from qkv.models.word2vec.vectors import StoredVectors
+from qkv.models.plain.folder import family_below, with_scores
+from qkv.models.word2vec.vectors import open_table, words_of
 from qkv.report.bilingual import Phrase
-from qkv.text.tokenizer import Tokenizer
 
 
-class LoadedNNLM(NamedTuple):
-    network: NNLM
-    tokenizer: Tokenizer
-    record: dict[str, Any]
-
-
-def load_nnlm(path: str | Path) -> LoadedNNLM:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, "nnlm")
-    try:
-        network = NNLM(NNLMConfig(**folder.config))
-        network.load_state_dict(folder.tensors)
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LoadedNNLM(network.eval(), folder.tokenizer, folder.record)
+def _whole(below: Feeds, loading: Loading) -> NNLM:
+    config = merge(NNLMConfig(1), read_folder(below.place, "nnlm").config, str(below.place / "config.json"))
+    return with_scores(NNLM(config), below, loading)
 
 
 NNLM_FAMILY = family_below(
     "nnlm",
     Phrase("an NNLM, which gives vectors of words", "NNLM，可给出词向量"),
     "nnlm",
-    {
-        LOOKS_UP: lambda path, loading: StoredVectors(path),
-        SHOWS_LAYERS: lambda path, loading: load_nnlm(path).network,
-    },
+    partial(open_table, model_type="nnlm", name="embedding.weight"),
+    {LOOKS_UP: words_of, SHOWS_LAYERS: _whole},
 )

@@ -1,48 +1,91 @@
-"""Folders of recurrent language models (models/folders/own.py): the network, what writes, what feeds a task."""
+"""Folders of recurrent language models (models/folders/own.py): what writes, what a task finds below it.
+
+It writes with its state as what decoding goes on from (search/decoding.py). It has no positions, so a text may become
+as long as one likes; what a row remembers is one vector a layer.
+
+Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
+"""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from qkv.data.batch import Packing
 from qkv.errors import InputError
-from qkv.models.family import RECURS, SHOWS_LAYERS, WRITES, Loading, Writes
-from qkv.models.folders.own import read_folder
+from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.pretrained import family_below
-from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
-from qkv.models.rnnlm.writing import RecurrentWriting
+from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
+from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
+from qkv.nn.recurrent_stack import States
 from qkv.report.bilingual import Phrase
-from qkv.text.tokenizer import Tokenizer
+from qkv.search.decoding import Stepped
 
 
-class LoadedRNNLM(NamedTuple):
-    network: RNNLM
-    tokenizer: Tokenizer
-    record: dict[str, Any]
+class RecurrentState:
+    def __init__(self, states: States) -> None:
+        self.states = states
+
+    def select(self, rows: Tensor) -> "RecurrentState":
+        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        return RecurrentState(tuple(tuple(part[rows] for part in layer) for layer in self.states))
 
 
-def load_rnnlm(path: str | Path) -> LoadedRNNLM:
-    """The network of a folder that a run has written, ready to be asked."""
-    folder = read_folder(path, "rnnlm")
-    try:
-        network = RNNLM(RNNLMConfig(**folder.config))
-        network.load_state_dict(folder.tensors)
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{path}: config.json and model.safetensors do not fit together: {error}") from None
-    return LoadedRNNLM(network.eval(), folder.tokenizer, folder.record)
+class RecurrentWriting:
+    """Called as a GPT is: `start` reads prompts but for their last tokens, `step` takes the token written last."""
+
+    def __init__(self, network: RNNLM) -> None:
+        self.network = network
+
+    @torch.no_grad()
+    def start(self, prompt: Tensor, prompt_packing: Packing, *, hypotheses: int = 1, longest: int) -> RecurrentState:
+        """Row r · hypotheses + j is hypothesis j of prompt r (N,)."""
+        lengths = torch.tensor(prompt_packing.lengths)
+        read = torch.ones(len(prompt), dtype=torch.bool)
+        read[lengths.cumsum(0) - 1] = False
+        states = self.network.begin(len(lengths))
+        long = (lengths > 1).nonzero().squeeze(1)
+        if len(long):
+            ids = prompt[read.nonzero().squeeze(1).to(prompt.device)]
+            _, found = self.network(ids, tuple((lengths[long] - 1).tolist()))
+            rows = long.to(prompt.device)
+            for layer, after in zip(states, found, strict=True):
+                for part, values in zip(layer, after, strict=True):
+                    part[rows] = values
+        each = torch.arange(len(lengths), device=prompt.device).repeat_interleave(hypotheses)
+        return RecurrentState(states).select(each)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, state: RecurrentState) -> Stepped[RecurrentState]:
+        """(Q,) → scores of the next (Q, V)."""
+        hidden, states = self.network(tokens, (1,) * len(tokens), state.states)
+        return Stepped(self.network.predict(hidden), RecurrentState(states), None)
 
 
-def _writes(path: Path, loading: Loading) -> Writes:
+def _feeds(path: Path) -> Feeds:
+    return LanguageModel(*read_features(path, RNNLMConfig, RNNStates))
+
+
+def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
+    assert isinstance(below.features, RNNLMConfig)
+    return with_scores(RNNLM(below.features), below, loading)
+
+
+def _writes(below: LanguageModel, loading: Loading) -> Writes:
     if loading.precision != "fp32":
-        raise InputError(f"Precision {loading.precision} is for a GPT, and {path} is a recurrent network. Use fp32.")
-    network, tokenizer, _ = load_rnnlm(path)
-    begin, end, rows = tokenizer.cls_id, tokenizer.sep_id, network.config.vocabulary_size
-    writer = RecurrentWriting(network.to(loading.device, loading.dtype))
-    return Writes(writer, tokenizer, begin, end, True, None, never_written(tokenizer, rows, end))
+        raise InputError(
+            f"Precision {loading.precision} is for a GPT, and {below.place} is a recurrent network. Use fp32."
+        )
+    network, tokenizer = _whole(below, loading), below.tokenizer
+    never = never_written(tokenizer, network.config.vocabulary_size, tokenizer.sep_id)
+    return Writes(RecurrentWriting(network), tokenizer, tokenizer.cls_id, tokenizer.sep_id, True, None, never)
 
 
 RNNLM_FAMILY = family_below(
     "rnnlm",
     Phrase("a recurrent language model", "循环神经网络语言模型"),
     "rnnlm",
-    {WRITES: _writes, **{one: lambda path, loading: load_rnnlm(path).network for one in (SHOWS_LAYERS, RECURS)}},
+    _feeds,
+    {WRITES: _writes, RECURS: _whole},
+    features=RNNLMConfig,
 )

@@ -17,10 +17,11 @@ from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
-from qkv.jobs.finetune.model import configured_for, make_table, tokenizer_of
+from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
-from qkv.models.word2vec.vectors import WordVectors, load_vectors
+from qkv.models.plain.folder import draw_unknown
+from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -83,7 +84,7 @@ def test_every_task_from_nothing_to_prediction(
     json.dumps(found)
     # as the network that was trained would answer, probabilities and all
     prepared, trained, task_trained = ended[0]
-    solver = Solver(trained, task_trained, prepared.folder.tokenizer, prepared.max_length, model.solver.calibration)
+    solver = Solver(trained, task_trained, prepared.opened.tokenizer, prepared.max_length, model.solver.calibration)
     examples = prepared.data.dev.examples
     expected = [one.to_dict() for one in solver.answers(examples)]
     assert_near([one.to_dict() for _, part in model.answer_stream(examples) for one in part], expected)
@@ -109,7 +110,7 @@ def moved(run: Path, vectors: Path) -> bool:
     """Whether the vector of a word is another one than the file's."""
     model = load(run)
     row = model.tokenizer.id("cat")
-    now = model._folder.model.state_dict()["encoder.embedding.weight"][row]
+    now = model.network.state_dict()["encoder.embedding.weight"][row]
     return not torch.equal(now, load_vectors(vectors)["cat"])
 
 
@@ -130,7 +131,7 @@ def test_of_looked_up_vectors_freeze_and_features_learn_the_same_head(tmp_path: 
         finetune.FINETUNING.start(
             config("scratch:lookup", file, "classify", way, embeddings=vectors, epochs=2.0), tmp_path / way, Silent()
         )
-        heads.append(load(tmp_path / way)._folder.model.state_dict())
+        heads.append(load(tmp_path / way).network.state_dict())
     for name, value in heads[0].items():
         torch.testing.assert_close(value, heads[1][name], msg=name)
 
@@ -173,13 +174,19 @@ def test_a_file_of_chinese_words_is_found_in_texts(tmp_path: Path, given: str) -
 def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread() -> None:
     words = WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), "two.vec")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", *(f"w{n}" for n in range(500))]
-    tokenizer = Tokenizer.from_vocabulary(tokens, "word")
-    table, n_known = make_table(tokenizer, words)
-    assert n_known == 2 and table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
+    found = look_up_tokens(Tokenizer.from_vocabulary(tokens, "word"), words)
+    table = draw_unknown(*found)
+    assert table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
     assert table[7:].std() == pytest.approx(1.0, abs=0.1)
-    assert torch.equal(make_table(tokenizer, words)[0], table)
-    with pytest.raises(InputError, match="None of the 507 tokens"):
-        make_table(tokenizer, WordVectors(["猫"], torch.ones(1, 2), "one.vec"))
+    assert torch.equal(draw_unknown(*found), table)
+
+
+def test_no_token_has_a_vector(tmp_path: Path, tokenizer: Path) -> None:
+    WordVectors(["狮子"], torch.ones(1, 2)).save(tmp_path / "one.vec")
+    file = sets.write_texts(tmp_path / "data.csv")
+    settings = config("scratch:lookup", file, embeddings=tmp_path / "one.vec", tokenizer=tokenizer)
+    with pytest.raises(InputError, match=r"None of the .* tokens of the tokenizer is a word of .*one\.vec"):
+        finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
 
 
 def test_a_broken_run_ends_like_a_whole_one(
@@ -219,7 +226,7 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
     result = finetune.FINETUNING.start(settings, tmp_path / "second", Silent()).result
     assert result["model"] == "first"
     assert load(tmp_path / "second").record["config"]["model"] == "first"
-    before, after = (load(tmp_path / run)._folder.model.state_dict() for run in ("first", "second"))
+    before, after = (load(tmp_path / run).network.state_dict() for run in ("first", "second"))
     still = {name for name in before if torch.equal(before[name], after[name])}
     assert still == {name for name in before if name.startswith("encoder.") and "pooler" not in name}
 
@@ -296,7 +303,7 @@ def test_on_the_command_line(tmp_path: Path, vectors: Path, capfd: pytest.Captur
     assert main(["info", str(run)]) == 0
     assert "textcnn" in capfd.readouterr().out
     assert main(["attention", "the cat", "--model", str(run)]) == 2
-    assert "has no attention" in capfd.readouterr().err
+    assert "cannot show attention. It holds an encoder without attention" in capfd.readouterr().err
     assert main(["fill", "the [MASK]", "--model", str(run)]) == 2
     error = capfd.readouterr().err
-    assert "run is a reader of kind textcnn and has no weights to fill a blank. It can embed texts. To" in error
+    assert "cannot fill a blank" in error and "qkv embed TEXT --model" in error

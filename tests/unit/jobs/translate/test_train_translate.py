@@ -16,8 +16,9 @@ from qkv.files import read_object
 from qkv.jobs.lifecycle import Finished
 from qkv.jobs.translate.settings import TokenizerChoice, TranslateConfig
 from qkv.jobs.translate.training import TRANSLATING
+from qkv.models.family import TRANSLATES
 from qkv.models.seq2seq.network import Seq2Seq
-from qkv.models.transformer.folder import load_translation
+from qkv.models.table import open_model
 from qkv.models.transformer.network import Transformer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -56,11 +57,12 @@ def test_what_a_run_leaves(finished: Finished) -> None:
 
 
 def test_the_folder_is_the_model(finished: Finished) -> None:
-    found = load_translation(finished.run / "model")
+    opened = open_model(finished.run / "model")
+    found = opened.ability(TRANSLATES)
     joint = finished.run.name == "transformer"
     assert isinstance(found.network, Transformer if joint else Seq2Seq) and not found.network.training
     assert found.languages.are_joint == joint and found.max_length == 32
-    assert found.record["scores"] == finished.result["scores"]
+    assert opened.record["scores"] == finished.result["scores"]
 
 
 def test_no_folder_of_this_machine_is_in_the_model(finished: Finished, tmp_path: Path) -> None:

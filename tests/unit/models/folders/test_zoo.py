@@ -116,7 +116,7 @@ def test_the_environment_comes_before_the_zoo(
 def test_the_default_model_from_python(folder: Path) -> None:
     model = qkv.load()
     assert model.name == "qkv-mini" == qkv.Classifier().model
-    assert {one.dtype for one in model._folder.model.parameters()} == {torch.float32}, "whatever is stored"
+    assert {one.dtype for one in model.network.parameters()} == {torch.float32}, "whatever is stored"
 
 
 @pytest.mark.usefixtures("one_thread")

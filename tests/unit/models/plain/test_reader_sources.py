@@ -17,12 +17,12 @@ from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches
-from qkv.models.plain.contextual import ElmoVectors
-from qkv.models.plain.folder import ReaderFolder, open_model
-from qkv.models.plain.sources import open_source, source_type
+from qkv.models.elmo.network import ElmoVectors
+from qkv.models.family import FEEDS, HAS_TASK, Feeds
+from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
@@ -62,9 +62,12 @@ def config(model: str, file: Path, task: str = "classify", transfer: Any = None,
     return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
+def below(folder: Path) -> Feeds:
+    return open_model(folder).ability(FEEDS)
+
+
 def elmo_of(model: Model) -> dict[str, torch.Tensor]:
-    assert isinstance(model._folder, ReaderFolder)
-    vectors = model._folder.model.encoder.embedding
+    vectors = model.network.encoder.embedding
     assert isinstance(vectors, ElmoVectors)
     return vectors.network.state_dict()
 
@@ -85,10 +88,9 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     model = load(tmp_path / "run")
     assert model.architecture == "reader of kind lstm on vectors of elmo"
     # all of ELMo is inside, as it was, but for its scores of words
-    before = open_source(str(source), None).below
-    assert not isinstance(before, WordVectors)
+    before = below(source).weights()
     for name, value in elmo_of(model).items():
-        assert torch.equal(value, before.tensors[name]), name
+        assert torch.equal(value, before[name]), name
     found = [one.to_dict() for one in model.predict(ASKED[task])]
     again = load(model.save(tmp_path / "copy"))
     assert_near([one.to_dict() for one in again.predict(ASKED[task])], found)
@@ -126,11 +128,10 @@ def test_a_folder_as_the_model(
     finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     held = config(str(places[name]), file, "classify", "features")
     finetune.FINETUNING.start(held, tmp_path / "held", Silent())
-    (one, other), beginning = (load(tmp_path / run) for run in ("run", "held")), open_source(str(places[name]), None)
+    (one, other), beginning = (load(tmp_path / run) for run in ("run", "held")), below(places[name])
     assert one.tokenizer.vocabulary == beginning.tokenizer.vocabulary
-    found, still = (model._folder.model.state_dict() for model in (one, other))
-    tensors = {} if isinstance(beginning.below, WordVectors) else beginning.below.tensors
-    for part, value in tensors.items():
+    found, still = (model.network.state_dict() for model in (one, other))
+    for part, value in beginning.weights().items():
         assert torch.equal(still[f"encoder.embedding.network.{part}"], value), part
     moved = {part for part in found if not torch.equal(found[part], still[part])}
     assert not moved if moving is None else any(part.startswith(moving) for part in moved)
@@ -151,7 +152,7 @@ def test_training_goes_on_and_elmo_stays_unless_it_is_told_to_move(tmp_path: Pat
     first, held, full = (load(tmp_path / run) for run in ("first", "top:1", "full"))
     same = [torch.equal(value, elmo_of(held)[name]) for name, value in elmo_of(first).items()]
     assert all(same) and not all(torch.equal(value, elmo_of(full)[name]) for name, value in elmo_of(first).items())
-    before, after = (model._folder.model.state_dict() for model in (first, held))
+    before, after = (model.network.state_dict() for model in (first, held))
     for part in ("encoder.mix.gamma", "encoder.blocks.0.0.from_input.weight", "heads.sequence.linear.weight"):
         assert not torch.equal(before[part], after[part]), part
 
@@ -212,18 +213,17 @@ def test_what_cannot_be(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_tokenizer_of_the_same_kind(places: dict[str, Path]) -> None:
-    source = open_source(str(places["elmo"]), str(places["tokenizer"]))
-    assert source.tokenizer.vocabulary == word_tokenizer().vocabulary
-    assert source_type(str(places["elmo"])) == "elmo" and source_type("nowhere.vec") == "word2vec"
+def test_another_tokenizer_of_the_same_kind(tmp_path: Path, places: dict[str, Path]) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    found = tokenizer_of(config("scratch:lstm", file, embeddings=places["elmo"], tokenizer=places["tokenizer"]))
+    assert found.vocabulary == word_tokenizer().vocabulary
 
 
 def test_a_folder_that_no_task_was_put_on_says_what_to_do(places: dict[str, Path]) -> None:
     for name in ("elmo", "rnnlm", "nnlm", "words"):
-        with pytest.raises(InputError, match="no task was put on.*qkv finetune classify --model"):
+        with pytest.raises(InputError, match="cannot predict.*TASK --model.*qkv finetune classify --model"):
             load(places[name]).predict("the cat")
-        with pytest.raises(InputError, match="not made for a task.*qkv finetune TASK --model"):
-            open_model(places[name])
+        assert not open_model(places[name]).has(HAS_TASK)
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path, places: dict[str, Path]) -> None:
