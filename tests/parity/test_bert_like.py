@@ -42,6 +42,20 @@ class Family(NamedTuple):
 FAMILIES: dict[str, Family] = {
     "roberta": Family("Roberta", SMALL | {"type_vocab_size": 1, "pad_token_id": 1}),
     "xlm-roberta": Family("XLMRoberta", SMALL | {"type_vocab_size": 1, "pad_token_id": 1}),
+    "distilbert": Family(
+        "DistilBert", {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 66}
+    ),
+    "electra": Family("Electra", SMALL | {"embedding_size": 16}, (("ForPreTraining", "replaced"),)),
+    "albert": Family(
+        "Albert",
+        SMALL | {"embedding_size": 16, "num_hidden_layers": 4, "num_hidden_groups": 2},
+        (("ForPreTraining", "order"),),
+    ),
+    "ernie": Family(
+        "Ernie",
+        SMALL | {"use_task_id": True, "type_vocab_size": 4},
+        (("ForPreTraining", "both"), ("ForNextSentencePrediction", "next_sentence")),
+    ),
 }
 HEADS: dict[str, str | None] = {
     "ForMaskedLM": "masked",
@@ -191,6 +205,27 @@ def test_both_ways(tmp_path: Path, name: str, ending: str) -> None:
     assert_equal(tmp_path / "ours", again.eval(), head)
     for field, value in FAMILIES[name].config.items():
         assert getattr(again.config, field) == value, field
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("roberta", {"type_vocab_size": 2, "layer_norm_eps": 1e-5, "hidden_act": "relu"}),
+        ("distilbert", {"sinusoidal_pos_embds": True, "activation": "relu", "qa_dropout": 0.3}),
+        ("electra", {"embedding_size": 32}),
+        ("albert", {"embedding_size": 32, "num_hidden_groups": 1, "num_hidden_layers": 3}),
+        ("albert", {"num_hidden_layers": 5, "num_hidden_groups": 3}),
+        ("ernie", {"use_task_id": False}),
+    ],
+)
+def test_other_shapes(tmp_path: Path, name: str, changes: dict[str, Any]) -> None:
+    opened = assert_equal(tmp_path / "theirs", write_reference(tmp_path / "theirs", name, "Model", **changes), None)
+    opened.save(tmp_path / "ours")
+    kind = getattr(transformers, f"{FAMILIES[name].classes}Model")
+    again, said = kind.from_pretrained(tmp_path / "ours", output_loading_info=True, attn_implementation="eager")
+    assert not said["missing_keys"] and not said["unexpected_keys"]
+    assert all(getattr(again.config, field) == value for field, value in changes.items())
+    assert_equal(tmp_path / "ours", again.eval(), None)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -5,14 +5,21 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from qkv.models import albert as names_of_albert
+from qkv.models import distilbert, electra, ernie
+from qkv.models import roberta as names_of_roberta
+from qkv.models.bert.engine import save_like
+from qkv.models.bert.likes import BertLike
+from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.text.backend import ROLES
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import TEXTS
-from tests.support.folders import make_tokenizer
+from tests.support.folders import SMALL, make_tokenizer, randomise
 
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 NAMES = dict(zip(ROLES, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
@@ -31,7 +38,7 @@ def roberta() -> dict[str, str]:
         show_progress=False,
     )
     backend.train_from_iterator(TEXTS * 3, learner)
-    ids = {name: backend.token_to_id(name) for name in FAIRSEQ}
+    ids = backend.get_vocab()
     backend.post_processor = processors.RobertaProcessing(
         ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), trim_offsets=True, add_prefix_space=False
     )
@@ -107,3 +114,31 @@ def make_like_tokenizer(name: str) -> Tokenizer:
         for file, text in TOKENIZERS[name]().items():
             (Path(folder) / file).write_text(text, encoding="utf-8")
         return Tokenizer.load(folder)
+
+
+RECORDS: dict[str, BertLike] = {
+    "roberta": names_of_roberta.LIKE,
+    "xlm-roberta": names_of_roberta.XLM_LIKE,
+    "distilbert": distilbert.LIKE,
+    "electra": electra.LIKE,
+    "albert": names_of_albert.LIKE,
+    "ernie": ernie.LIKE,
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "roberta": {"segments": 1, "pad_id": 1, "position_offset": 2},
+    "xlm-roberta": {"segments": 1, "pad_id": 1, "position_offset": 2},
+    "electra": {"embedding_width": 16},
+    "albert": {"embedding_width": 16, "groups": 1},
+    "ernie": {"segments": 4, "task_types": 3, "adds_task_type": True},
+}
+
+
+def make_like_folder(path: Path, name: str, ending: str = "ForMaskedLM", **changes: Any) -> Path:
+    """A tiny random model of a family, as one of its classes."""
+    like, tokenizer = RECORDS[name], make_like_tokenizer(name)
+    known = next(one for architecture, one in like.classes.items() if architecture.endswith(ending))
+    sizes = SMALL | {"vocabulary_size": tokenizer.size} | SHAPES.get(name, {}) | dict(like.shape)
+    config = BertConfig(**(sizes | {"dense_activation": known.activation} | changes))
+    network = BertWithHeads(config, known.heads, pooler=known.pooler)
+    randomise(network)
+    return save_like(like, path, network, tokenizer)

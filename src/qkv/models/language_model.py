@@ -25,7 +25,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, no_init, opened, record_of
+from qkv.models.pretraining import Pretraining, no_init, open_corpus, record_of
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
@@ -258,7 +258,7 @@ class CarryingTrainer(Trainer[Batch]):
 
 
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    device, corpus, held_out = opened(config, begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = _network(config, tokenizer)

@@ -90,7 +90,7 @@ def check_own(config: Configuration, model: str, *counts: str) -> None:
             raise InputError(f"{name} must be at least 1, not {getattr(config, name)}.")
 
 
-def opened(config: Configuration, begins: bool) -> tuple[torch.device, Shards, Shards]:
+def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shards, Shards]:
     """Where a run is trained, on what, and what is held out; the corpus is read whole once, when the run begins."""
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)

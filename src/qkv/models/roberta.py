@@ -50,4 +50,5 @@ LIKE = BertLike(
     pairs=True,
 )
 ROBERTA = family_of_bert(LIKE)
-XLM_ROBERTA = family_of_bert(replace(LIKE, name="xlm-roberta", title="XLM-RoBERTa", classes=_classes("XLMRoberta")))
+XLM_LIKE = replace(LIKE, name="xlm-roberta", title="XLM-RoBERTa", classes=_classes("XLMRoberta"))
+XLM_ROBERTA = family_of_bert(XLM_LIKE)

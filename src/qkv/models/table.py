@@ -33,6 +33,10 @@ FAMILIES: dict[str, FamilyEntry] = {
     "bert": FamilyEntry(("bert",), "qkv.models.bert.folder", "BERT"),
     "roberta": FamilyEntry(("roberta",), "qkv.models.roberta", "ROBERTA"),
     "xlm-roberta": FamilyEntry(("xlm-roberta",), "qkv.models.roberta", "XLM_ROBERTA"),
+    "distilbert": FamilyEntry(("distilbert",), "qkv.models.distilbert", "DISTILBERT"),
+    "electra": FamilyEntry(("electra",), "qkv.models.electra", "ELECTRA"),
+    "albert": FamilyEntry(("albert",), "qkv.models.albert", "ALBERT"),
+    "ernie": FamilyEntry(("ernie",), "qkv.models.ernie", "ERNIE"),
 }
 VECTOR_FILES = "qkv.models.word2vec.folder"
 """A file of word vectors is no folder: where `describe_vectors` and `open_vectors` are."""

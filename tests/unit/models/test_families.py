@@ -63,11 +63,14 @@ NETWORKS: dict[str, Callable[[Path], nn.Module]] = {
 
 
 def _network(opened: Opened) -> nn.Module:
-    for kind, found in ((TRANSLATES, "network"), (WRITES, "writer")):
-        if opened.has(kind):
-            part = getattr(opened.ability(kind), found)
-            network: nn.Module = getattr(part, "network", part)
-            return network
+    found: Any = None
+    if opened.has(TRANSLATES):
+        found = opened.ability(TRANSLATES).network
+    elif opened.has(WRITES):
+        found = opened.ability(WRITES).writer
+        found = getattr(found, "network", found)
+    if isinstance(found, nn.Module):
+        return found
     return opened.ability(RECURS if opened.has(RECURS) else SHOWS_LAYERS)
 
 

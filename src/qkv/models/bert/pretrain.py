@@ -30,7 +30,7 @@ from qkv.models.bert.objective import (
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Pretraining, check_own, opened, record_of
+from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -200,7 +200,7 @@ def blanked_sentences(
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    device, corpus, held_out = opened(config, begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights

@@ -27,7 +27,7 @@ from qkv.models.elmo.objective import (
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, no_init, opened, record_of
+from qkv.models.pretraining import Pretraining, check_own, no_init, open_corpus, record_of
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM
@@ -131,7 +131,7 @@ class TwoWayEvaluation:
         return result
 
 
-# --- A whole training of ELMo: shards in, a model folder out, exactly resumable; and the folder opened again.
+# --- A whole training of ELMo: shards in, a model folder out, exactly resumable.
 #
 # Checkpoints hold the states that both directions carry, so that a run which was killed goes on in the middle of its
 # texts.
@@ -151,7 +151,7 @@ class TwoWayTrainer(Trainer[TwoWays]):
 
 
 def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
-    device, corpus, held_out = opened(config, begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = Elmo(config.model.config(tokenizer.size), tokens_by_id(tokenizer))

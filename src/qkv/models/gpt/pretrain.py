@@ -29,7 +29,7 @@ from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evalua
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, opened, record_of
+from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -216,7 +216,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    device, corpus, held_out = opened(config, begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     if not tokenizer.has_marks:
         raise InputError(

@@ -26,7 +26,7 @@ from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError
 from qkv.metrics.numbers import principal
 from qkv.models.folders.own import save_folder
-from qkv.models.pretraining import Pretraining, opened
+from qkv.models.pretraining import Pretraining, open_corpus
 from qkv.models.word2vec.corpus import SentenceChunks, WholeWords
 from qkv.models.word2vec.learners import (
     WORD2VEC_SETTINGS,
@@ -61,7 +61,7 @@ class Word2VecTrainer:
         if begins:
             threads = config.train.threads or _cores()
             config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
-        _, corpus, held_out = opened(config, begins)
+        _, corpus, held_out = open_corpus(config, begins)
         words, config = None, config.with_words()
         assert config.min_count is not None
         if config.words == "whole":
