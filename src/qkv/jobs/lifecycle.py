@@ -54,15 +54,15 @@ class _Dataclass(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-C = TypeVar("C", bound=_Dataclass)
-C_co = TypeVar("C_co", bound=_Dataclass, covariant=True)
+_C = TypeVar("_C", bound=_Dataclass)
+_C_co = TypeVar("_C_co", bound=_Dataclass, covariant=True)
 
 
-class Session(Protocol[C_co]):
+class Session(Protocol[_C_co]):
     """One sitting of a run: data read, model built, ready to train."""
 
     @property
-    def config(self) -> C_co:
+    def config(self) -> _C_co:
         """With all that follows from data, model and machine."""
 
     def train(self) -> Outcome: ...
@@ -88,18 +88,18 @@ def by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
 
 
 @dataclass(frozen=True)
-class Lifecycle(Generic[C]):
+class Lifecycle(Generic[_C]):
     job: str  # a key of JOBS (train/run_folder.py)
-    defaults: C
-    open: Callable[[C, Path, Progress, bool], Session[C]]  # whether it begins: sources are pinned, or checked
+    defaults: _C
+    open: Callable[[_C, Path, Progress, bool], Session[_C]]  # whether it begins: sources are pinned, or checked
     ended: Callable[[Path, Mapping[str, Any]], Finished | None] = by_result
 
-    def start(self, config: C, out: Path, progress: Progress) -> Finished:
+    def start(self, config: _C, out: Path, progress: Progress) -> Finished:
         """Begin a run in a new folder."""
         begin(out, self.job)
         return self.begun(config, out, progress)
 
-    def begun(self, config: C, out: Path, progress: Progress) -> Finished:
+    def begun(self, config: _C, out: Path, progress: Progress) -> Finished:
         """The same, in a folder that was looked at already."""
         session = self.open(config, out, progress, True)
         write_settings(out, self.job, to_toml(session.config))
@@ -114,7 +114,7 @@ class Lifecycle(Generic[C]):
         remove_drafts(run)
         return self._go(self.open(config, run, progress, False), run)
 
-    def _go(self, session: Session[C], out: Path) -> Finished:
+    def _go(self, session: Session[_C], out: Path) -> Finished:
         outcome = session.train()
         (session.finish if outcome.finished else session.stop)(outcome)
         return Finished(out, outcome)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic
 
-from qkv.config import Requested, merge
+from qkv.config import COMMAND_LINE, Requested, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
@@ -72,7 +72,7 @@ class ShardSession(Generic[C, T]):
     def __init__(self, pretraining: Pretraining[C, T], config: C, out: Path, progress: Progress, begins: bool) -> None:
         self.pretraining, self.out = pretraining, out
         if begins:
-            config = merge(config, _places(config), "command line")
+            config = merge(config, _places(config), COMMAND_LINE)
         self.trainer = pretraining.trainer(config, out, progress, begins)
         self.config = pretraining.settled(config, self.trainer, progress) if begins else config
 
