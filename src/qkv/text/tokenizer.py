@@ -178,6 +178,9 @@ class Marks(NamedTuple):
 class Tokenizer:
     """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
 
+    added: tuple[int, ...] = ()
+    """Tokens that a task brings and no training has met yet (models/gpt/tokenizer.py)."""
+
     def __init__(
         self,
         backend: tokenizers.Tokenizer,

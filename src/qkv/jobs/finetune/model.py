@@ -12,6 +12,7 @@ All sources are hashed when a run begins, like a pretrained folder: a resumed ru
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,14 @@ def kind_of(config: FinetuneConfig) -> str:
     return placed(config.model).removeprefix(SCRATCH)
 
 
-def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
+Described = Callable[[str], Facts]
+
+
+def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
     """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
-    facts = facts_of_folder(placed(config.model))
+    facts = describe(placed(config.model))
     if FEEDS not in facts.abilities:
         return config
     if config.embeddings is not None:
@@ -85,10 +89,10 @@ def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
     return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
-def sizes_for(config: FinetuneConfig) -> EncoderSizes:
+def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
     """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
     if not is_scratch(config.model):
-        facts = facts_of_folder(config.model)
+        facts = describe(config.model)
         if facts.sizes is None:
             raise InputError(instead(facts, TAKES_HEAD))
         return facts.sizes
@@ -240,13 +244,15 @@ def configured_for(
     named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
     given = Requested(recipe, named, assignments)
 
+    described = cache(facts_of_folder)  # once, however often it is asked
+
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")))
+        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
 
     first = asked({})
     check_sources(first)
     check_reader(first)
-    sizes, is_new = sizes_for(first), is_scratch(first.model)
+    sizes, is_new = sizes_for(first, described), is_scratch(first.model)
     usual: dict[str, Any] = {"transfer": usual_transfer(sizes, is_new)}
     config = asked(usual)
     moves = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
