@@ -19,7 +19,7 @@ from qkv.jobs.finetune.data import hold_out, read_data
 from qkv.jobs.finetune.model import configured_for
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches, network_for, prepare
-from qkv.models.bert import folder
+from qkv.models.table import open_model
 from qkv.tasks.predictor import Solver
 from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Silent
@@ -312,7 +312,7 @@ def test_a_run_begins_where_an_earlier_one_ended(tmp_path: Path, pretrained: Pat
     earlier = load(tmp_path / "run").solver
     settings = config(tmp_path / "run" / "model", task, files[1], **flags)
     recorder = Recorder()
-    prepared = prepare(settings, folder.load(tmp_path / "run" / "model"), read_data(settings), recorder.message)
+    prepared = prepare(settings, open_model(tmp_path / "run" / "model"), read_data(settings), recorder.message)
     model = network_for(prepared, settings.train.seed, recorder.message).eval()
     assert any("training goes on from it" in message for message in recorder.messages)
     later = Solver(model, prepared.task, earlier.tokenizer, earlier.max_length)

@@ -19,7 +19,8 @@ from qkv.jobs.finetune.data import read_data
 from qkv.jobs.finetune.model import configured_for
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import network_for, prepare
-from qkv.models.gpt.task_folder import open_gpt
+from qkv.models.family import TAKES_HEAD
+from qkv.models.table import open_model
 from qkv.tasks.transfer import WEIGHT
 from qkv.train.loop import Trainer
 from qkv.train.progress import Silent
@@ -130,10 +131,10 @@ def test_numbers_of_pairs_are_learned_in_both_orders(tmp_path: Path, pretrained:
 def test_labels_of_pairs_keep_their_order_unless_told(tmp_path: Path, pretrained: Path) -> None:
     file, told = pairs_file(tmp_path / "pairs.csv", numbers=False), Recorder()
     settings = config(pretrained, "classify", file)
-    ordered = prepare(settings, open_gpt(pretrained), read_data(settings), told.message)
+    ordered = prepare(settings, open_model(pretrained), read_data(settings), told.message)
     assert any("--set classify.pairs=both" in message for message in told.messages)
     both = config(pretrained, "classify", file, **{"classify.pairs": "both"})
-    turned = prepare(both, open_gpt(pretrained), read_data(both), told.message)
+    turned = prepare(both, open_model(pretrained), read_data(both), told.message)
     assert len(turned.train.rows) == 2 * len(ordered.train.rows)
     with pytest.raises(InputError, match="Unknown pairs 'bath'. Did you mean 'both'"):
         config(pretrained, "classify", file, **{"classify.pairs": "bath"})
@@ -165,7 +166,7 @@ def test_what_moves_and_what_the_next_word_counts(tmp_path: Path, pretrained: Pa
 
     def prepared(transfer: str | None = None, **flags: Any) -> Any:
         settings = config(pretrained, "classify", file, transfer, **flags)
-        return prepare(settings, open_gpt(pretrained), read_data(settings), lambda message: None)
+        return prepare(settings, open_model(pretrained), read_data(settings), lambda message: None)
 
     assert prepared().language_model_weight == prepared("top:1").language_model_weight == WEIGHT
     assert prepared("freeze").language_model_weight == prepared("features").language_model_weight == 0
@@ -192,7 +193,10 @@ def test_without_the_next_word_the_task_is_learned_alone(tmp_path: Path, pretrai
 def test_ways_of_transfer(tmp_path: Path, pretrained: Path, transfer: str) -> None:
     settings = config(pretrained, "classify", file_of(tmp_path, "classify"), transfer)
     finetune.start(settings, tmp_path / "run", Silent())
-    before, after = (open_gpt(one).model.encoder.state_dict() for one in (pretrained, tmp_path / "run" / "model"))
+    before, after = (
+        open_model(one).ability(TAKES_HEAD).network.encoder.state_dict()
+        for one in (pretrained, tmp_path / "run" / "model")
+    )
     moved = {name for name, value in before.items() if not torch.equal(value, after[name])}
     if transfer == "top:1":
         assert moved and all(name.startswith(("blocks.1.", "norm.")) for name in moved)
@@ -205,10 +209,10 @@ def test_training_goes_on_from_a_fine_tuned_one(tmp_path: Path, pretrained: Path
     finetune.start(config(pretrained, "classify", file), tmp_path / "run", Silent())
     begun = tmp_path / "run" / "model"
     settings = config(begun, "classify", file)
-    prepared = prepare(settings, open_gpt(begun), read_data(settings), told.message)
+    prepared = prepare(settings, open_model(begun), read_data(settings), told.message)
     network = network_for(prepared, settings.train.seed, told.message).network
     assert any("training goes on from it" in message for message in told.messages)
-    for name, value in open_gpt(begun).model.state_dict().items():
+    for name, value in open_model(begun).ability(TAKES_HEAD).network.state_dict().items():
         assert torch.equal(network.state_dict()[name], value), name
         assert network.state_dict()[name].is_contiguous(), name
 

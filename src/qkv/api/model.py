@@ -69,14 +69,14 @@ _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
 class Model:
     """Made by `qkv.load`."""
 
-    def __init__(self, opened: Opened, device: torch.device, threads: int | None = None) -> None:
-        self._opened = opened
+    def __init__(self, folder: Opened, device: torch.device, threads: int | None = None) -> None:
+        self._opened = folder
         self._network = self._encodes.network.to(device).eval()
         self._device = device
         self._threads = threads
         for kind in _ASKED:  # a copy goes without the folder
-            if opened.has(kind):
-                opened.ability(kind)
+            if folder.has(kind):
+                folder.ability(kind)
 
     @property
     def _encodes(self) -> Encodes:

@@ -1,10 +1,4 @@
-"""Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
-
-A row's draws follow from the seed, from its own key and from its own scores. Which other rows stand in the batch, and
-where, changes nothing.
-
-Shapes: Q rows, V vocabulary.
-"""
+"""One token after another, the likeliest or drawn by chance, and a text that is shown while it grows."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +12,13 @@ from qkv.errors import InputError
 from qkv.search.decoding import DecoderState, Stepped
 from qkv.search.largest import close_ranks, largest, log_totals
 from qkv.search.options import Controls, GenerateConfig
+
+# --- Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
+#
+# A row's draws follow from the seed, from its own key and from its own scores. Which other rows stand in the batch, and
+# where, changes nothing.
+#
+# Shapes: Q rows, V vocabulary.
 
 COLDEST = 1e-30
 
@@ -63,10 +64,8 @@ def pick(logits: Tensor, chances: Sequence[float]) -> Tensor:
 # --- A text that is shown while it grows: tokens in, whole characters out.
 #
 # Decoding token by token would lose the spaces between words, which stand in neither of them, and break characters
-# whose
-# bytes lie in two tokens (byte-level vocabularies cut 😀 into up to four). So some tokens before are decoded along,
-# and
-# bytes that are no character yet are held back until they are one, or until nothing more comes.
+# whose bytes lie in two tokens (byte-level vocabularies cut 😀 into up to four). So some tokens before are decoded
+# along, and bytes that are no character yet are held back until they are one, or until nothing more comes.
 #
 # >>> words = {1: "a", 2: " b", 3: " c"}
 # >>> growing = GrowingText(lambda ids: "".join(words[id] for id in ids).strip(), before=[1])

@@ -42,10 +42,6 @@ OF_A_MODEL = (
     *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
 """What a model folder consists of. A save replaces a folder of these alone: anything else in it is somebody's work."""
-TRANSLATORS = ("qkv-transformer", "qkv-seq2seq", "marian")
-"""Those of models that translate (models/transformer/folder.py, models/transformer/marian.py)."""
-GPTS = ("gpt2", "openai-gpt")
-"""Those of GPT, ours and others', which are transformers' own (models/gpt/folder.py)."""
 
 
 def write_folder(

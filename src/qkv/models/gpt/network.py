@@ -9,7 +9,7 @@ once, and `step` writes one new token a row (models/gpt/decoding.py). Tests hold
     state = model.start(prompt.ids, prompt.packing, longest=50)
     logits, state, _ = model.step(last_tokens_of_the_prompts, state)
 
-What this file does NOT do: the loss (models/gpt/objective.py), the choice of what is written (generate/), fine-tuning.
+What this file does NOT do: the loss (models/gpt/objective.py), the choice of what is written (search/), fine-tuning.
 
 Shapes: N tokens of all rows, M of them, Q rows (hypotheses of all prompts), D width, V vocabulary.
 """

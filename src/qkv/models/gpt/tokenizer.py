@@ -10,7 +10,7 @@ The delimiter and `extract` are new tokens, as in the paper. The start is what s
 mark that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new
 token for it too. Tokens that a folder has from an earlier fine-tuning are found again by their names.
 
-What this file does NOT do: give the new tokens a vector (models/gpt/task_folder.py).
+What this file does NOT do: give the new tokens a vector (folder.py).
 """
 
 import json

@@ -12,7 +12,7 @@ and what is scored comes, in all of them, from t_i = tanh(W [H_i; y_{i-1}; conte
 with H_i for his s_{i-1} and tanh for maxout.
 So the three differ in what reaches the decoder, and in nothing else.
 
-The network keeps no state: `start` and `step` hand it to the caller. Who searches: generate/.
+The network keeps no state: `start` and `step` hand it to the caller. Who searches: search/.
 
 Shapes: N, M tokens of all source and target rows, R sources, S tokens of the longest one, Q rows (hypotheses of all
 sources), D width of a token, P width of the decoder's cells, E width of the encoder's output, V target vocabulary.

@@ -8,7 +8,7 @@ Training computes all positions at once from packed rows, and the mask keeps eac
 `step` write one new token a row (models/transformer/decoding.py). Tests hold the two equal.
 
 What this file does NOT do: loss and label smoothing (models/transformer/objective.py), decoding, the search for a good
-translation (generate/).
+translation (search/).
 
 Shapes: N, M tokens of all source and target rows, R sources, Q rows (hypotheses of all sources), S tokens of the
 longest source, D width, H heads, K head width, V vocabulary.

@@ -18,9 +18,10 @@ from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
-from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
+from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
+from qkv.models.plain.network import ReaderSettings
 from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
@@ -298,8 +299,13 @@ def test_on_the_command_line(tmp_path: Path, vectors: Path, capfd: pytest.Captur
     assert json.loads(capfd.readouterr().out)["label"] in ("animal", "place")
     assert main(["evaluate", str(run), str(file), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)
-    assert main(["convert", str(run / "model"), str(tmp_path / "other")]) == 2
-    assert "Traceback" not in capfd.readouterr().err
+    half = str(tmp_path / "half")
+    assert main(["convert", str(run / "model"), half, "--architecture", "BertModel"]) == 2
+    assert "transformers has no class for it" in capfd.readouterr().err
+    assert main(["convert", str(run / "model"), half, "--dtype", "float16", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["dtype"] == "float16"
+    assert main(["predict", half, "the cat sat", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["label"] in ("animal", "place")
     assert main(["info", str(run)]) == 0
     assert "textcnn" in capfd.readouterr().out
     assert main(["attention", "the cat", "--model", str(run)]) == 2

@@ -82,7 +82,7 @@ def test_the_same_text_has_the_same_vectors(finished: Finished) -> None:
     opened = open_model(finished.run / "model")
     first, again = opened.ability(RECURS), open_model(finished.run / "model").ability(RECURS)
     assert not first.training and opened.record["config"]["model_type"] == "elmo"
-    rows = [one.ids for one in opened.tokenizer.encode_batch(["the cat sat on a mat", "猫坐着 the", "a"])]
+    rows = [one.ids for one in folder.tokenizer.encode_batch(["the cat sat on a mat", "猫坐着 the", "a"])]
     batch = Batch.of(rows)
     vectors = read(first, batch)
     assert vectors.shape == (batch.n_tokens, 3, 12)
