@@ -190,7 +190,7 @@ class Tokenizer:
         special = special_ids(backend, kind, source, named)
         ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
         self._names = special.names
-        self._class = (named or {}).get("tokenizer_class")
+        self._class = (named or {}).get("tokenizer_class") if special.names else None
         if self._foreign is None:
             # Only what is not there yet, so that the settings of a foreign file stay as they are.
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
