@@ -423,8 +423,10 @@ def instead(facts: Facts, wanted: Ability[Any]) -> str:
     >>> instead(facts, FILLS).split(". ")[:2]
     ['here cannot fill a blank', 'It holds an NNLM']
     """
+    # of a text and its translation, which `qkv attention` does not read, look shows it
+    looked = {ATTENDS: SHOWS_LAYERS.command} if TRANSLATES in facts.abilities else {}
     can = [
-        f"{one.what} ({one.command.format(facts.path)})" if one.command else one.what
+        f"{one.what} ({command.format(facts.path)})" if (command := looked.get(one, one.command)) else one.what
         for one in NAMED
         if one in facts.abilities
     ]
