@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli.main import main
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.nn.cpu.int8 import unavailable
 from qkv.train.progress import Silent
 from tests.support.folders import make_folder
@@ -24,8 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     config = settings("transformer", files, "train.steps=2")
     fixed = settings("seq2seq", files, "train.steps=2", "seq2seq.context=fixed")
     return {
-        "transformer": start(config, folder / "transformer", Silent()).run,
-        "fixed": start(fixed, folder / "fixed", Silent()).run,
+        "transformer": TRANSLATING.start(config, folder / "transformer", Silent()).run,
+        "fixed": TRANSLATING.start(fixed, folder / "fixed", Silent()).run,
     }
 
 

@@ -195,7 +195,6 @@ class ChoiceScorer:
 class Choice(Task[ChoiceExample, ChoiceResult]):
     name = "choice"
     head = "choice"
-    architecture = "BertForMultipleChoice"
     example = ChoiceExample
     unit = "question"
     kind = ""

@@ -122,7 +122,6 @@ class TextTask(Task[TextExample, Any]):
 
     name = "classify"
     head = "sequence"
-    architecture = "BertForSequenceClassification"
     example = TextExample
     unit = "text"
 

@@ -193,7 +193,7 @@ class Tokenizer:
         special = special_ids(backend, kind, source, named)
         ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
         self._names = special.names
-        self._class = (named or {}).get("tokenizer_class")
+        self._class = (named or {}).get("tokenizer_class") if special.names else None
         if self._foreign is None:
             # Only what is not there yet, so that the settings of a foreign file stay as they are.
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
@@ -247,9 +247,8 @@ class Tokenizer:
         settings = {name: config[key] for key, name in _SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
-        named = _named(file.parent, config)
         if file.name == "vocab.json":
-            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=named)
+            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=_named(file.parent, config))
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
             backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
@@ -268,13 +267,13 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises nothing narrower
             raise InputError(f"{file} is not a tokenizer that can be read: {error}. Was it cut short?") from error
-        kind = kind_of(backend, file)
+        kind = kind_of(backend)
         segmenter = config.get("segmenter") if kind == "word" else None
         if segmenter is not None and not is_known(segmenter):
             raise InputError(
                 f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
             )
-        return cls(backend, kind, str(file), segmenter, named)
+        return cls(backend, kind, str(file), segmenter, _named(file.parent, config))
 
     @classmethod
     def from_vocabulary(

@@ -8,6 +8,8 @@ import pytest
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models import language_model
 from qkv.models.family import RECURS, SHOWS_LAYERS
 from qkv.models.folders.own import read_folder
@@ -15,17 +17,13 @@ from qkv.models.language_model import (
     Carrying,
     CarryingTrainer,
     LanguageModelConfig,
-    configured,
-    resume,
-    start,
 )
 from qkv.models.nnlm.network import NNLM
-from qkv.models.pretraining import Finished, model_of
 from qkv.models.rnnlm.network import RNNLM
 from qkv.models.table import open_model
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
-from tests.support.small_run import Recorder, contents, make_shards
+from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

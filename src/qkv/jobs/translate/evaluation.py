@@ -13,7 +13,7 @@ from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.metrics import translation as scores
 from qkv.metrics.numbers import perplexity
-from qkv.models.transformer.objective import evaluated
+from qkv.models.transformer.objective import evaluate_translation
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import TOKENS_PER_BATCH, Network, scored, translated
 
@@ -54,7 +54,7 @@ class TranslationEvaluation:
 
     def __call__(self, model: Any) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        loss, right, count = evaluated(model, map(self.batches.collate, self.batches.epoch(0)))
+        loss, right, count = evaluate_translation(model, map(self.batches.collate, self.batches.epoch(0)))
         result |= {"loss": loss, "next_loss": loss, "next_accuracy": right / max(1, count)}
         result |= {"next_correct": right, "next_count": count, "next_perplexity": perplexity(loss)}
         if self.pairs:

@@ -38,6 +38,7 @@ OF_A_MODEL = (
     *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
     *FILES,
+    *("spiece.model", "sentencepiece.bpe.model"),  # what tokenizer.json of ALBERT and XLM-R was made of
     *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
     *("[0-9]_Pooling", "[0-9]_Normalize"),
 )

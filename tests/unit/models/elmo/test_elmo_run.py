@@ -10,16 +10,17 @@ from torch import nn
 from qkv.config import merge, read_toml
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.elmo import pretrain
 from qkv.models.elmo.objective import CarryingBoth
-from qkv.models.elmo.pretrain import ElmoTraining, configured, resume, start
+from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.family import RECURS
 from qkv.models.folders.own import read_folder
-from qkv.models.pretraining import Finished, model_of
 from qkv.models.table import open_model
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
-from tests.support.small_run import Recorder, contents, make_shards
+from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -45,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(shards: Path, *changes: str) -> ElmoTraining:
-    return configured(str(shards), None, {}, [*SETTINGS, *changes])
+    return configured("elmo", str(shards), None, {}, [*SETTINGS, *changes])
 
 
 @pytest.fixture(scope="module")

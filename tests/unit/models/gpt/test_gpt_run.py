@@ -10,18 +10,19 @@ import torch
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.family import TAKES_HEAD, Head, Saving
 from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.pretrain import GPTTrainConfig, configured, resume, start
-from qkv.models.pretraining import Finished, model_of
+from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.gpt_folders import load_gpt
-from tests.support.small_run import Recorder, contents, make_shards, make_tokenizer
+from tests.support.small_run import Recorder, configured, contents, make_shards, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,7 +50,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(shards: Path, *changes: str, init: Path | None = None) -> GPTTrainConfig:
     # a model to go on from brings its own shape
     given = [one for one in SETTINGS if init is None or not one.startswith("model.")]
-    return configured(str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
+    return configured("gpt", str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
 
 
 @pytest.fixture(scope="module", params=["pre", "post"])
