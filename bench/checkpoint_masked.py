@@ -33,7 +33,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.metrics.numbers import perplexity
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, evaluate_pretraining
 from qkv.models.bert.pretrain import SEED
 from qkv.models.folders.hub import locate
 from qkv.text.tokenizer import Tokenizer
@@ -69,7 +69,7 @@ def hidden_words(
     chosen = draw.permutation(len(drawn))[:rows]
     batches = [build.batch(drawn.take(part), draw) for part in _parts(chosen, model)]
     with torch.inference_mode():
-        loss, right, count = evaluated(model, Pretraining(next_sentence=False), batches)["masked"]
+        loss, right, count = evaluate_pretraining(model, MaskedAndNextSentence(next_sentence=False), batches)["masked"]
     manifest = shards.manifest
     return {
         "rows": len(chosen),

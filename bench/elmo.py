@@ -46,10 +46,11 @@ from torch import nn
 
 from qkv.data.batch import ranges
 from qkv.data.corpus.running_text import TextConfig
-from qkv.models.elmo.network import DIRECTIONS, Elmo, ElmoConfig
+from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
 from qkv.nn.characters import NONE, spell
 from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.nn.recurrent_stack import DIRECTIONS
 from qkv.train.device import peak_memory
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
 from qkv.train.progress import Silent

@@ -41,10 +41,13 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 from qkv.data.batch import Batch
-from qkv.models.gpt.folder import GPT2, PREFIX, TURNED, load, names_of
-from qkv.models.gpt.folder import read_config as config_of
+from qkv.models.family import WRITES, Loading
+from qkv.models.gpt.dialects import GPT2, PREFIX, TURNED, names_of
+from qkv.models.gpt.dialects import read_config as config_of
 from qkv.models.gpt.network import GPT
+from qkv.models.table import open_model
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 
@@ -113,7 +116,7 @@ def prompts(count: int, words: int, longest: int) -> list[list[int]]:
 
 
 def ours(model: GPT, rows: Sequence[Sequence[int]], setting: Setting, precision: str) -> Texts:
-    model.set_precision(precision)
+    set_precision(model, precision)
     config = GenerateConfig(beams=setting.beams, max_length=setting.length, min_length=setting.length - 1)
     device = model.embedding.weight.device
     texts: Texts = []
@@ -237,7 +240,10 @@ def main() -> None:
         network = as_ours(model)
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).eval().to(options.device)
-        network = load(options.model, dtype=dtype).model.to(options.device).requires_grad_(False)
+        opened = open_model(options.model, Loading(dtype, torch.device(options.device)))
+        network = opened.ability(WRITES).writer
+        assert isinstance(network, GPT)
+        network.requires_grad_(False)
     found = []
     for batch in options.batches:
         for beams in options.beams:

@@ -38,9 +38,11 @@ from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
-from qkv.models.elmo.pretrain import load_elmo
+from qkv.models.elmo import Elmo
+from qkv.models.family import RECURS, WRITES, Loading
 from qkv.models.folders.own import read_folder
-from qkv.models.gpt import folder as gpt2
+from qkv.models.gpt.network import GPT
+from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
 
 SEED = 20_181_011  # the day BERT was made known
@@ -149,7 +151,8 @@ def _after(one: Blank, most: int) -> tuple[int, ...]:
 
 
 def elmo(text: Text, run: Path) -> dict[str, Answer]:
-    network = load_elmo(run / "model").network.to(text.device)
+    network = open_model(run / "model", Loading(device=torch.device(text.device))).ability(RECURS)
+    assert isinstance(network, Elmo)
     begin = text.tokenizer.cls_id
     log_share = text.log_counts - text.log_counts.logsumexp(0)
 
@@ -171,9 +174,9 @@ def elmo(text: Text, run: Path) -> dict[str, Answer]:
 
 
 def gpt(text: Text, run: Path) -> dict[str, Answer]:
-    found = gpt2.load(run / "model")
-    model, end = found.model.to(text.device), found.end_id
-    assert end is not None
+    found = open_model(run / "model", Loading(device=text.device)).ability(WRITES)
+    model, end = found.writer, found.end_id
+    assert isinstance(model, GPT) and end is not None
 
     def left(asked: Sequence[Blank]) -> Tensor:
         batch = Batch.of([_before(one, end) for one in asked]).to(text.device)

@@ -32,8 +32,8 @@ from torch import nn
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.models.bert.network import Bert, BertConfig
-from qkv.models.bert.plan import Undrawn
 from qkv.models.elmo.network import BothWays, ElmoConfig
+from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.train.checkpoint import latest_checkpoint
 from qkv.train.run_folder import folder_sha256

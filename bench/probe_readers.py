@@ -18,11 +18,9 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
-from qkv.models.elmo.network import ElmoConfig
-from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.models.folders.own import model_type_of
-from qkv.models.plain.contextual import ElmoVectors
-from qkv.models.plain.features import read_features
+from qkv.models.family import ENCODES, Loading
+from qkv.models.folders.codec import model_type_of
+from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.train.run_folder import model_folder
@@ -111,14 +109,11 @@ def pieces_of_words(sentence: Sentence, one: Encoded) -> list[list[int]]:
 
 class ElmoReader(Contextual):
     def __init__(self, folder: Path, device: torch.device) -> None:
-        features = read_features(folder)
-        assert isinstance(features.config, ElmoConfig)
-        self.tokenizer = OpenTokenizer(features.tokenizer)
-        self.network = ElmoVectors(features.config, self.tokenizer)
-        self.network.network.load_state_dict(features.tensors)
-        self.network.eval().to(device)
+        opened = open_model(folder, Loading(device=device, spelled=None))
+        self.tokenizer, encodes = opened.tokenizer, opened.ability(ENCODES)
+        self.network = encodes.network.encoder.embedding
         self.name, self.device = "ELMo", device
-        self.layers = tuple(map(str, range(features.config.layers + 1)))
+        self.layers = tuple(map(str, range(encodes.sizes.mixed_layers)))
 
     def layers_of(self, batch: Batch) -> Tensor:
         return self.network(batch.ids.to(self.device), batch.lengths)

@@ -43,6 +43,7 @@ from transformers.utils import logging
 from qkv.data.batch import Batch
 from qkv.models.transformer.marian import Marian, load_marian
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 
@@ -121,7 +122,7 @@ def sources(count: int, words: int) -> list[list[int]]:
 def ours(
     marian: Marian, rows: Sequence[Sequence[int]], setting: Setting, to_the_end: bool, precision: str = "fp32"
 ) -> Texts:
-    marian.model.set_precision(precision)
+    set_precision(marian.model, precision)
     config = GenerateConfig(
         beams=setting.beams, max_length=setting.length, min_length=setting.length - 1 if to_the_end else 0
     )
@@ -169,7 +170,7 @@ def agreement(marian: Marian, count: int, length: int) -> float:
     written = torch.arange(length)[:, None] <= torch.tensor([len(text) for text in texts])  # (length, rows)
     chosen = []
     for precision in ("fp32", "int8"):
-        model = marian.model.set_precision(precision)
+        model = set_precision(marian.model, precision)
         state = model.start(batch.ids, batch.packing, longest=length)
         best = []
         for tokens in begun.t()[:length]:
@@ -280,8 +281,8 @@ def main() -> None:
         agreed = agreement(marian, 16, options.length)
         weights = sum(parameter.numel() * parameter.element_size() for parameter in marian.model.parameters())
         print(
-            f"8 bits: same next token {agreed:.1%}; {marian.model.int8_bytes() / 1e6:,.0f} MB beside the weights' "
-            f"{weights / 1e6:,.0f} MB"
+            f"8 bits: same next token {agreed:.1%}; {marian.model.decoding.int8_bytes() / 1e6:,.0f} MB beside the "
+            f"weights' {weights / 1e6:,.0f} MB"
         )
     if options.json:
         lines = [

@@ -31,3 +31,10 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{error.filename or path} cannot be read: {error.strerror or error}.") from error
+
+
+def listed(names: Iterable[str], most: int = 6) -> str:
+    """Names for a message, cut short where there are many."""
+    names = sorted(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -16,8 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.bert.folder import describe, load
-from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.bert.folder import ARCHITECTURES, describe, load
 from qkv.models.bert.network import Bert, BertConfig, BertWithHeads
 from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
 

@@ -13,11 +13,12 @@ import transformers
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.gpt.folder import load, save
+from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 from tests.support.folders import TOKENS, make_tokenizer, randomise
+from tests.support.gpt_folders import load_gpt
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -75,7 +76,7 @@ def logits(model: Any, rows: list[list[int]]) -> Tensor:
 @pytest.mark.parametrize(("model_type", "variant"), ALL)
 def test_the_same_numbers(tmp_path: Path, model_type: str, variant: str) -> None:
     theirs = reference(tmp_path, model_type, variant)
-    ours = load(tmp_path)
+    ours = load_gpt(tmp_path)
     assert ours.notes == ()
     batch = Batch.of(ROWS)
     with torch.no_grad():
@@ -86,7 +87,7 @@ def test_the_same_numbers(tmp_path: Path, model_type: str, variant: str) -> None
 @pytest.mark.parametrize(("model_type", "variant"), [("gpt2", "usual"), ("gpt2", "by layer"), ("openai-gpt", "usual")])
 def test_the_same_numbers_with_a_cache(tmp_path: Path, model_type: str, variant: str) -> None:
     theirs = reference(tmp_path, model_type, variant)
-    model = load(tmp_path).model
+    model = load_gpt(tmp_path).model
     expected = logits(theirs, ROWS).split([len(row) for row in ROWS])
     begins = [row[: (len(row) + 1) // 2] for row in ROWS]  # the rest is given token by token, as long as all have some
     prompt = Batch.of(begins)
@@ -117,7 +118,7 @@ def test_transformers_opens_what_is_saved(tmp_path: Path, order: str, tied: bool
     with torch.no_grad():
         found = ours.scores(ours(batch.ids, batch.packing))
     assert difference(found, logits(theirs.eval(), ROWS)) < 1e-5
-    again = load(tmp_path / "saved")
+    again = load_gpt(tmp_path / "saved")
     assert again.config == config and again.record == {"seconds": 3} and again.end_id == make_tokenizer().sep_id
     for (name, one), (_, other) in zip(ours.named_parameters(), again.model.named_parameters(), strict=True):
         assert torch.equal(one, other), name
@@ -136,7 +137,7 @@ def test_transformers_opens_what_is_saved(tmp_path: Path, order: str, tied: bool
 @pytest.mark.parametrize("model_type", ["gpt2", "openai-gpt"])
 @pytest.mark.parametrize("beams", [1, 4])
 def test_the_same_tokens(tmp_path: Path, model_type: str, beams: int) -> None:
-    theirs, model = reference(tmp_path, model_type), load(tmp_path).model
+    theirs, model = reference(tmp_path, model_type), load_gpt(tmp_path).model
     batch = Batch.of(ROWS)
     state = model.start(batch.ids, batch.packing, hypotheses=beams, longest=20)
     begin = batch.ids[batch.offsets[1:].long() - 1]

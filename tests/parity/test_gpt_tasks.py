@@ -9,6 +9,7 @@ import torch
 import transformers
 
 from qkv.data.batch import Batch
+from qkv.models.table import open_model
 from tests.unit.models.gpt.test_gpt_tasks import fine_tuned
 
 transformers.logging.set_verbosity_error()
@@ -40,7 +41,8 @@ READ: dict[str, tuple[str | None, Callable[[Any], Any]]] = {
     ],
 )
 def test_transformers_gives_the_same_scores(tmp_path: Path, vocabulary: str, head: str) -> None:
-    folder = fine_tuned(tmp_path, vocabulary, head)
+    network = fine_tuned(tmp_path, vocabulary, head).eval()
+    folder = open_model(tmp_path / "task")
     name, read = READ[head]
     made = name or {"gpt": "OpenAIGPTDoubleHeadsModel"}.get(vocabulary, "GPT2DoubleHeadsModel")
     theirs: Any = getattr(transformers, made).from_pretrained(tmp_path / "task").eval()
@@ -48,7 +50,7 @@ def test_transformers_gives_the_same_scores(tmp_path: Path, vocabulary: str, hea
     rows = [folder.tokenizer.with_special(row)[0] for row in ROWS]
     batch = Batch.of(rows)
     with torch.no_grad():
-        ours = folder.model(**batch.inputs())[1][head]
+        ours = network(**batch.inputs())[1][head]
         expected = [one for row in rows for one in read(theirs(torch.tensor([row])))]
     torch.testing.assert_close(ours, torch.stack(expected), rtol=0, atol=1e-5)
     if name is not None and folder.labels:

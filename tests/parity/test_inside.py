@@ -15,6 +15,7 @@ from qkv.files import to_json
 from qkv.look.attention import attention
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked
+from qkv.models.table import open_model
 from tests.parity.test_marian import reference as marian
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
@@ -70,12 +71,13 @@ def test_gpt(tmp_path: Path, vocabulary: str, changes: dict[str, Any]) -> None:
 
 
 def test_a_gpt_with_a_task_has_its_marks(tmp_path: Path) -> None:
-    folder = fine_tuned(tmp_path, "wordpiece", "sequence")
+    fine_tuned(tmp_path, "wordpiece", "sequence")
+    tokenizer = open_model(tmp_path / "task").tokenizer
     subject = open_subject(tmp_path / "task")
     load: Any = transformers.AutoModel.from_pretrained
     theirs = load(tmp_path / "task", attn_implementation="eager").eval()
-    one, other = folder.tokenizer.encode_ids(["the cat", "a dog"])
-    ids, _ = folder.tokenizer.with_special(one, other)
+    one, other = tokenizer.encode_ids(["the cat", "a dog"])
+    ids, _ = tokenizer.with_special(one, other)
     with torch.no_grad():
         weights = theirs(torch.tensor([ids]), output_attentions=True).attentions
     compare(subject, weights, {"text": "the cat", "pair": "a dog"})

@@ -126,6 +126,7 @@ class Tree:
         candidates = {
             target
             for text in _strings(tree)
+            if text.strip(".:")  # a full stop is no name
             for start in starts
             if (target := self._absolute(module, start + text.partition(":")[0])) in self.files and target != module
         }

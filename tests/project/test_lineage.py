@@ -22,7 +22,7 @@ from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays
 from tests.support.bench_modules import ROOT, bench_module
 from tests.support.lineage_runs import LENGTH, make_systems
-from tests.support.small_run import make_shards
+from tests.support.small_run import configured, make_shards
 
 systems = bench_module("lineage_systems")
 training = bench_module("lineage_train")
@@ -107,7 +107,7 @@ DIFFERENCES: dict[str, set[str]] = {
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_trainings_are_their_recipes_but_for_what_is_told(system: str) -> None:
     config = config_of(system, systems.Budget(), systems.Shapes.equal(20_000, "mini"))
-    own = training.CONFIGURED[system]("shards", ROOT / "recipes" / systems.RECIPES[system], {}, [])
+    own = configured(system, "shards", ROOT / "recipes" / systems.RECIPES[system])
     theirs, ours = flat(own), flat(config)
     changed = {key for key in ours if ours[key] != theirs[key]} - LOGGING - {"device"}
     assert changed == DIFFERENCES[system]

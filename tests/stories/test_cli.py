@@ -23,6 +23,7 @@ from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
 from qkv.cli.tokenize import train
 from qkv.report.attention_map import AttentionMap
+from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
 from tests.support.gpt_folders import make_gpt
 
@@ -263,10 +264,11 @@ def test_convert_takes_a_run_and_names_what_it_cannot_take(
     shutil.copytree(folder, run / "model")
     (run / "config.toml").write_text('model_type = "bert"\n', encoding="utf-8")
     assert "BertForPreTraining" in said(capsys, "convert", str(run), str(tmp_path / "new"))
-    config = run / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | {"model_type": "elmo"}))
-    assert main(["convert", str(run), str(tmp_path / "other")]) == 2
-    assert f"qkv info {run / 'model'}" in capsys.readouterr().err and not (tmp_path / "other").exists()
+    elmo = make_elmo(tmp_path / "elmo")
+    assert main(["convert", str(elmo), str(tmp_path / "other")]) == 2
+    said_of_it = capsys.readouterr().err
+    assert f"{elmo} is a model of type elmo" in said_of_it and "copy its folder" in said_of_it
+    assert not (tmp_path / "other").exists()
 
 
 def test_info_of_a_tokenizer_and_of_shards(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_other_verbs_say_what_it_can_do(capsys: pytest.CaptureFixture[str], plac
     ):
         assert "qkv embed TEXT --model" in failed(capsys, *words), words
     if name != "word2vec":
-        assert "qkv embed --tokens TEXT" in failed(capsys, "similar", "cat", "-m", places[name])
+        assert "qkv embed TEXT --model" in failed(capsys, "similar", "cat", "-m", places[name])
 
 
 @pytest.mark.parametrize("name", ["word2vec", "elmo", "rnnlm"])

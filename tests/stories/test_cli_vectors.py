@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from qkv.cli.convert import convert_vectors, is_vectors
+from qkv.cli.convert import convert_vectors
 from qkv.cli.main import main
 from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_nnlm
 from tests.support.folders import make_folder
+from tests.support.near import assert_near
 from tests.support.word_vectors import make_vectors_folder, small
 
 
@@ -122,13 +123,12 @@ def test_notes_stand_beside_the_results(capsys: pytest.CaptureFixture[str], tmp_
 
 
 def test_converting(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path) -> None:
-    assert is_vectors(folder) and not is_vectors(str(make_folder(tmp_path / "bert")))
     convert_vectors(folder, tmp_path / "v.bin.gz", as_json=False)
-    assert "6 words, 4 numbers each" in capsys.readouterr().out and is_vectors(str(tmp_path / "v.bin.gz"))
+    assert "6 words, 4 numbers each" in capsys.readouterr().out
     convert_vectors(str(tmp_path / "v.bin.gz"), tmp_path / "back", as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert (data["n_words"], data["width"], data["left_out"]) == (6, 4, [])
-    assert load_vectors(tmp_path / "back").neighbours("king", 2) == small().neighbours("king", 2)
+    assert_near(load_vectors(tmp_path / "back").neighbours("king", 2), small().neighbours("king", 2))
 
 
 def test_the_verbs_for_every_model_take_vectors_too(

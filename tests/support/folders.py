@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from qkv.models.bert.folder import save
-from qkv.models.bert.keys import ARCHITECTURES
+from qkv.models.bert.folder import ARCHITECTURES, save
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.text.tokenizer import Tokenizer
 

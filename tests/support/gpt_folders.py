@@ -1,9 +1,14 @@
 """Small GPTs as folders, with each kind of vocabulary that they come with."""
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from qkv.models.gpt.folder import save
+import torch
+
+from qkv.models.family import WRITES, Loading
+from qkv.models.gpt.folder import open_folder, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
@@ -24,3 +29,22 @@ def make_gpt(folder: Path, vocabulary: str = "wordpiece", **changes: Any) -> Pat
     model = GPT(GPTConfig(tokenizer.size, **(sizes | {"order": order} | changes)))
     randomise(model)
     return save(folder, model, tokenizer)
+
+
+class LoadedGPT(NamedTuple):
+    model: GPT
+    tokenizer: Tokenizer
+    config: GPTConfig
+    begin_id: int | None
+    end_id: int | None
+    notes: tuple[str, ...]
+    record: Mapping[str, Any]
+
+
+def load_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> LoadedGPT:
+    """A folder opened to write."""
+    opened = open_folder(Path(path), Loading(dtype))
+    found = opened.ability(WRITES)
+    model = found.writer
+    assert isinstance(model, GPT)
+    return LoadedGPT(model, found.tokenizer, model.config, found.begin_id, found.end_id, opened.notes, opened.record)

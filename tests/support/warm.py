@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PARENT = """
-import importlib, json, os, pkgutil, signal, socket, sys, traceback
+import importlib, json, os, pkgutil, select, signal, socket, sys, traceback
 import torch._dynamo  # imported by the first optimizer, and slow
 import qkv
 
@@ -30,7 +30,7 @@ with socket.socket(socket.AF_UNIX) as listener:
     listener.bind(sys.argv[1])
     listener.listen()
     print("ready", flush=True)
-    while True:
+    while listener in select.select([listener, sys.stdin], [], [])[0]:  # until whoever started it has gone
         connection, _ = listener.accept()
         if os.fork():
             connection.close()
@@ -78,10 +78,10 @@ def warm_qkv(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
         command.write_text(COMMAND.format(python=sys.executable, place=str(place)), encoding="utf-8")
         command.chmod(0o755)
         with subprocess.Popen(
-            [sys.executable, "-c", PARENT, str(place)], stdout=subprocess.PIPE, env=dict(environment)
-        ) as parent:
-            try:
-                assert parent.stdout is not None and parent.stdout.readline() == b"ready\n"
-                yield {**environment, "PATH": os.pathsep.join([folder, environment["PATH"]])}
-            finally:
-                parent.kill()
+            [sys.executable, "-c", PARENT, str(place)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+        ) as parent:  # which closes its input at the end
+            assert parent.stdout is not None and parent.stdout.readline() == b"ready\n"
+            yield {**environment, "PATH": os.pathsep.join([folder, environment["PATH"]])}

@@ -1,7 +1,7 @@
 """Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
 
 pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
-[SEP] included, as sentence-transformers does; of a model that no task was put on (pretrained.py) they are the text's
+[SEP] included, as sentence-transformers does; of a model that no task was put on they are the text's
 own, and of word vectors those that have a vector.
 
 A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what lies
@@ -21,17 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.pretrained import PretrainedFolder, PretrainedGPT
 from qkv.api.results import Embeddings, TokenVectors, normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan_batches
 from qkv.errors import InputError, did_you_mean
-from qkv.models.bert.network import BertConfig
-from qkv.models.encoder import Encoder
-from qkv.models.gpt.task_folder import GPTFolder
-from qkv.models.gpt.tokenizer import marks_of
-from qkv.models.plain.folder import Opened
-from qkv.models.plain.network import Reader, ReaderConfig
+from qkv.models.family import ENCODES, Encodes, Opened
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -62,18 +56,22 @@ _POOLINGS: dict[str, Callable[[Tensor, Batch, _Counted], Tensor]] = {"mean": _me
 
 @dataclass(frozen=True)
 class Embedder:
-    folder: Opened
+    opened: Opened
     name: str  # of the model, for messages
     device: torch.device
     run: Callable[[Batch, int | None], Tensor]  # (N, D) of a batch on the device, of a layer
     layer: int | None = None
+
+    @property
+    def encodes(self) -> Encodes:
+        return self.opened.ability(ENCODES)
 
     def parts(
         self, texts: Iterable[str], pooling: str | None, normalize: bool | None, tokens_per_batch: int | None
     ) -> Iterator[Embeddings]:
         """One vector a text; see `Model.embed`."""
         pool, budget = self._pooling(pooling), self._budget(tokens_per_batch)
-        unit = self.folder.normalize if normalize is None else normalize
+        unit = self.opened.sentence.normalize if normalize is None else normalize
         return self._parts(texts, pool, unit, budget)
 
     def token_parts(
@@ -85,39 +83,35 @@ class Embedder:
     def lacks(self, text: str) -> str | None:
         """Why a text has no vector, to follow its name in a message; None where it has one."""
         # a line of nothing but spaces is empty to the person who wrote it, even where spaces are tokens
-        if not text.strip() or self.folder.tokenizer.is_empty(text):
+        if not text.strip() or self.encodes.tokenizer.is_empty(text):
             return "is empty"
-        if not isinstance(self.folder, PretrainedFolder) or self.folder.known is None:
-            return None
-        return self._unknown(self.folder.tokenizer.encode_ids([text])[0])
+        return None if self.encodes.known is None else self._unknown(self.encodes.tokenizer.encode_ids([text])[0])
 
     def _pooling(self, pooling: str | None) -> str:
-        if pooling is None and (foreign := self.folder.foreign_pooling):
+        if pooling is None and (foreign := self.opened.sentence.foreign):
             raise InputError(
                 f"{self.name} pools with {foreign}, which qkv does not do: give pooling mean or cls (--pooling) to "
                 "override it. The vectors will be other ones than this folder was made for."
             )
-        pool = pooling or self.folder.pooling or "mean"
+        pool = pooling or self.opened.sentence.pooling or "mean"
         if pool not in _POOLINGS:
             raise InputError(f"Unknown pooling '{pool}'.{did_you_mean(pool, _POOLINGS)} Known: {', '.join(_POOLINGS)}.")
-        if pool == "cls" and isinstance(self.folder, PretrainedFolder | GPTFolder):
+        if pool == "cls" and not self.encodes.pools_first:
             raise InputError(
-                f"{self.name} is a {self.folder.architecture}, which has learned no vector of a text at [CLS]: leave "
+                f"{self.name} is a {self.opened.architecture}, which has learned no vector of a text at [CLS]: leave "
                 "pooling (--pooling) out, or give mean."
             )
         return pool
 
     def _check_layer(self) -> None:
-        config, layer = self.folder.config, self.layer
+        layer, number = self.layer, self.encodes.named_layers
         if layer is None:
             return
-        is_elmo = isinstance(self.folder, PretrainedFolder) and isinstance(config, ReaderConfig) and config.mixed_layers
-        if not isinstance(config, BertConfig) and not is_elmo:
+        if number is None:
             raise InputError(
-                f"{self.name} is a {self.folder.architecture}, which gives a token one vector: leave layer (--layer) "
+                f"{self.name} is a {self.opened.architecture}, which gives a token one vector: leave layer (--layer) "
                 "out."
             )
-        number = config.mixed_layers - 1 if isinstance(config, ReaderConfig) else config.layers
         if not 0 <= layer <= number:
             raise InputError(
                 f"There is no layer {layer}: {self.name} has {number} layers, 1 … {number}, and 0 is what lies below "
@@ -126,10 +120,8 @@ class Embedder:
 
     def _budget(self, tokens_per_batch: int | None) -> int:
         self._check_layer()
-        if self.folder.config.max_length < 3:
-            raise InputError(
-                f"{self.name} has {self.folder.config.max_length} positions; [CLS], a token and [SEP] need 3."
-            )
+        if (length := self.encodes.sizes.max_length) < 3:
+            raise InputError(f"{self.name} has {length} positions; [CLS], a token and [SEP] need 3.")
         if tokens_per_batch is None:
             return _TOKENS_PER_BATCH.get(self.device.type, _TOKENS_PER_BATCH_ELSEWHERE)
         if tokens_per_batch < 1:
@@ -142,7 +134,7 @@ class Embedder:
         seen = 0
         for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, CHARACTERS_PER_CHUNK):
             check_texts(chunk, seen)
-            ids = self.folder.tokenizer.encode_ids(chunk)
+            ids = self.encodes.tokenizer.encode_ids(chunk)
             for number, row in enumerate(ids, start=seen + 1):
                 if not row:
                     raise InputError(empty(f"Text {number}"))
@@ -152,7 +144,7 @@ class Embedder:
             seen += len(chunk)
 
     def _unknown(self, ids: list[int]) -> str | None:
-        if not isinstance(self.folder, PretrainedFolder) or self.folder.has_vector(torch.tensor(ids)).any():
+        if self.encodes.known is None or self.encodes.has_vector(torch.tensor(ids)).any():
             return None
         words = f"none of its {len(ids):,} words is" if len(ids) > 1 else "its only word is not"
         return f"has no vector: {words} among those of {self.name}"
@@ -160,15 +152,12 @@ class Embedder:
     @torch.inference_mode()
     def _embedded(self, ids: list[list[int]], pooling: str, normalize: bool, tokens_per_batch: int) -> Embeddings:
         rows = self._rows(ids)
-        found = np.empty((len(rows), self.folder.config.width), dtype=np.float32)  # (R, D)
+        found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
         counts = rows.counts()  # (R,)
         for chosen in plan_batches(rows.lengths, tokens_per_batch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
-            if isinstance(self.folder, PretrainedFolder | PretrainedGPT):
-                counts_in = is_of_text(batch, counted[0])
-                if isinstance(self.folder, PretrainedFolder):
-                    counts_in &= self.folder.has_vector(batch.ids[counted[0]])
-                counted = only(counted, counts_in)
+            if not self.encodes.counts_marks:
+                counted = only(counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]]))
                 counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
             batch = batch.to(self.device)
             hidden = self.run(
@@ -177,11 +166,10 @@ class Embedder:
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
         vectors = normalized(vectors) if normalize else vectors
-        if not isinstance(self.folder, PretrainedFolder | PretrainedGPT):
+        if self.encodes.counts_marks:
             return Embeddings(vectors, rows.n_tokens, rows.n_windows)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
-        all_have = isinstance(self.folder, PretrainedGPT) or self.folder.known is None
-        without = None if all_have else n_tokens - total
+        without = None if self.encodes.known is None else n_tokens - total
         return Embeddings(vectors, n_tokens, rows.n_windows, without)
 
     def _token_parts(
@@ -190,7 +178,7 @@ class Embedder:
         seen = 0
         for chunk in chunks(texts, TEXTS_PER_CHUNK, _characters, KEPT_CHARACTERS_PER_CHUNK):
             check_texts(chunk, seen)
-            encoded = self.folder.tokenizer.encode_batch(chunk, special=False)
+            encoded = self.encodes.tokenizer.encode_batch(chunk, special=False)
             ids = [one.ids for one in encoded]
             if 0 in map(len, ids):
                 raise InputError(empty(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
@@ -208,9 +196,7 @@ class Embedder:
             seen += len(chunk)
 
     def _has_vector(self, ids: list[int]) -> NDArray[np.bool_]:
-        if not isinstance(self.folder, PretrainedFolder):
-            return np.ones(len(ids), dtype=bool)
-        return self.folder.has_vector(torch.tensor(ids)).numpy()
+        return self.encodes.has_vector(torch.tensor(ids)).numpy()
 
     @torch.inference_mode()
     def _of_tokens(
@@ -220,7 +206,7 @@ class Embedder:
         rows = self._rows(ids)
         counts = rows.counts()  # (R,)
         starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
-        found = np.empty((int(counts.sum()), self.folder.config.width), dtype=np.float32)
+        found = np.empty((int(counts.sum()), self.encodes.sizes.width), dtype=np.float32)
         for chosen in plan_batches(rows.lengths, tokens_per_batch):
             hidden = self.run(rows.collate(chosen).to(self.device), self.layer).float()  # (N, D)
             places, offsets = rows.counted(chosen)
@@ -231,20 +217,8 @@ class Embedder:
         return [of_text[1:-1] for of_text in texts], rows.n_windows
 
     def _rows(self, ids: list[list[int]]) -> Rows:
-        length, marks = self.folder.config.max_length, marks_of(self.folder.tokenizer)
+        length, marks = self.encodes.sizes.max_length, self.encodes.tokenizer.marks
         return Rows(ids, marks.start, marks.end, length, overlap=(length - 2) // 4)
-
-
-def hidden_of(encoder: Encoder, batch: Batch, layer: int | None) -> Tensor:
-    """(N, D), of the layer asked for"""
-    if layer is None:
-        return encoder(**batch.inputs()).hidden
-    if isinstance(encoder, Reader):
-        of_layers: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, layers, D)
-        return of_layers[:, layer]
-    states = encoder(**batch.inputs(), states=True, pool=False).states
-    assert states is not None, "they were asked for"
-    return states[layer]
 
 
 def is_of_text(batch: Batch, places: Tensor) -> Tensor:

@@ -18,43 +18,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from qkv.api.model import DTYPES
-from qkv.data.batch import Batch, Packing
+from qkv.data.batch import Batch
 from qkv.data.batching import chunks
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, did_you_mean
+from qkv.models.family import WRITES, Loading
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import CONFIG, GPTS, TRANSLATORS, model_type_of
-from qkv.models.gpt import folder as gpt2
-from qkv.models.gpt.network import check_weights
-from qkv.models.gpt.tokenizer import never_written
-from qkv.models.language_model import load_language_model
-from qkv.models.rnnlm.network import RNNLM
-from qkv.models.rnnlm.writing import RecurrentWriting
-from qkv.search.decoding import DecoderState, Hypothesis, Stepped
+from qkv.models.table import open_model
+from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 from qkv.search.stream import GrowingText, continuation, stream
-from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import device_named
+from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 
-_State = TypeVar("_State", bound=DecoderState)
 _CHUNK = 256  # prompts that are sorted and read together
 _CHARACTERS = 1 << 20  # or so many characters
 _TOKENS = 16_384  # of the texts of a batch, prompts and what is written; a cache holds them all
-RECURRENT = "rnnlm"
-
-
-class _Writer(Protocol[_State]):
-    """What writes: a GPT, or a recurrent model."""
-
-    def start(self, prompt: Tensor, prompt_packing: Packing, *, hypotheses: int = 1, longest: int) -> _State: ...
-    def step(self, tokens: Tensor, state: _State) -> Stepped[_State]: ...
 
 
 @dataclass(frozen=True)
@@ -105,43 +89,17 @@ class Generator:
         precision: str = "fp32",
     ) -> None:
         """A folder, a run of `qkv pretrain gpt` or `rnnlm`, or hf:owner/name from the hub. `precision`: of a GPT on a
-        CPU, in which it writes (GPT.set_precision)."""
-        if threads is not None:
-            if threads < 1:
-                raise InputError(f"threads must be 1 or more, not {threads}.")
-            torch.set_num_threads(threads)
+        CPU, in which it writes (nn/cpu/precision.py)."""
+        use_threads(threads)
         if dtype not in DTYPES:
             raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
         self.device = device_named(str(device))
         self.path = model_folder(locate(os.path.expanduser(folder)))
-        with reading(self.path):
-            model_type = model_type_of(self.path)
-        self.tokenizer: Tokenizer
-        self.writer: _Writer[Any]
-        self.notes: tuple[str, ...] = ()
-        self.max_length: int | None = None  # tokens of a text, prompt and all; None: as many as one likes
-        if model_type in GPTS:
-            found = gpt2.load(self.path, dtype=DTYPES[dtype])
-            model = found.model.to(self.device).set_precision(precision)
-            if precision != "fp32":
-                check_weights(model)
-            self.writer, self.tokenizer, self.notes = model, found.tokenizer, found.notes
-            self.max_length, rows = found.config.max_length, found.config.vocabulary_size
-            self.begin_id, self.end_id = found.begin_id, found.end_id
-            self.begins_documents = found.begin_id is not None and gpt2.begins_documents(found.record)
-        elif model_type == RECURRENT:
-            if precision != "fp32":
-                raise InputError(
-                    f"Precision {precision} is for a GPT, and {self.path} is a recurrent network. Use fp32."
-                )
-            network, self.tokenizer, _ = load_language_model(self.path)
-            assert isinstance(network, RNNLM)
-            self.writer = RecurrentWriting(network.to(self.device, DTYPES[dtype]))
-            self.begin_id, self.end_id = self.tokenizer.cls_id, self.tokenizer.sep_id
-            self.begins_documents, rows = True, network.config.vocabulary_size
-        else:
-            raise InputError(_cannot(self.path, model_type))
-        self.never = never_written(self.tokenizer, rows, self.end_id)
+        opened = open_model(self.path, Loading(DTYPES[dtype], self.device, precision))
+        found = opened.ability(WRITES)
+        self.writer, self.tokenizer, self.notes = found.writer, found.tokenizer, opened.notes
+        self.begin_id, self.end_id, self.never = found.begin_id, found.end_id, found.never
+        self.begins_documents, self.max_length = found.begins_documents, found.max_length
 
     def generate(
         self,
@@ -366,27 +324,3 @@ def _number_of(ids: Sequence[int]) -> int:
 
 def _begins(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
-
-
-def _cannot(path: Path, model_type: str | None) -> str:
-    """What a folder can do instead of writing on."""
-    if not (path / CONFIG).is_file():
-        held = ", ".join(sorted(one.name for one in path.iterdir())[:5])
-        what = f"it has no {CONFIG}, only {held}" if held else "it is empty"
-        return (
-            f"{path} is no folder of a model: {what}. Give a run of qkv pretrain gpt or "
-            "rnnlm, or a folder of gpt2 or openai-gpt."
-        )
-    instead = {
-        "bert": f"a BERT, which sees both sides of a blank and fills it: qkv fill TEXT --model {path}",
-        "reader": f"a model that was made for a task: qkv predict {path} TEXT",
-        "word2vec": f"word vectors, which name words that are alike: qkv similar WORD --model {path}",
-        "elmo": f"an ELMo, which gives vectors of words in their sentence: qkv embed TEXT --model {path}",
-        "nnlm": f"an NNLM, which gives vectors of words: qkv similar WORD --model {path}",
-        **dict.fromkeys(TRANSLATORS, f"a model that translates: qkv translate {path} TEXT"),
-    }
-    what = instead.get(model_type or "", f"a model of type {model_type or 'unknown'}")
-    return (
-        f"{path} cannot write on from a text. It holds {what}. What writes is a GPT (gpt2, openai-gpt, or qkv pretrain "
-        "gpt --data SHARDS --out RUN) or a recurrent language model (qkv pretrain rnnlm)."
-    )

@@ -4,8 +4,9 @@ What this file does NOT do: say whether the text fits the model (model.py, insid
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.api.embedder import Embedder, check_texts, empty, hidden_of
+from qkv.api.embedder import Embedder, check_texts, empty
 from qkv.api.predict import examples_of, is_one_input
-from qkv.api.pretrained import OPENED, PretrainedFolder, PretrainedGPT, open_any_gpt, open_pretrained
 from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
-from qkv.errors import InputError, did_you_mean, reading
-from qkv.models.bert.network import BertConfig
-from qkv.models.encoder import Encoding, WithHeads
+from qkv.errors import InputError, did_you_mean
+from qkv.models.encoder import WithHeads
+from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
-from qkv.models.folders.own import GPTS, model_type_of
-from qkv.models.gpt.encoder import GPTReaderConfig
-from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.models.plain.folder import Opened, Shape, open_model
+from qkv.models.table import open_model
+from qkv.nn.layers import records_of
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.tasks.predictor import Solver, solver_of
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -49,7 +47,6 @@ def shown_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection
 def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
     """A text as a GPT that no task was put on has seen texts: nothing after it, and the mark before it if that is its
     own. The marks of tasks mean nothing yet."""
-    assert isinstance(tokenizer, TaskTokenizer), "a GPT's tokenizer is one with marks of tasks"
     first = 1 if encoded.ids[0] in tokenizer.added else 0
     kept = slice(first, -1)
     return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])
@@ -63,22 +60,25 @@ def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
 #
 # Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 
-ABILITIES = {"masked": "fill a blank", "next_sentence": "judge whether one sentence follows another"}
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
-NEEDS = {
-    "masked": "a BertForMaskedLM or BertForPreTraining folder",
-    "next_sentence": "a BertForPreTraining or BertForNextSentencePrediction folder",
-}
+_ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
 
 
 class Model:
     """Made by `qkv.load`."""
 
     def __init__(self, folder: Opened, device: torch.device, threads: int | None = None) -> None:
-        self._folder = folder
-        self._network = folder.model.to(device).eval()
+        self._opened = folder
+        self._network = self._encodes.network.to(device).eval()
         self._device = device
         self._threads = threads
+        for kind in _ASKED:  # a copy goes without the folder
+            if folder.has(kind):
+                folder.ability(kind)
+
+    @property
+    def _encodes(self) -> Encodes:
+        return self._opened.ability(ENCODES)
 
     @property
     def network(self) -> WithHeads:
@@ -86,34 +86,35 @@ class Model:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self._folder.tokenizer
+        return self._encodes.tokenizer
 
     @property
-    def config(self) -> Shape:
-        return self._folder.config
+    def config(self) -> Any:
+        """The sizes of its encoder, as its family writes them."""
+        return self._network.config
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self._folder.labels
+        return self._opened.labels
 
     @property
     def architecture(self) -> str:
-        return self._folder.architecture
+        return self._opened.architecture
 
     @property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Mapping[str, Any]:
         """What qkv wrote down when it trained the model; empty for folders of others."""
-        return self._folder.record
+        return self._opened.record
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the folder says and qkv does not do, or what is odd about it; empty for most folders."""
-        return self._folder.notes
+        return self._opened.notes
 
     @cached_property
     def name(self) -> str:
         """What to call it in a message or under a picture: its folder's or its run's name, or owner/name of the hub."""
-        path = self._folder.path.resolve()
+        path = self._opened.path.resolve()
         if path.name == "model" and (path.parent / "config.toml").is_file():
             return path.parent.name
         if cached := HUB_CACHE.fullmatch("/".join(path.parts[-3:])):
@@ -125,7 +126,7 @@ class Model:
 
         Without `architecture` every part of the model is written; with one, exactly the parts of that class.
         """
-        return self._folder.save(folder, architecture)
+        return self._opened.save(folder, architecture)
 
     @torch.inference_mode()
     def fill(self, text: str, k: int = 5) -> list[Blank]:
@@ -134,15 +135,15 @@ class Model:
         Only the masked positions go through the head. The text must fit the model in one piece: a blank filled from
         part of its context would be another answer.
         """
-        self._require("masked")
+        fills = self._opened.ability(FILLS)
         if k < 1:
             raise InputError(f"k must be 1 or more, not {k}.")
         encoded = self._in_one_window(text, None, "Filling a blank")
-        where = [place for place, token in enumerate(encoded.ids) if token == self.tokenizer.mask_id]
+        where = [place for place, token in enumerate(encoded.ids) if token == fills.mask_id]
         if not where:
-            raise InputError(_no_mask(text, self.tokenizer.token(self.tokenizer.mask_id)))
-        hidden = self._encode(encoded).hidden  # (N, D)
-        logits = self._network.predict("masked", hidden[torch.tensor(where, device=self._device)])  # (blanks, V)
+            raise InputError(_no_mask(text, self.tokenizer.token(fills.mask_id)))
+        self._use_threads()
+        logits = fills.scores(self._batch(encoded), torch.tensor(where, device=self._device))  # (blanks, V)
         probabilities = logits.float().softmax(-1)
         tokens = torch.tensor(list(self.tokenizer.vocabulary.values()), device=self._device)
         # a table padded to a round size has rows that stand for no token
@@ -241,7 +242,7 @@ class Model:
         return self._embedder().lacks(text)
 
     def _embedder(self, layer: int | None = None) -> Embedder:
-        return Embedder(self._folder, self.name, self._device, self._hidden, layer)
+        return Embedder(self._opened, self.name, self._device, self._hidden, layer)
 
     @torch.inference_mode()
     def attention(
@@ -255,23 +256,23 @@ class Model:
 
         Layers and heads are counted from 0. Only the layers asked for take the explicit path. A GPT looks to the left.
         """
-        if not isinstance(self.config, BertConfig | GPTReaderConfig):
-            raise InputError(
-                f"{self.name} is a {self.architecture}, which has no attention: only a BERT or a GPT shows some."
-                + (f" It can {_listed(self._folder.abilities)}." if isinstance(self._folder, PretrainedFolder) else "")
-            )
-        chosen_layers = _chosen("layer", layers, self.config.layers)
-        chosen_heads = _chosen("head", heads, self.config.heads)
+        self._opened.ability(ATTENDS)
+        kind = self._network.encoder.attentions[0]
+        chosen_layers = _chosen("layer", layers, kind.layers)
+        chosen_heads = _chosen("head", heads, kind.heads)
         encoded = self._in_one_window(text, pair, "Attention")
-        weights = self._encode(encoded, attention=frozenset(chosen_layers)).attention
-        stacked = torch.stack(
-            [weights[layer][0, list(chosen_heads)] for layer in chosen_layers]
-        )  # (layers, heads, T, T)
+        self._use_threads()
+        records = records_of(kind, self._network.encoder.layers(self._batch(encoded)))
+        weights = {
+            number: record.weights()[list(chosen_heads)]
+            for number, record in enumerate(islice(records, max(chosen_layers) + 1))
+            if number in chosen_layers
+        }
+        stacked = torch.stack([weights[layer] for layer in chosen_layers])  # (layers, heads, T, T)
         texts = (text,) if pair is None else (text, pair)
         tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
-        looks = "self" if pair is None else "pair"
         return AttentionMap(
-            name=looks if isinstance(self.config, BertConfig) else "causal",
+            name=kind.name if pair is None or kind.is_causal else "pair",
             attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
             layers=chosen_layers,
             heads=chosen_heads,
@@ -284,11 +285,10 @@ class Model:
     @torch.inference_mode()
     def next_sentence(self, first: str, second: str) -> NextSentence:
         """How likely `second` follows `first` in running text (BERT §3.1, task 2)."""
-        self._require("next_sentence")
+        judges = self._opened.ability(JUDGES_PAIRS)
         encoded = self._in_one_window(first, second, "Judging a pair")
-        pooled = self._encode(encoded).pooled
-        assert pooled is not None, "a next-sentence head comes with a pooler"
-        is_next, not_next = self._network.predict("next_sentence", pooled)[0].float().softmax(-1).tolist()
+        self._use_threads()
+        is_next, not_next = judges.follows(self._batch(encoded))[0].float().softmax(-1).tolist()
         return NextSentence(is_next, not_next, n_tokens=len(encoded.ids))
 
     def predict(self, inputs: Any) -> list[Any]:
@@ -321,76 +321,44 @@ class Model:
     @cached_property
     def solver(self) -> Solver:
         """The task it was fine-tuned for; an error that says what to do, where it was not."""
-        if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
-            raise InputError(
-                f"{self.name} is a {self.architecture} that no task was put on: it cannot predict. It can "
-                f"{_listed(self._folder.abilities)}. To make it predict: qkv finetune classify --model "
-                f"{self._folder.path} --train FILE --out RUN."
-            )
-        return solver_of(self._folder, self._device)
+        return solver_of(self._opened, self._device)
 
     def _hidden(self, batch: Batch, layer: int | None) -> Tensor:
         self._use_threads()
-        return hidden_of(self._network.encoder, batch, layer)
-
-    def _run(self, batch: Batch, attention: frozenset[int] = frozenset()) -> Encoding:
-        self._use_threads()
-        asked = {"attention": attention} if attention else {}  # which not every encoder has
-        return self._network.encoder(**batch.inputs(), **asked)
+        return self._encodes.hidden(batch, layer)
 
     def _use_threads(self) -> None:
         if self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
 
-    def _encode(self, encoded: Encoded, attention: frozenset[int] = frozenset()) -> Encoding:
-        return self._run(Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device), attention)
+    def _batch(self, encoded: Encoded) -> Batch:
+        return Batch.of([encoded.ids], segments=[encoded.segments]).to(self._device)
 
     def _in_one_window(self, text: str, pair: str | None, what: str) -> Encoded:
         """Encode what must be seen in one piece, or say by how much it is too long."""
         check_texts([text] if pair is None else [text, pair], 0)
-        if pair is not None and self.config.segments < 2:
+        if pair is not None and not self._encodes.sizes.pairs:
             raise InputError(
                 f"{self.name} reads single texts: it has one segment (type_vocab_size 1), and a pair needs 2."
             )
-        if pair is not None and isinstance(self._folder, PretrainedGPT):
+        if pair is not None and not self._encodes.counts_marks:
             raise InputError(f"{self.name} is a GPT that no task was put on: it reads single texts, and no pairs.")
         encoded = self.tokenizer.encode(text, pair)
-        if isinstance(self._folder, PretrainedGPT):
+        if not self._encodes.counts_marks:
             encoded = without_unlearned(encoded, self.tokenizer)
         for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
             if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
                 raise InputError(empty(name))
-        if len(encoded.ids) > self.config.max_length:
+        if len(encoded.ids) > (longest := self._encodes.sizes.max_length):
             raise InputError(
-                f"The text has {len(encoded.ids)} tokens and this model reads {self.config.max_length} at once. "
+                f"The text has {len(encoded.ids)} tokens and this model reads {longest} at once. "
                 f"{what} needs it in one piece: shorten it around the part you are asking about."
             )
         return encoded
 
-    def _require(self, head: str) -> None:
-        if head not in self._network.heads:
-            attends = isinstance(self.config, BertConfig | GPTReaderConfig)
-            can = ["embed texts", *(["show attention"] if attends else [])]
-            can += [ABILITIES[name] for name in ABILITIES if name in self._network.heads]
-            if isinstance(self._folder, PretrainedFolder | PretrainedGPT):
-                can = list(self._folder.abilities)
-            what = self.architecture + (" folder" if isinstance(self.config, BertConfig) else "")
-            raise InputError(
-                f"{self.name} is a {what} and has no weights to {ABILITIES[head]}. "
-                f"It can {_listed(can)}. To {ABILITIES[head]}, load {NEEDS[head]}."
-            )
-
     def _running_text(self, token: int) -> str:
         spelling = self.tokenizer.token(token)
         return spelling.removeprefix("##") if self.tokenizer.kind == "wordpiece" else spelling
-
-
-def _listed(names: Sequence[str]) -> str:
-    """
-    >>> _listed(["a"]), _listed(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _chosen(what: str, wanted: int | Iterable[int] | None, number: int) -> tuple[int, ...]:
@@ -447,11 +415,4 @@ def load(
     if dtype not in DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, DTYPES)} Known: {', '.join(DTYPES)}.")
     place = device_named(device)
-    path = model_folder(locate(name))
-    with reading(path):
-        model_type = model_type_of(path)
-    if model_type in OPENED:
-        return Model(open_pretrained(path, model_type, DTYPES[dtype]), place, threads)
-    if model_type in GPTS:
-        return Model(open_any_gpt(path, DTYPES[dtype]), place, threads)
-    return Model(open_model(path, dtype=DTYPES[dtype]), place, threads)
+    return Model(open_model(model_folder(locate(name)), Loading(DTYPES[dtype], place)), place, threads)

@@ -10,29 +10,23 @@ than what the model was made for is refused, or translated sentence by sentence 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from qkv.data.batching import chunks
-from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError
+from qkv.models.family import TRANSLATES, Loading, Translates
+from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import model_type_of
-from qkv.models.transformer.folder import is_translation, load_translation
-from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
-from qkv.models.transformer.marian import load_marian
-from qkv.models.transformer.network import Transformer, check_precision
+from qkv.models.table import facts_of_folder, open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
-from qkv.tasks.translate import Network, source_spans, target_spans, translated
+from qkv.tasks.translate import source_spans, target_spans, translated
 from qkv.text.alignment import Alignment, WordAttention, align, word_attention
 from qkv.text.segmenter import Segmenter
-from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.sentences import split_sentences as sentences
-from qkv.train.device import device_named
+from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 
 _CHUNK = 1_024  # texts of a stream that are sorted and translated together
@@ -99,16 +93,9 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class Translator:
-    network: Network
-    languages: Languages
-    max_length: int  # tokens of a source, its end among them
-    decoding: GenerateConfig  # what its makers decode with
-    source_language: str = ""
-    target_language: str = ""
+class Translator(Translates):
     path: Path = Path()
     notes: tuple[str, ...] = ()
-    train_sha256: tuple[str, ...] = ()  # of the files it was trained on, where its folder says
 
     def translate(
         self,
@@ -252,58 +239,20 @@ def load_translator(
     name: str | Path, device: str = "cpu", threads: int | None = None, precision: str = "fp32"
 ) -> Translator:
     """A run, a model folder, an OPUS-MT folder, or hf:owner/name from the hub. `precision`: of a Transformer on
-    a CPU, in which it writes (Transformer.set_precision)."""
-    if threads is not None:
-        if threads < 1:
-            raise InputError(f"threads must be 1 or more, not {threads}.")
-        torch.set_num_threads(threads)
-    place = device_named(device)
-    check_precision(precision)
-    if precision != "fp32" and place.type != "cpu":
-        raise InputError(f"{precision} is for a CPU, not for {device}. Use device cpu, or precision fp32.")
-    folder = model_folder(locate(os.path.expanduser(name)))
-    translator = _marian(folder) if model_type_of(folder) == MARIAN else _ours(folder)
-    network = translator.network.to(place)
-    if isinstance(network, Transformer):
-        network.set_precision(precision)
-    elif precision != "fp32":
-        raise InputError(
-            f"Precision {precision} is for the Transformer, and {folder} is a recurrent network. Use fp32."
-        )
-    return replace(translator, network=network)
+    a CPU, in which it writes (nn/cpu/precision.py)."""
+    use_threads(threads)
+    opened = open_model(_place(name), Loading(device=device_named(device), precision=precision))
+    return Translator(**vars(opened.ability(TRANSLATES)), path=opened.path, notes=opened.notes)
 
 
 def translates(name: str | Path) -> bool:
     """Whether this is a model that translates, by what its folder says; nothing is loaded."""
-    return is_translation(model_folder(locate(os.path.expanduser(name))))
+    place = _place(name)
+    return (place / CONFIG).is_file() and TRANSLATES in facts_of_folder(place).abilities
 
 
-def _ours(path: Path) -> Translator:
-    found = load_translation(path)
-    made_with = found.record.get("config", {}).get("decoding", {})
-    decoding = GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(path))
-    record = found.record
-    return Translator(
-        found.network,
-        found.languages,
-        found.max_length,
-        decoding,
-        str(record.get("source_language", "")),
-        str(record.get("target_language", "")),
-        path,
-        train_sha256=tuple(map(str, record.get("train_sha256", ()))),
-    )
-
-
-def _marian(path: Path) -> Translator:
-    found = load_marian(path)
-    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
-    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
-    longest = found.model.config.max_length
-    decoding = GenerateConfig(
-        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
-    )
-    return Translator(found.model, languages, longest, decoding, path=path, notes=found.notes)
+def _place(name: str | Path) -> Path:
+    return model_folder(locate(os.path.expanduser(name)))
 
 
 def _key(number: int, part: int) -> int:

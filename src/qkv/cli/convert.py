@@ -1,4 +1,4 @@
-"""qkv convert, for word vectors: our folder to a file of the C tool's, and back."""
+"""qkv convert: a model folder rewritten, or word vectors from one form into another."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,6 @@ import typer
 
 from qkv.cli.options import JsonOption
 from qkv.errors import InputError, did_you_mean
-
-
-def is_vectors(source: str) -> bool:
-    """Whether a name stands for word vectors: a file, or the folder or run of a word2vec model or an nnlm."""
-    from qkv.models.folders.own import model_type_of
-
-    path = Path(os.path.expanduser(source))
-    return path.is_file() or not {"word2vec", "nnlm"}.isdisjoint((model_type_of(path), model_type_of(path / "model")))
 
 
 def convert_vectors(source: str, target: Path, as_json: bool) -> None:
@@ -40,7 +32,7 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
     typer.echo(f"{target}: {number:,} words, {vectors.width} numbers each")
 
 
-# --- qkv convert: any BERT folder in, a clean Hugging Face folder out; word vectors from one form into another.
+# --- qkv convert: any BERT folder in, a clean Hugging Face folder out.
 
 _DTYPES = ("float32", "bfloat16", "float16")
 
@@ -83,34 +75,36 @@ def convert(
     if not overwrite and (any(there.iterdir()) if there.is_dir() else there.exists()):
         raise InputError(f"{target} is there already. Give another name, or have it overwritten (--overwrite).")
 
-    if is_vectors(source):
+    import torch
+
+    from qkv.cli.terminal import say
+    from qkv.models.family import LOOKS_UP, Loading
+    from qkv.models.folders.hub import locate
+    from qkv.models.table import facts_of_folder, open_model
+    from qkv.train.run_folder import model_folder
+
+    file = Path(os.path.expanduser(source))
+    place = file if file.is_file() else model_folder(locate(source))
+    found = facts_of_folder(place)
+    if LOOKS_UP in found.abilities:
         if dtype is not None or architecture is not None:
             raise InputError("Word vectors have one form of numbers: leave out --dtype and --architecture.")
         convert_vectors(source, target, as_json)
         return
-    import torch
-
-    from qkv.cli.terminal import say
-    from qkv.models.bert import folder as hf
-    from qkv.models.folders.hub import locate
-    from qkv.train.run_folder import model_folder
-
-    place = model_folder(locate(source))
-    stored = hf.describe(place)["dtype"]
+    stored = found.document.get("dtype", "float32")
     if dtype is None and stored not in _DTYPES:
         say(f"note: the weights are stored as {stored} and are written as float32")
         dtype = "float32"
-    folder = hf.load(place, dtype=getattr(torch, dtype or stored))
-    for note in folder.notes:
+    opened = open_model(place, Loading(getattr(torch, dtype or stored)))
+    for note in opened.notes:
         say(f"note: {note}")
-    target = folder.save(target, architecture)
-    facts = hf.describe(target)
-    total = facts["parameters"]["total"]
+    target = opened.save(target, architecture)
+    facts = facts_of_folder(target).document
+    kind, count = facts.get("architecture", opened.architecture), facts["parameters"]
+    total = count["total"] if isinstance(count, dict) else count
     if as_json:
         from qkv.cli.terminal import print_json
 
-        print_json(
-            {"path": str(target), "architecture": facts["architecture"], "parameters": total, "dtype": facts["dtype"]}
-        )
+        print_json({"path": str(target), "architecture": kind, "parameters": total, "dtype": facts["dtype"]})
         return
-    typer.echo(f"{target}: {facts['architecture']}, {total:,} parameters, {facts['dtype']}")
+    typer.echo(f"{target}: {kind}, {total:,} parameters, {facts['dtype']}")

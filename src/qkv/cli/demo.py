@@ -165,7 +165,7 @@ def examples_folder() -> Path:
 def demo_finetune(out: Path) -> None:
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.model import configured_for
-    from qkv.jobs.finetune.run import start
+    from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.hub import DEFAULT_MODEL
     from qkv.train.progress import for_stderr
 
@@ -177,7 +177,7 @@ def demo_finetune(out: Path) -> None:
     write_text(file, text)
     typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
     with for_stderr() as progress:
-        done = start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
+        done = FINETUNING.start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
     if not done.finished:
         typer.echo(f"Stopped and saved. Go on with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
@@ -276,7 +276,8 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.config import merge
     from qkv.data.corpus.prepare import prepare_corpus
     from qkv.data.readers import stream_texts
-    from qkv.models.bert.pretrain import PretrainConfig, start
+    from qkv.jobs.pretrain import start
+    from qkv.models.bert.pretrain import PretrainConfig
     from qkv.text.tokenizer import Tokenizer
     from qkv.train.progress import for_stderr
 

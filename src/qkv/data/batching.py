@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.data.batch import Batch, ranges
+from qkv.text.tokenizer import Marks
 
 _T = TypeVar("_T")
 
@@ -248,23 +249,18 @@ class Windowed:
         self,
         first: Sequence[Sequence[int]],
         second: Sequence[Sequence[int]] | None,
+        marks: Marks,
         *,
-        cls_id: int,
-        sep_id: int,
         max_length: int,
         overlap: int,
         keep: str = "shorter",
-        end_id: int | None = None,
     ) -> None:
-        """Ids without special tokens; `max_length` with them. A side that is kept whole must fit: see `room_beside`.
-
-        `end_id` is the last token of a row; default `sep_id`.
-        """
+        """Ids without special tokens; `max_length` with them. A side that is kept whole must fit: see `room_beside`."""
         assert keep in ("first", "second", "shorter"), keep
-        self._cls_id, self._sep_id, self._end_id = cls_id, sep_id, sep_id if end_id is None else end_id
+        self.marks = marks
         sizes_a = _sizes(first)  # (E,)
         sizes_b = np.zeros_like(sizes_a) if second is None else _sizes(second)
-        self._special = 2 if second is None else 3
+        self._special = 2 if second is None else marks.around_pair
         room = max_length - self._special
         if second is None:
             self.examples, a = _cut_alone(sizes_a, room, overlap)
@@ -301,14 +297,16 @@ class Windowed:
         a_length = self.a.lengths[rows]
         ids = np.empty(int(ends[-1]), np.int64)
         segments = np.zeros(len(ids), np.int64)
-        ids[begins] = self._cls_id
+        ids[begins] = self.marks.start
         ids[ranges(begins + 1, a_length)] = self._content[ranges(self._a_at[rows], a_length)]
-        ids[ends - 1] = self._end_id
+        ids[ends - 1] = self.marks.end
         if self.paired:
             b_length = self.b.lengths[rows]
-            ids[begins + 1 + a_length] = self._sep_id
-            ids[ranges(begins + a_length + 2, b_length)] = self._content[ranges(self._b_at[rows], b_length)]
-            segments[ranges(begins + a_length + 2, b_length + 1)] = 1
+            b_begins = begins + self.b_begins(rows)
+            for place, mark in enumerate(self.marks.between):
+                ids[begins + 1 + a_length + place] = mark
+            ids[ranges(b_begins, b_length)] = self._content[ranges(self._b_at[rows], b_length)]
+            segments[ranges(b_begins, b_length + 1)] = 1
         return Batch.packed(
             torch.from_numpy(ids),
             lengths.tolist(),
@@ -324,7 +322,7 @@ class Windowed:
 
     def b_begins(self, rows: Integers) -> Integers:
         """(R,) position of the second side in its row: after the first [SEP]."""
-        return self.a.lengths[rows] + 2
+        return self.a.lengths[rows] + 1 + len(self.marks.between)
 
 
 class BothOrders(Windowed):
@@ -334,20 +332,16 @@ class BothOrders(Windowed):
         self,
         first: Sequence[Sequence[int]],
         second: Sequence[Sequence[int]] | None,
+        marks: Marks,
         *,
-        cls_id: int,
-        sep_id: int,
         max_length: int,
         overlap: int,
-        end_id: int | None = None,
     ) -> None:
         assert second is not None, "both orders need text pairs"
         pairs = zip(first, second, strict=True)
         sides = [side for pair in pairs for side in pair]  # a, b, a, b, …
         turned = [sides[place ^ 1] for place in range(len(sides))]  # b, a, b, a, …
-        super().__init__(
-            sides, turned, cls_id=cls_id, sep_id=sep_id, max_length=max_length, overlap=overlap, end_id=end_id
-        )
+        super().__init__(sides, turned, marks, max_length=max_length, overlap=overlap)
         self.examples = self.examples // 2
         self.windows = np.arange(len(self.examples)) - np.searchsorted(self.examples, self.examples)
         self.n_examples //= 2
@@ -357,9 +351,9 @@ class BothOrders(Windowed):
         self.first_row = self.first_row[::2]
 
 
-def room_beside(max_length: int, overlap: int) -> int:
+def room_beside(max_length: int, overlap: int, marks: Marks) -> int:
     """Return the maximum length of a side that is kept whole, so that windows of the other exceed their overlap."""
-    return max_length - 3 - (overlap + 1)
+    return max_length - marks.around_pair - (overlap + 1)
 
 
 def _sizes(ids: Sequence[Sequence[int]]) -> Integers:

@@ -73,16 +73,7 @@ class Api:
     def load(self) -> None:
         """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
         for subject in self.subjects:
-            if subject.kind in ("transformer", "seq2seq"):
-                _ = subject.translator
-            elif subject.kind in ("table", "nnlm"):
-                _ = subject.vectors
-            else:
-                _ = subject.model
-            if subject.kind == "elmo":
-                _ = subject.elmo
-            elif subject.kind == "rnnlm":
-                _ = subject.language_model
+            subject.load()
         for described in self._room["subjects"]:
             if "attention" in described["views"]:
                 # the first pass of a network takes several times as long as the next, and no visitor should wait for it

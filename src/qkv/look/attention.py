@@ -21,7 +21,6 @@ from qkv.look.looks import chosen_rows, look_at, looks
 from qkv.look.scene import Question, Scene
 from qkv.look.subject import Subject
 from qkv.look.wire import LONGEST, Asked, Reply
-from qkv.models.seq2seq.network import Seq2Seq
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
 from qkv.text.alignment import WordSpan, word_spans
@@ -113,7 +112,7 @@ def steps(subject: Subject, asked: Asked) -> Reply:
         "layer": layer,
         "head": number,
         "tokens": [asdict(token) for token in scene.right.tokens],
-        "score": _score(subject),
+        "score": look.score,
         "scale": round(look.scale, 6),
         "divided_by": round(1 / look.scale, 6),
         "width": look.query.size(-1),
@@ -123,12 +122,6 @@ def steps(subject: Subject, asked: Asked) -> Reply:
         return Reply(head | {"left": [asdict(token) for token in scene.left.tokens]}, arrays)
     one = {"row": row, "token": asdict(scene.left.tokens[row]), "masked": masked[0].tolist()}
     return Reply(head | one, arrays)
-
-
-def _score(subject: Subject) -> str:
-    if subject.kind == "seq2seq" and isinstance(network := subject.translator.network, Seq2Seq):
-        return network.config.score
-    return "scaled"
 
 
 def _floats(part: Tensor) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from qkv.data.batch import Batch
 from qkv.look.scene import check_length
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.models.family import FILLS, JUDGES_PAIRS, Ability
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 SPAN = re.compile(r"(\d{1,7})-(\d{1,7})")
@@ -36,7 +37,7 @@ def fill(subject: Subject, asked: Asked) -> Reply:
     Array `probabilities` (blanks, k), as the candidates stand."""
     text, k, hide = asked.text(), asked.number("k", 1, MOST_CANDIDATES, DEFAULT_CANDIDATES), asked.maybe_text("hide")
     asked.done()
-    model = _with_head(subject, "masked", "no_mask_head", "fill a blank")
+    model = _that_can(subject, FILLS, "no_mask_head")
     tokenizer, spans = model.tokenizer, _spans(hide or "", len(text))
     encoded = _encoded(model, text)
     places = blank_places(encoded, tokenizer.mask_id, spans)
@@ -50,7 +51,7 @@ def fill(subject: Subject, asked: Asked) -> Reply:
             blanks=len(places),
             most=MOST_BLANKS,
         )
-    chances, tokens = _chances(model, encoded, places)  # (blanks, known tokens)
+    chances, tokens = _chances(subject, encoded, places)  # (blanks, known tokens)
     best = chances.topk(min(k, chances.shape[1]))
     blanks = []
     for row, place in enumerate(places):
@@ -72,7 +73,7 @@ def next_sentence(subject: Subject, asked: Asked) -> Reply:
     """Fields: text, pair. Head: is_next and not_next, which add up to 1."""
     text, pair = asked.text(), asked.text("pair")
     asked.done()
-    model = _with_head(subject, "next_sentence", "no_next_sentence", "judge whether one sentence follows another")
+    model = _that_can(subject, JUDGES_PAIRS, "no_next_sentence")
     _encoded(model, text, pair)
     return Reply({key: _rounded(value) for key, value in asdict(model.next_sentence(text, pair)).items()})
 
@@ -107,11 +108,10 @@ def _spans(spelled: str, length: int) -> list[tuple[int, int]]:
     return found
 
 
-def _with_head(subject: Subject, head: str, code: str, what: str) -> Model:
-    if subject.kind != "bert":
-        raise subject.refusal(code, f"and has no weights to {what}")
-    if head not in subject.model.network.heads:
-        raise subject.refusal(code, f"{subject.model.architecture}, and has no weights to {what}")
+def _that_can(subject: Subject, ability: Ability[Any], code: str) -> Model:
+    if not subject.has(ability):
+        what = ", ".join(filter(None, (subject.facts.document.get("architecture"), "and")))
+        raise subject.refusal(code, f"{what} has no weights to {ability.what}")
     return subject.model
 
 
@@ -124,18 +124,15 @@ def _encoded(model: Model, text: str, pair: str | None = None) -> Encoded:
     return encoded
 
 
-def _chances(model: Model, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
+def _chances(subject: Subject, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
     """(blanks, V) and (V,): how likely each token is in each blank, and which token that is."""
-    ids = list(encoded.ids)
+    fills, ids = subject.opened.ability(FILLS), list(encoded.ids)
     for place in places:
-        ids[place] = model.tokenizer.mask_id
-    network = model.network
-    device = next(network.parameters()).device
-    batch = Batch.of([ids], segments=[encoded.segments]).to(device)
-    hidden = network.encoder(**batch.inputs()).hidden  # (N, D)
-    scores = network.predict("masked", hidden[torch.tensor(places, device=device)])  # (blanks, rows of the table)
+        ids[place] = fills.mask_id
+    # (blanks, rows of the table)
+    scores = fills.scores(Batch.of([ids], segments=[encoded.segments]), torch.tensor(places))
     # a table padded to a round size has rows that stand for no token
-    tokens = torch.tensor(list(model.tokenizer.vocabulary.values()), device=device)
+    tokens = torch.tensor(list(subject.model.tokenizer.vocabulary.values()))
     return scores.float().softmax(-1)[:, tokens], tokens
 
 

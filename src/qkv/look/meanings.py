@@ -26,7 +26,6 @@ from qkv.text.wordpiece import CHINESE
 
 SENTENCES, LONGEST_SENTENCE, LONGEST_WORD = 60, 2_000, 60
 OCCURRENCES = 200
-_TABLES = ("table", "nnlm")
 _chinese = re.compile(f"[{CHINESE}]")
 
 
@@ -63,7 +62,7 @@ def meanings(subject: Subject, asked: Asked) -> Reply:
         raise RefusalError(
             "number", f"'{word}' is found {len(found)} times; {OCCURRENCES} are shown at most.", most=OCCURRENCES
         )
-    of = _looked_up if subject.kind in _TABLES else _in_context
+    of = _looked_up if subject.is_table else _in_context
     vectors, unknown = of(subject, sentences, found)
     if layer is not None and layer >= len(next(iter(vectors.values()))):
         raise RefusalError("range", f"There is no layer {layer}.", low=0, high=len(next(iter(vectors.values()))) - 1)
@@ -78,7 +77,7 @@ def meanings(subject: Subject, asked: Asked) -> Reply:
         "without": sorted(set(range(len(sentences))) - {one.sentence for one in found}),
         "unknown": [one.to_dict() for one in unknown],
         # several places, and nothing that could tell them apart
-        "one_point": subject.kind in _TABLES and len(vectors) > 1 and not drawn.points.any(),
+        "one_point": subject.is_table and len(vectors) > 1 and not drawn.points.any(),
     }
     return Reply(head, drawn._asdict())
 

@@ -23,10 +23,7 @@ from qkv.look.plane import Floats, cosines
 from qkv.look.subject import Subject
 from qkv.look.token_layers import TokenLayers, has_positions, token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.bert.network import Bert
-from qkv.models.gpt.encoder import GPTEncoder
-from qkv.models.transformer.network import Transformer
-from qkv.nn.position import HalvedSinusoidalPositions, sinusoidal_table
+from qkv.nn.position import sinusoidal_table
 from qkv.report.attention_map import Token
 
 ROWS, WIDTH = 128, 128
@@ -45,8 +42,7 @@ def positions(subject: Subject, asked: Asked) -> Reply:
     arrays = {"sinusoid": waves, "sinusoid_similarity": cosines(waves)}
     own = _own(subject)
     if own is not None:
-        table = own.table[:MOST_ROWS]
-        arrays |= {"own": table, "own_similarity": cosines(table)}
+        arrays |= {"own": own.table, "own_similarity": cosines(own.table)}
     head = {
         "model": subject.title,
         "kind": subject.kind,
@@ -59,25 +55,19 @@ def positions(subject: Subject, asked: Asked) -> Reply:
 
 @dataclass(frozen=True)
 class _Own:
-    kind: str  # learned, interleaved (sine and cosine in turn) or halved (all sines first)
-    table: Floats  # (T, D)
+    kind: str  # see `PositionEncoding`
+    table: Floats  # (T, D), the first of them
     rows: int  # positions that the model has
 
 
 def _own(subject: Subject) -> _Own | None:
     """None for a model that is not told where a token stands."""
-    if not has_positions(subject):
+    encoding = None if subject.is_table else subject.network.position_encoding
+    if encoding is None:
         return None
-    if subject.kind == "transformer":
-        network = subject.translator.network
-        assert isinstance(network, Transformer)
-        kind = "halved" if isinstance(network.positions, HalvedSinusoidalPositions) else "interleaved"
-        most = subject.translator.max_length
-        return _Own(kind, network.positions(torch.arange(min(ROWS, most))).numpy(), most)
-    encoder = subject.model.network.encoder
-    assert isinstance(encoder, Bert | GPTEncoder), "the kinds that have positions"
-    weight = encoder.embedding.position.weight
-    return _Own("learned", weight.float().cpu().numpy(), len(weight))
+    rows = encoding.length or subject.max_length
+    shown = torch.arange(min(rows, MOST_ROWS if encoding.length else ROWS), device=subject.device)
+    return _Own(encoding.kind, encoding(shown).float().cpu().numpy(), rows)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ import numpy as np
 
 from qkv.data.labelled.kinds import LABELLINGS
 from qkv.errors import InputError
-from qkv.look.scene import KINDS
 from qkv.look.wire import RefusalError, Reply
 
 MASK = "[MASK]"
@@ -238,13 +237,20 @@ def texts(view: str, examples: Examples, given: Text | None) -> list[tuple[int, 
     return [(rank, text) for text, rank in found.items()]
 
 
+ATTENTIONS = {
+    "bert": ("self",),
+    "gpt": ("causal",),
+    "transformer": ("encoder", "decoder", "cross"),
+    "seq2seq": ("cross",),
+}
+"""Kinds of attention that the page asks for, by the kind of a model: those of attention_controls.js."""
 Ranked = Iterator[tuple[int, _Job]]
 
 
 def _attention(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
     for rank, text in texts("attention", examples, given):
-        pair = text.pair if subject["kind"] in ("bert", "gpt") else None
-        for kind in KINDS[subject["kind"]]:
+        pair = text.pair if "translation" not in subject["views"] else None
+        for kind in ATTENTIONS[subject["kind"]]:
             fields = {"model": subject["index"], "text": text.text, "pair": pair, "kind": kind}
             yield rank, asking("attention", fields)
             yield LAST, partial(_layers, fields=fields)

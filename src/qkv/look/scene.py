@@ -12,23 +12,20 @@ those of a seq2seq are those it writes, because there the state before a token a
 What this file does NOT do: compute any attention (looks.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from qkv.api.model import shown_tokens, without_unlearned
 from qkv.api.translator import Translator
+from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError
-from qkv.models.bert.network import BertConfig
-from qkv.models.gpt.encoder import GPTReaderConfig
-from qkv.models.seq2seq.network import Seq2SeqConfig
-from qkv.models.transformer.network import TransformerConfig
+from qkv.models.encoder import Layered
+from qkv.nn.layers import AttentionKind, Layer
 from qkv.report.attention_map import Token
 from qkv.tasks.translate import source_spans, target_spans, translated
 
-KINDS = {"bert": ("self",), "gpt": ("causal",), "transformer": ("encoder", "decoder", "cross"), "seq2seq": ("cross",)}
-"""Of attention, by the kind of the model; the first is what is meant where nothing is said."""
 REMEMBERED = 64  # translations
 
 
@@ -59,22 +56,36 @@ class Side:
 @dataclass(frozen=True)
 class Scene:
     subject: Subject
-    kind: str
+    attention: AttentionKind
     name: str  # the kind, or "pair"
     left: Side  # asks
     right: Side  # is looked at
     texts: tuple[str, ...]  # what the characters of the tokens are counted in, by segment
     source: Side | None = None  # what a translator's encoder reads
+    target: tuple[int, ...] | None = None  # what its decoder reads, where it is asked for
+
+    @property
+    def kind(self) -> str:
+        return self.attention.name
 
     @property
     def same(self) -> bool:
         """Whether both sides are one text."""
-        return self.kind != "cross"
+        return not self.attention.looks_at_source
 
     @property
     def sees_all(self) -> bool:
         """Whether nothing is hidden from a token."""
-        return self.kind not in ("causal", "decoder")
+        return not self.attention.is_causal
+
+    def layers(self) -> Iterator[Layer]:
+        """Of the network, reading this."""
+        first = self.left if self.source is None else self.source
+        batches = [Batch.of([first.ids], segments=[first.segments])]
+        if self.target is not None:
+            batches.append(Batch.of([self.target]))
+        network: Layered = self.subject.network
+        return network.layers(*(batch.to(self.subject.device) for batch in batches))
 
 
 @dataclass(frozen=True)
@@ -90,65 +101,60 @@ class Question:
     @classmethod
     def read(cls, subject: Subject, asked: Asked) -> "Question":
         """The fields text, pair, kind and output, of which a model may have none."""
-        check_attention(subject)
-        translates = subject.kind in ("transformer", "seq2seq")
-        kind = asked.choice("kind", KINDS[subject.kind], KINDS[subject.kind][0])
+        kinds = [kind.name for kind in attentions_of(subject)]
+        kind = asked.choice("kind", kinds, kinds[0])
         text = asked.text()
-        pair = None if translates else asked.maybe_text("pair")
-        return cls(subject, kind, text, pair, asked.maybe_text("output") if translates else None)
+        pair = None if subject.translates else asked.maybe_text("pair")
+        return cls(subject, kind, text, pair, asked.maybe_text("output") if subject.translates else None)
+
+    @property
+    def network(self) -> Layered:
+        return self.subject.network
+
+    @property
+    def attention(self) -> AttentionKind:
+        return next(kind for kind in self.network.attentions if kind.name == self.kind)
 
     @property
     def layers(self) -> int:
-        return _sizes(self.subject, self.kind)[0]
+        return self.attention.layers
 
     @property
     def heads(self) -> int:
-        return _sizes(self.subject, self.kind)[1]
+        return self.attention.heads
 
     def scene(self) -> Scene:
         """Tokens of both sides; a translation is made here, if none was given."""
-        subject, kind = self.subject, self.kind
-        if subject.kind in ("bert", "gpt"):
-            side = _of_model(subject, self.text, self.pair)
+        subject, kind = self.subject, self.attention
+        if not subject.translates:
+            side = _of_model(subject, kind, self.text, self.pair)
             texts = (self.text,) if self.pair is None else (self.text, self.pair)
-            return Scene(subject, kind, "pair" if kind == "self" and self.pair else kind, side, side, texts)
-        source = _source(subject.translator, self.text, 1 if kind == "cross" else 0)
-        if kind == "encoder":
-            return Scene(subject, kind, kind, source, source, (self.text,), source)
-        output, target = _target(subject, self.text, self.output)
-        if kind == "decoder":
-            return Scene(subject, kind, kind, target, target, (output,), source)
-        return Scene(subject, kind, kind, target, source, (output, self.text), source)
+            name = kind.name if self.pair is None or kind.is_causal else "pair"
+            return Scene(subject, kind, name, side, side, texts)
+        source = _source(subject.translator, self.text, 1 if kind.looks_at_source else 0)
+        if kind.part == "encoder":
+            return Scene(subject, kind, kind.name, source, source, (self.text,), source)
+        output, target, read = _target(subject, kind, self.text, self.output)
+        right, texts = (source, (output, self.text)) if kind.looks_at_source else (target, (output,))
+        return Scene(subject, kind, kind.name, target, right, texts, source, read)
 
 
-def check_attention(subject: Subject) -> None:
+def attentions_of(subject: Subject) -> tuple[AttentionKind, ...]:
     """Refuse what has none."""
-    if subject.kind not in KINDS:
+    found = () if subject.is_table else subject.network.attentions
+    if not found:
+        if subject.translates:
+            context = subject.translator.network.context
+            raise subject.refusal("no_attention", f"whose decoder looks at nothing: its context is {context}")
         raise subject.refusal("no_attention", "which has no attention")
-    if subject.kind == "seq2seq":
-        config = subject.translator.network.config
-        assert isinstance(config, Seq2SeqConfig), "the folder said so"
-        if config.context != "attention":
-            raise subject.refusal("no_attention", f"whose decoder looks at nothing: its context is {config.context}")
+    return found
 
 
-def _sizes(subject: Subject, kind: str) -> tuple[int, int]:
-    """Layers and heads."""
-    if subject.kind == "seq2seq":
-        return 1, 1
-    if subject.kind == "transformer":
-        config = subject.translator.network.config
-        assert isinstance(config, TransformerConfig), "the folder said so"
-        return config.encoder_layers if kind == "encoder" else config.decoder_layers, config.heads
-    shape = subject.model.config
-    assert isinstance(shape, BertConfig | GPTReaderConfig), f"{type(shape).__name__} has no attention"
-    return shape.layers, shape.heads
-
-
-def _of_model(subject: Subject, text: str, pair: str | None) -> Side:
+def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
     model = subject.model
-    untaught = subject.kind == "gpt" and not model.network.heads
-    if pair is not None and (model.config.segments < 2 or untaught):
+    untaught = kind.is_causal and not model.network.heads
+    sizes = subject.facts.sizes
+    if pair is not None and (untaught or sizes is None or not sizes.pairs):
         raise subject.refusal("no_pair", "which reads single texts")
     texts = (text,) if pair is None else (text, pair)
     for name, one in zip(("text", "pair"), texts, strict=False):
@@ -178,8 +184,8 @@ def _source(translator: Translator, text: str, segment: int) -> Side:
     return Side((*encoded.ids, languages.source_end), (*tokens, end), unknown)
 
 
-def _target(subject: Subject, text: str, output: str | None) -> tuple[str, Side]:
-    """The translation, and what a decoder reads of it, or what a seq2seq writes."""
+def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None) -> tuple[str, Side, tuple[int, ...]]:
+    """The translation, its tokens as rows of the attention, and what a decoder reads of it."""
     translator = subject.translator
     languages = translator.languages
     if output is None:
@@ -191,11 +197,12 @@ def _target(subject: Subject, text: str, output: str | None) -> tuple[str, Side]
             raise _empty("output")
         check_length(len(ids) + 1, translator.max_length)
     tokens = _spelled([languages.target.token(number) for number in ids], spans, output, 0)
-    if subject.kind == "seq2seq":
+    read = (languages.begin, *ids)
+    if kind.asks_for_next:
         end = Token(languages.target.token(languages.end), "", 0, 0, special=True)
-        return output, Side((*ids, languages.end), (*tokens, end), languages.target.unk_id)
+        return output, Side((*ids, languages.end), (*tokens, end), languages.target.unk_id), read
     begin = Token(languages.target.token(languages.begin), "", 0, 0, special=True)
-    return output, Side((languages.begin, *ids), (begin, *tokens), languages.target.unk_id)
+    return output, Side(read, (begin, *tokens), languages.target.unk_id), read
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -1,16 +1,9 @@
 """A model that is looked into, whatever it is: what it can show, and its parts, each opened when it is first needed.
 
-    bert          an encoder that looks both ways; with a task on it, or none; readers of texts too ("reader")
-    gpt           looks to the left
-    transformer   encoder and decoder: translates (qkv's own, and Marian)
-    seq2seq       recurrent encoder and decoder: translates
-    elmo, rnnlm   recurrent: states and gates
-    nnlm, table   one vector a word (word2vec, files of vectors, the table of an NNLM)
-
-`open_subject` reads what the folder says, so that a half-written one is refused at once, and loads no weights.
+`open_subject` reads what the folder says and the headers of its weights, so that a half-written one is refused at once,
+and loads no weights. What can be shown follows from what the model can be asked (models/family.py).
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,45 +11,62 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qkv.api.model import Model, load
+import torch
+
+from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
-from qkv.errors import reading
-from qkv.files import read_object
 from qkv.look.wire import LONGEST, RefusalError
-from qkv.models.bert.keys import ARCHITECTURES, canonical, parts_held
-from qkv.models.elmo.pretrain import LoadedElmo, load_elmo
+from qkv.models.encoder import Encoder
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    FILLS,
+    HAS_TASK,
+    JUDGES_PAIRS,
+    LOOKS_UP,
+    RECURS,
+    SHOWS_LAYERS,
+    TRANSLATES,
+    Ability,
+    Facts,
+    Opened,
+)
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.folders.own import GPTS, OURS, model_type_of
-from qkv.models.folders.weights import open_weights
-from qkv.models.gpt.folder import HEADS as HEADS_OF_GPT
-from qkv.models.language_model import LanguageModel, load_language_model
-from qkv.models.word2vec.vectors import WordVectors, load_vectors
-from qkv.nn.recurrent import CELLS
-from qkv.tasks.table import TASKS
+from qkv.models.table import facts_of_folder, open_model
+from qkv.models.word2vec.vectors import WordVectors
+from qkv.tasks.table import task_in
+from qkv.tasks.translate import Network
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
-KIND_OF = {
-    "word2vec": "table",
-    "nnlm": "nnlm",
-    "rnnlm": "rnnlm",
-    "elmo": "elmo",
-    "reader": "reader",
-    "qkv-transformer": "transformer",
-    "marian": "transformer",
-    "qkv-seq2seq": "seq2seq",
-    **dict.fromkeys(GPTS, "gpt"),
+VIEW_OF: dict[Ability[Any], str] = {
+    ATTENDS: "attention",
+    FILLS: "fill",
+    JUDGES_PAIRS: "fill",
+    SHOWS_LAYERS: "meanings",
+    TRANSLATES: "translation",
+    LOOKS_UP: "vectors",
+    HAS_TASK: "tasks",
+    RECURS: "recurrence",
 }
-"""By model_type; every other is a BERT's, or is refused when it is opened."""
+"""Which view shows what a model can be asked; all models have positions, since the sinusoids need none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     name: str  # what the user typed
-    path: Path
-    kind: str
+    facts: Facts
     threads: int | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.facts.path
+
+    @property
+    def kind(self) -> str:
+        """What frames and the page call it."""
+        return self.facts.view_kind
 
     @cached_property
     def title(self) -> str:
@@ -66,36 +76,72 @@ class Subject:
         parts = [part for part in self.path.parts if part not in ("model", "/")]
         return parts[-1] if parts else self.name
 
+    def has(self, ability: Ability[Any]) -> bool:
+        return ability in self.facts.abilities
+
+    @property
+    def translates(self) -> bool:
+        return self.has(TRANSLATES)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a word has one vector, wherever it stands, and is looked up."""
+        return self.has(LOOKS_UP)
+
+    @property
+    def network(self) -> Network | Encoder:
+        """What reads texts; of all but a table."""
+        return self.translator.network if self.translates else self.model.network.encoder
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a text that are read at once."""
+        return self.translator.max_length if self.translates else self.model.config.max_length
+
+    @cached_property
+    def opened(self) -> Opened:
+        return open_model(self.path)
+
     @cached_property
     def model(self) -> Model:
-        """What `qkv.load` gives; of all kinds but those that translate and files of vectors."""
-        if self.kind in ("transformer", "seq2seq") or self.path.is_file():
+        """What `qkv.load` gives; of all that encode texts."""
+        if not self.has(ENCODES):
             raise self.refusal("no_model", "which no text can be read with")
-        return load(self.name, threads=self.threads)
+        return Model(self.opened, torch.device("cpu"), self.threads)
 
     @cached_property
     def translator(self) -> Translator:
-        if self.kind not in ("transformer", "seq2seq"):
+        if not self.translates:
             raise self.refusal("no_translation", "which does not translate")
-        return load_translator(self.name, threads=self.threads)
+        return load_translator(self.path, threads=self.threads)
 
     @cached_property
     def vectors(self) -> WordVectors:
-        if self.kind not in ("table", "nnlm"):
+        if not self.is_table:
             raise self.refusal("no_vectors", "in which a word has no vector of its own")
-        return load_vectors(self.name)
+        found: WordVectors = self.opened.ability(LOOKS_UP).vectors()
+        return found
 
-    @cached_property
-    def language_model(self) -> LanguageModel:
-        if self.kind not in ("rnnlm", "nnlm"):
-            raise self.refusal("no_recurrence", "which is no recurrent language model")
-        return load_language_model(self.path)
+    @property
+    def recurrent(self) -> Any:
+        """The network that recurs."""
+        if not self.has(RECURS):
+            kind = self.facts.shown.get("reader")
+            raise self.refusal("no_recurrence", f"{f'a {kind}, ' if kind else ''}which has no recurrent layer")
+        return self.opened.ability(RECURS)
 
-    @cached_property
-    def elmo(self) -> LoadedElmo:
-        if self.kind != "elmo":
-            raise self.refusal("no_recurrence", "which is no ELMo")
-        return load_elmo(self.path)
+    def load(self) -> None:
+        """The weights, before anybody asks; an InputError says what is wrong with them."""
+        if self.translates:
+            _ = self.translator
+            return
+        _ = self.vectors if self.is_table else self.model
+        if self.has(RECURS):
+            _ = self.recurrent
 
     def refusal(self, code: str, why: str) -> RefusalError:
         return RefusalError(
@@ -107,46 +153,13 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     """By a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
-    if file.is_file():
-        return Subject(text, file, "table", threads)
-    path = model_folder(locate(text))
-    with reading(path):
-        model_type = model_type_of(path)
-    read_object(path / "config.json")  # what is wrong with the weights is said by whoever looks at them (subject.py)
-    return Subject(text, path, KIND_OF.get(model_type or "", "bert"), threads)
+    return Subject(text, facts_of_folder(file if file.is_file() else model_folder(locate(text))), threads)
 
 
 # --- What there is to look at: every model with its views and a few facts, found without loading a weight.
-#
-# A view is offered where the model's kind and its folder allow it: blanks where there is a head that fills them,
-# tasks
-# where one was put on. Of the weights only the headers are read, for their names and shapes.
 
 VERSION = 1
 _LANGUAGES = ("zh", "en")
-VIEWS_OF = {
-    "bert": ("attention", "meanings"),
-    "gpt": ("attention", "meanings"),
-    "transformer": ("attention", "meanings", "translation"),
-    "seq2seq": ("translation", "recurrence"),
-    "elmo": ("meanings", "recurrence"),
-    "rnnlm": ("meanings", "recurrence"),
-    "reader": ("meanings",),
-    "nnlm": ("meanings", "vectors"),
-    "table": ("meanings", "vectors"),
-}
-"""By kind, whatever its folder says; all have positions, since the sinusoids need no model."""
-FILLED = ("masked", "next_sentence")
-"""Heads that the view of blanks asks."""
-FACTS: dict[str, tuple[str, ...]] = {
-    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
-    "decoder_layers": ("decoder_layers",),
-    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "heads"),
-    "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
-    "vocabulary": ("vocab_size", "vocabulary_size"),
-    "positions": ("max_position_embeddings", "n_positions", "max_length"),
-}
-"""By fact, what config.json calls it; the first that is there and a number."""
 
 
 def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,95 +174,19 @@ def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[s
 
 
 def describe_subject(subject: Subject) -> dict[str, Any]:
-    config = read_object(subject.path / "config.json") if subject.path.is_dir() else {}
-    shapes = _shapes(subject)
-    heads = heads_of(subject, config, list(shapes))
-    record = _record(subject)
-    task = task_of(record, heads)
+    facts = subject.facts
     return {
         "name": subject.name,
         "title": subject.title,
         "kind": subject.kind,
-        "views": views_of(subject, config, heads, task),
-        "heads": list(heads),
-        "task": task,
-        "facts": _facts_of(subject, config, shapes) | _languages_of(record),
+        "views": views_of(facts),
+        "heads": list(facts.heads),
+        "task": task_in(facts.record, facts.heads),
+        "facts": dict(facts.shown),
     }
 
 
-def views_of(subject: Subject, config: Mapping[str, Any], heads: Sequence[str], task: str | None) -> list[str]:
+def views_of(facts: Facts) -> list[str]:
     """In the order of the page."""
-    found = {"positions", *VIEWS_OF[subject.kind]}
-    if subject.kind == "bert" and set(FILLED) & set(heads):
-        found.add("fill")
-    if subject.kind == "reader" and (config.get("kind") in CELLS or config.get("features")):
-        found.add("recurrence")
-    if subject.kind == "seq2seq" and config.get("context", "attention") == "attention":
-        found.add("attention")
-    if task is not None:
-        found.add("tasks")
+    found = {"positions", *(VIEW_OF[one] for one in facts.abilities if one in VIEW_OF)}
     return [view for view in VIEWS if view in found]
-
-
-def heads_of(subject: Subject, config: Mapping[str, Any], stored: Sequence[str]) -> tuple[str, ...]:
-    """What stands on the encoder, by the names that qkv has for heads."""
-    if subject.kind == "bert":
-        stated = config.get("architectures")
-        first = stated[0] if isinstance(stated, list) and stated and isinstance(stated[0], str) else None
-        return parts_held([canonical(name) for name in stored], _known(first), str(subject.path))[0]
-    if subject.kind == "gpt":
-        return tuple(ours for ours, theirs in HEADS_OF_GPT.items() if f"{theirs}.weight" in stored)
-    if subject.kind == "reader":
-        found = config.get("heads")
-        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
-    return ()
-
-
-def task_of(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
-    """The task that was put on a model, as its folder says, or else by its head."""
-    told = record.get("task")
-    if isinstance(told, str) and told in TASKS:
-        return told
-    return next((name for name, entry in TASKS.items() if entry.head in heads), None)
-
-
-def _languages_of(record: Mapping[str, Any]) -> dict[str, int | str]:
-    """Of a model that translates, in two letters each, where its folder says so."""
-    told = {name: record.get(name) for name in ("source_language", "target_language")}
-    return {name: value for name, value in told.items() if isinstance(value, str)}
-
-
-def _facts_of(
-    subject: Subject, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, int | str]:
-    facts: dict[str, int | str] = {}
-    for fact, names in FACTS.items():
-        numbers = [config[name] for name in names if isinstance(config.get(name), int)]
-        if numbers and not (fact == "positions" and subject.kind in ("seq2seq", "reader")):
-            facts[fact] = numbers[0]
-    if isinstance(cell := config.get("cell", "lstm" if subject.kind == "elmo" else None), str):
-        facts["cell"] = cell
-    if subject.kind == "reader" and isinstance(kind := config.get("kind"), str):
-        facts["reader"] = kind
-    if shapes:
-        facts["parameters"] = sum(math.prod(shape) for shape in shapes.values())
-    if subject.path.is_file():
-        facts["bytes"] = subject.path.stat().st_size
-    return facts
-
-
-def _record(subject: Subject) -> dict[str, Any]:
-    """What the training wrote down; nothing where others trained."""
-    file = subject.path / OURS
-    record = read_object(file).get("record") if file.is_file() else None
-    return record if isinstance(record, dict) else {}
-
-
-def _shapes(subject: Subject) -> dict[str, tuple[int, ...]]:
-    if subject.path.is_file():
-        return {}
-    return {name: tensor.shape for name, tensor in open_weights(subject.path, shapes_only=True).tensors.items()}
-
-
-def _known(architecture: str | None) -> str | None:
-    return architecture if architecture in ARCHITECTURES else None

@@ -15,10 +15,11 @@ import torch
 
 from qkv.api.predict import empty_part, said_empty
 from qkv.data.labelled.examples import Example, UnlabelledInput
-from qkv.look.subject import Subject, describe_subject
+from qkv.look.subject import Subject, views_of
 from qkv.look.wire import Asked, RefusalError, Reply
+from qkv.models.family import HAS_TASK
 from qkv.tasks.predictor import Solver
-from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.table import AnyTask
 from qkv.tasks.task import rounded
 
 MOST_CHOICES = 26
@@ -52,9 +53,8 @@ def task(subject: Subject, asked: Asked) -> Reply:
 
 
 def _solver(subject: Subject) -> Solver:
-    heads = {entry.head for entry in TASKS.values()}
-    if subject.kind not in ("bert", "gpt", "reader") or not heads & set(subject.model.network.heads):
-        views = ", ".join(describe_subject(subject)["views"])
+    if not subject.has(HAS_TASK):
+        views = ", ".join(views_of(subject.facts))
         raise RefusalError(
             "no_task",
             f"No task was put on {subject.title}. It can show {views}. To put one on a model: "

@@ -13,7 +13,7 @@ the model as often as it has layers. A text must fit the model in one piece: not
 Shapes: T tokens of a text, N of all texts, D width, K layers and what lies below them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,18 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.api.translator import Translator
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.wire import RefusalError
-from qkv.models.bert.network import Bert
-from qkv.models.encoder import Encoder
-from qkv.models.gpt.encoder import GPTEncoder
-from qkv.models.gpt.tokenizer import marks_of
-from qkv.models.plain.network import Reader
-from qkv.models.transformer.network import Transformer
 from qkv.models.word2vec.vectors import WordVectors, tokenizer_of_words
-from qkv.nn.fused import Packed
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 _Floats = NDArray[np.float32]
@@ -49,27 +41,24 @@ class TokenLayers:
 
 def has_positions(subject: Subject) -> bool:
     """Whether a token is told where it stands, so that this can be left out."""
-    return subject.kind in ("bert", "gpt", "transformer")
+    return not subject.is_table and subject.network.position_encoding is not None
 
 
 @torch.inference_mode()
 def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = True) -> list[TokenLayers]:
     assert in_place or has_positions(subject), f"{subject.kind} has no positions to leave out"
-    if subject.kind == "transformer":
-        return _of_translator(subject.translator, texts, in_place)
-    if subject.kind == "seq2seq":
-        raise subject.refusal("no_vectors", "whose vectors of words are not shown")
-    if subject.kind in ("table", "nnlm"):
+    if subject.translates:
+        if all(kind.part != "encoder" for kind in subject.network.attentions):
+            raise subject.refusal("no_vectors", "whose vectors of words are not shown")
+        return _of_translator(subject, texts, in_place)
+    if subject.is_table:
         return [_looked_up(subject.vectors, one) for one in tokenizer_of(subject).encode_batch(texts, special=False)]
     model = subject.model
-    encoded, marks = model.tokenizer.encode_batch(texts, special=False), marks_of(model.tokenizer)
+    encoded, marks = model.tokenizer.encode_batch(texts, special=False), model.tokenizer.marks
     rows = [[marks.start, *one.ids, marks.end] for one in encoded]
     _check(rows, texts, model.config.max_length)
-    batch = Batch.of(rows, positions=None if in_place else [[0] * len(row) for row in rows])
-    encoder = model.network.encoder
-    run = next((run for kind, run in RUNS.items() if isinstance(encoder, kind)), None)
-    assert run is not None, f"{type(encoder).__name__} is an encoder that nobody thought of here"
-    found = _by_text(run(encoder, batch), batch, slice(1, -1))  # without the marks
+    batch = _batch(rows, in_place)
+    found = _by_text(model.network.encoder.token_states(batch), batch, slice(1, -1))  # without the marks
     return [
         TokenLayers(
             tuple(one.tokens), tuple(one.offsets), layers, tuple(number != model.tokenizer.unk_id for number in one.ids)
@@ -94,44 +83,15 @@ def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
     return TokenLayers(tuple(found.tokens), tuple(found.offsets), (vectors,), tuple(row is not None for row in rows))
 
 
-def _bert(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    states = encoder(**batch.inputs(), states=True, pool=False).states
-    assert states is not None, "they were asked for"
-    return list(states)
-
-
-def _gpt(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    assert isinstance(encoder, GPTEncoder)
-    states, attend = [encoder.embedding(batch.ids, batch.positions)], Packed(*batch.packing, causal=True)
-    for block in encoder.blocks:
-        states.append(block(states[-1], attend)[0])
-    return [*states[:-1], encoder.norm(states[-1])]
-
-
-def _reader(encoder: Encoder, batch: Batch) -> list[Tensor]:
-    looked_up: Tensor = encoder.embedding(batch.ids, batch.lengths)  # (N, E), or (N, K, E) of ELMo
-    below = list(looked_up.unbind(1)) if looked_up.dim() == 3 else [looked_up]
-    return [*below, encoder(**batch.inputs(), pool=False).hidden] if len(encoder.blocks) else below
-
-
-RUNS: dict[type[Encoder], Callable[[Encoder, Batch], list[Tensor]]] = {Bert: _bert, GPTEncoder: _gpt, Reader: _reader}
-
-
-def _of_translator(translator: Translator, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
-    network, tokenizer = translator.network, translator.languages.source
-    assert isinstance(network, Transformer), "the recurrent one was refused"
+def _of_translator(subject: Subject, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
+    translator = subject.translator
+    tokenizer = translator.languages.source
     encoded = [tokenizer.encode(text, special=False) for text in texts]
     rows = translator.languages.read(texts)
     _check(rows, texts, translator.max_length)
-    batch = Batch.of(rows)
-    table = network.embedding if network.source_embedding is None else network.source_embedding
-    x = table(batch.ids) * network.scale
-    x = x + network.positions(batch.positions if in_place else torch.zeros_like(batch.positions), x.dtype)
-    states, attend = [x], Packed(*batch.packing)
-    for block in network.encoder:
-        states.append(block(states[-1], attend)[0])
-    states[-1] = network.encoder_norm(states[-1])
-    found = _by_text(states, batch, slice(None))
+    batch = _batch(rows, in_place)
+    first, *rest = translator.network.layers(batch)
+    found = _by_text([first.entered, first.left, *(layer.left for layer in rest)], batch, slice(None))
     return [
         TokenLayers(
             tuple(one.tokens),
@@ -141,6 +101,10 @@ def _of_translator(translator: Translator, texts: Sequence[str], in_place: bool)
         )
         for one, layers in zip(encoded, found, strict=True)
     ]
+
+
+def _batch(rows: Sequence[Sequence[int]], in_place: bool) -> Batch:
+    return Batch.of(rows, positions=None if in_place else [[0] * len(row) for row in rows])
 
 
 def _by_text(states: Sequence[Tensor], batch: Batch, kept: slice) -> list[tuple[_Floats, ...]]:

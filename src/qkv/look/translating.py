@@ -26,8 +26,6 @@ from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.seq2seq.network import Seq2Seq
-from qkv.models.transformer.network import Transformer
 from qkv.report.attention_map import Token
 from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
@@ -206,12 +204,9 @@ def beam_steps(subject: Subject, asked: Asked) -> Reply:
     source = _read(translator, text)
     config = _decoding(translator, beams)
     config = replace(config, max_length=min(most, config.max_length), min_length=min(config.min_length, most - 1))
-    network, languages = translator.network, translator.languages
-    # the two calls differ in the kind of their state
-    if isinstance(network, Transformer):
-        tree, found = watched(network, languages, source, config)
-    else:
-        tree, found = watched(network, languages, source, config)
+    languages = translator.languages
+    network: EncoderDecoder[Any] = translator.network
+    tree, found = watched(network, languages, source, config)
     hypotheses = [
         {
             "node": tree.leaf(one),
@@ -270,15 +265,13 @@ def _about(
         for token, (start, end) in zip(read.tokens, source_spans(coder, text), strict=True)
     ]
     tokens.append(asdict(Token(spelled(coder, source[-1]), "", len(text), len(text), special=True)))
-    network = translator.network
-    context, arrays = "attention", dict[str, NDArray[Any]]()
-    if isinstance(network, Seq2Seq) and (context := network.config.context) != "attention":
-        batch = Batch.of([source])
-        arrays["context"] = _f4(network.read(batch.ids, batch.packing)[0].context[0])  # (E,)
+    batch = Batch.of([source])
+    fixed = translator.network.fixed_context(batch.ids, batch.packing)
+    arrays: dict[str, NDArray[Any]] = {} if fixed is None else {"context": _f4(fixed[0])}  # (E,)
     head = {
         "kind": subject.kind,
         "name": "translate",
-        "context": context,  # or "fixed", "every_step": see models/seq2seq/network.py
+        "context": translator.network.context,  # "attention", "fixed", "every_step": see models/seq2seq/network.py
         "languages": [translator.source_language, translator.target_language],
         "text": text,
         "source": tokens,

@@ -7,16 +7,20 @@ its parts under two names, so that any encoder can be held still layer by layer:
 Shapes: … (B, T) of padded or (N,) of packed rows, R rows, D width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from qkv.data.batch import Packing, pad, unpad
+from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.block import ACTIVATIONS
 from qkv.nn.fused import Attend, Packed, explicit, fused
+from qkv.nn.layers import AttentionKind, Layer
+from qkv.nn.position import PositionEncoding
 
 
 class EncoderConfig(Protocol):
@@ -48,15 +52,36 @@ class Encoding(NamedTuple):
 
 
 class Pooler(nn.Module):
-    """What stands for a row, made ready for a classifier: tanh(W x + b)."""
+    """What stands for a row, made ready for a classifier: tanh(W x + b), or with another bend."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor) -> Tensor:
         """(B, D) → (B, D)"""
-        return torch.tanh(self.dense(first))
+        return self.activation(self.dense(self.dropout(first)))
+
+
+class Layered(Protocol):
+    """What a network shows of itself, whatever it is made of: an encoder, or an encoder and a decoder."""
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        """Those that it has; the first is meant where none is named."""
+        ...
+
+    @property
+    def position_encoding(self) -> PositionEncoding | None:
+        """None where positions are not added to tokens."""
+        ...
+
+    @property
+    def layers(self) -> Callable[..., Iterator[Layer]]:
+        """Layer after layer of a batch; of an encoder and a decoder, of a source and what the decoder reads."""
+        ...
 
 
 class Encoder(nn.Module):
@@ -65,6 +90,23 @@ class Encoder(nn.Module):
     embedding: nn.Module
     blocks: nn.ModuleList
     pooler: Pooler | None
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return ()
+
+    @property
+    def position_encoding(self) -> PositionEncoding | None:
+        return None
+
+    @abstractmethod
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        """What `forward` computes of a packed batch, layer after layer."""
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        """(N, D) each: what lies below the layers, then the output of every layer."""
+        first, *rest = self.layers(batch)
+        return [first.entered, first.left, *(layer.left for layer in rest)]
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D): the vector that stands for a row; where every token has seen all others, its first."""
@@ -116,12 +158,13 @@ def _task_dropout(config: EncoderConfig) -> float:
 
 HEADS: dict[str, Callable[[EncoderConfig, int], nn.Module]] = {
     "next_sentence": lambda config, labels: LinearHead(config.width, 2),  # 0 is IsNext, 1 is NotNext
+    "sentence_order": lambda config, labels: LinearHead(config.width, 2, _task_dropout(config)),  # 1: they were swapped
     "sequence": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
     "token": lambda config, labels: LinearHead(config.width, labels, _task_dropout(config)),
     "span": lambda config, labels: LinearHead(config.width, 2),  # is it the start, is it the end
     "choice": lambda config, labels: LinearHead(config.width, 1, _task_dropout(config)),
 }
-READS_POOLED = frozenset({"next_sentence", "sequence", "choice"})
+READS_POOLED = frozenset({"next_sentence", "sentence_order", "sequence", "choice"})
 """Those that read one vector a row, through a pooler."""
 
 

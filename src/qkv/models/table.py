@@ -1,34 +1,130 @@
-"""Which models `qkv pretrain` trains, and a recipe read for one of them.
+"""Every family of models: one line each. Nothing is imported until a folder of that family is met."""
 
-Settings of different models share many names, so a recipe says which model it is for, as `model_type`. A recipe that
-does not say is taken as it is.
-"""
-
+import os
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qkv.config import read_toml
-from qkv.errors import InputError, did_you_mean
+from qkv.errors import InputError, did_you_mean, listed, reading
+from qkv.files import read_object
 
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm", "gpt")
+if TYPE_CHECKING:
+    from qkv.models.family import Facts, Family, Loading, Opened
+    from qkv.models.pretraining import Pretraining
 
 
-def read_recipe(file: Path | None, model: str) -> dict[str, Any]:
-    """The settings in a recipe; without one, none."""
-    if file is None:
-        return {}
-    settings = read_toml(file)
-    named = settings.get("model_type", model)
-    if named not in MODELS:
-        raise InputError(f"{file}: {unknown_model(named)}")
-    if named != model:
+class FamilyEntry(NamedTuple):
+    model_types: tuple[str, ...]  # of config.json
+    module: str
+    record: str  # of its Family, in that module
+
+
+FAMILIES: dict[str, FamilyEntry] = {
+    "word2vec": FamilyEntry(("word2vec",), "qkv.models.word2vec.folder", "WORD2VEC"),
+    "nnlm": FamilyEntry(("nnlm",), "qkv.models.nnlm.folder", "NNLM_FAMILY"),
+    "rnnlm": FamilyEntry(("rnnlm",), "qkv.models.rnnlm.folder", "RNNLM_FAMILY"),
+    "elmo": FamilyEntry(("elmo",), "qkv.models.elmo.folder", "ELMO"),
+    "plain": FamilyEntry(("reader",), "qkv.models.plain.folder", "PLAIN"),
+    "seq2seq": FamilyEntry(("qkv-seq2seq",), "qkv.models.transformer.folder", "SEQ2SEQ"),
+    "transformer": FamilyEntry(("qkv-transformer",), "qkv.models.transformer.folder", "TRANSFORMER"),
+    "marian": FamilyEntry(("marian",), "qkv.models.transformer.marian", "MARIAN"),
+    "gpt": FamilyEntry(("gpt2", "openai-gpt"), "qkv.models.gpt.folder", "GPT_FAMILY"),
+    "bert": FamilyEntry(("bert",), "qkv.models.bert.folder", "BERT"),
+    "roberta": FamilyEntry(("roberta",), "qkv.models.roberta", "ROBERTA"),
+    "xlm-roberta": FamilyEntry(("xlm-roberta",), "qkv.models.roberta", "XLM_ROBERTA"),
+    "distilbert": FamilyEntry(("distilbert",), "qkv.models.distilbert", "DISTILBERT"),
+    "electra": FamilyEntry(("electra",), "qkv.models.electra", "ELECTRA"),
+    "albert": FamilyEntry(("albert",), "qkv.models.albert", "ALBERT"),
+    "ernie": FamilyEntry(("ernie",), "qkv.models.ernie", "ERNIE"),
+}
+VECTOR_FILES = "qkv.models.word2vec.folder"
+"""A file of word vectors is no folder: where `describe_vectors` and `open_vectors` are."""
+
+
+@cache
+def family_named(name: str) -> "Family":
+    if name not in FAMILIES:
+        raise InputError(f"There is no family of models '{name}'.{did_you_mean(name, FAMILIES)}")
+    family: Family = getattr(import_module(FAMILIES[name].module), FAMILIES[name].record)
+    return family
+
+
+def family_of(path: Path) -> "Family":
+    """By config.json. The first folders of a BERT have no model_type."""
+    file = path / "config.json"
+    if not path.is_dir():
+        raise InputError(f"There is no folder {path}.")
+    if not file.is_file():
+        held = listed(entry.name for entry in path.iterdir())
         raise InputError(
-            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
-            "the recipe out."
+            f"{path} is not a model folder: it has no config.json" + (f", only {held}." if held else "; it is empty.")
         )
-    return settings
+    fields = read_object(file)
+    kind, stated = fields.get("model_type"), fields.get("architectures")
+    for name, entry in FAMILIES.items():
+        if kind in entry.model_types:
+            return family_named(name)
+    is_bert = str(stated[0]).startswith("Bert") if isinstance(stated, list) and stated else "type_vocab_size" in fields
+    if kind is None and is_bert:
+        return family_named("bert")
+    raise unsupported(file, kind)
+
+
+def facts_of_folder(path: str | os.PathLike[str]) -> "Facts":
+    """What a folder or a file of word vectors holds; weights are not read."""
+    place = Path(os.path.expanduser(path))
+    with reading(place):
+        if place.is_file():
+            found: Facts = import_module(VECTOR_FILES).describe_vectors(place)
+            return found
+        return family_of(place).describe(place)
+
+
+def open_model(path: str | os.PathLike[str], loading: "Loading | None" = None) -> "Opened":
+    """The model in a folder, or in a file of word vectors."""
+    from qkv.models.family import Loading
+
+    place, how = Path(os.path.expanduser(path)), loading or Loading()
+    with reading(place):
+        if place.is_file():
+            found: Opened = import_module(VECTOR_FILES).open_vectors(place, how)
+            return found
+        return family_of(place).open(place, how)
+
+
+def unsupported(file: Path, model_type: object) -> InputError:
+    """What is said of a folder that no family of the table reads."""
+    known = [one for entry in FAMILIES.values() for one in entry.model_types]
+    said = f"model_type {model_type!r}" if isinstance(model_type, str) else "no model_type"
+    hint = did_you_mean(model_type, known) if isinstance(model_type, str) else ""
+    return InputError(
+        f"{file} says {said}.{hint} qkv reads {', '.join(known)}. Convert the model to one of them, or give another "
+        "folder."
+    )
+
+
+# --- What is pretrained.
+
+_PRETRAININGS = {
+    "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
+    "word2vec": "qkv.models.word2vec.pretrain:PRETRAINING_WORD2VEC",
+    "elmo": "qkv.models.elmo.pretrain:PRETRAINING_ELMO",
+    "nnlm": "qkv.models.language_model:PRETRAINING_NNLM",
+    "rnnlm": "qkv.models.language_model:PRETRAINING_RNNLM",
+    "gpt": "qkv.models.gpt.pretrain:PRETRAINING_GPT",
+}
+"""How each is trained, as a `Pretraining` (models/pretraining.py): its module and its name there."""
+PRETRAINED = tuple(_PRETRAININGS)
+
+
+@cache
+def pretraining_of(model: str) -> "Pretraining[Any, Any]":
+    module, _, name = _PRETRAININGS[model].partition(":")
+    found: Pretraining[Any, Any] = getattr(import_module(module), name)
+    return found
 
 
 def unknown_model(named: object) -> str:
-    hint = did_you_mean(named, MODELS) if isinstance(named, str) else ""
-    return f"unknown model_type {named!r}.{hint} Known: {', '.join(MODELS)}."
+    hint = did_you_mean(named, PRETRAINED) if isinstance(named, str) else ""
+    return f"unknown model_type {named!r}.{hint} Known: {', '.join(PRETRAINED)}."

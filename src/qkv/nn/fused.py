@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -61,6 +61,10 @@ class Packed:
     def n_tokens(self) -> int:
         return sum(self.lengths)
 
+    @property
+    def key_lengths(self) -> tuple[int, ...]:
+        return self.lengths
+
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
@@ -84,6 +88,15 @@ class Across:
 
     own: Packed
     others: Packed
+    causal: ClassVar[bool] = False
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.own.lengths
+
+    @property
+    def key_lengths(self) -> tuple[int, ...]:
+        return self.others.lengths
 
     @property
     def longest(self) -> int:

@@ -11,10 +11,27 @@ are a handful of numbers, worked out where they are used.
 Shapes: … any, T positions, D width, H heads, K head width.
 """
 
+from typing import ClassVar, Protocol
+
 import torch
 from torch import Tensor, nn
 
 from qkv.nn.fused import Attend
+
+
+class PositionEncoding(Protocol):
+    """A vector a position, added to the input."""
+
+    kind: ClassVar[str]  # "learned", "interleaved" (sine and cosine by turns) or "halved" (all sines first)
+
+    @property
+    def length(self) -> int | None:
+        """How many positions there are; None: no end."""
+        ...
+
+    def __call__(self, positions: Tensor, /) -> Tensor:
+        """(…,) → (…, D)"""
+        ...
 
 
 def sinusoidal_table(length: int, width: int, base: float = 10_000.0) -> Tensor:
@@ -28,6 +45,9 @@ def sinusoidal_table(length: int, width: int, base: float = 10_000.0) -> Tensor:
 
 class SinusoidalPositions(nn.Module):
     """The fixed waves of any position, to be added to the input; there is no longest text."""
+
+    kind: ClassVar[str] = "interleaved"
+    length: int | None = None
 
     def __init__(self, width: int, base: float = 10_000.0) -> None:
         super().__init__()
@@ -47,6 +67,9 @@ class HalvedSinusoidalPositions(nn.Module):
     1,000 float32 angles would be off by more than the rest of the network together.
     """
 
+    kind: ClassVar[str] = "halved"
+    length: int | None = None
+
     def __init__(self, width: int, base: float = 10_000.0) -> None:
         super().__init__()
         assert width % 2 == 0, f"sine and cosine come in pairs: the width {width} must be even"
@@ -60,10 +83,25 @@ class HalvedSinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3)."""
+    """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3). The first stands in row
+    `offset` of the table."""
 
-    def __init__(self, length: int, width: int) -> None:
-        super().__init__(length, width)
+    kind: ClassVar[str] = "learned"
+
+    def __init__(self, length: int, width: int, offset: int = 0) -> None:
+        super().__init__(length + offset, width)
+        self.offset = offset
+
+    @property
+    def length(self) -> int | None:
+        return self.num_embeddings - self.offset
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(…,) → (…, D)"""
+        return super().forward(self.rows(positions))
+
+    def rows(self, positions: Tensor) -> Tensor:
+        return positions + self.offset if self.offset else positions
 
 
 class RotaryPositions(nn.Module):

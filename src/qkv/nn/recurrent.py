@@ -14,7 +14,7 @@ Shapes: R rows, N tokens of all rows, T tokens of the longest row.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
@@ -159,16 +159,24 @@ class Cell(nn.Module):
         return (hidden, weight.new_zeros(rows, self.width)) if self.has_memory else (hidden,)
 
     @abstractmethod
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
+        """W x + b (R, G·H) and the state → all that the equations name, (R, H) each, the last of them h (R, P)."""
+
     def step(self, given: Tensor, state: State) -> State:
         """W x + b (R, G·H) and the state → the next state. W x needs no state: it can be had for all steps at once."""
+        return self.state_in(self.equations(given, state))
+
+    def state_in(self, found: Mapping[str, Tensor]) -> State:
+        """Of what the equations name, what the next step goes on from."""
+        return (found["h"], found["c"]) if self.has_memory else (found["h"],)
 
 
 class RNN(Cell):
     blocks = 1
 
-    def step(self, given: Tensor, state: State) -> State:
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
         (hidden,) = state
-        return (torch.tanh(given + self.from_state(hidden)),)
+        return {"h": torch.tanh(given + self.from_state(hidden))}
 
 
 class LSTM(Cell):
@@ -200,15 +208,17 @@ class LSTM(Cell):
     def output_width(self) -> int:
         return self._output_width
 
-    def step(self, given: Tensor, state: State) -> State:
-        hidden, cell = state
-        i, f, g, o = (given + self.from_state(hidden)).chunk(4, dim=-1)  # (R, H) each
-        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-        cell = clipped(cell, self.cell_clip)
-        hidden = torch.sigmoid(o) * torch.tanh(cell)
-        if self.project is not None:
-            hidden = clipped(self.project(hidden), self.projection_clip)  # (R, P)
-        return hidden, cell
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
+        """With a projection also m, which h is projected from."""
+        h, c = state
+        i, f, g, o = (given + self.from_state(h)).chunk(4, dim=-1)  # (R, H) each
+        i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+        c = clipped(f * c + i * g, self.cell_clip)
+        h = o * torch.tanh(c)
+        if self.project is None:
+            return {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
+        projected = clipped(self.project(h), self.projection_clip)  # (R, P)
+        return {"i": i, "f": f, "g": g, "o": o, "c": c, "m": h, "h": projected}
 
 
 class PeepholeLSTM(Cell):
@@ -222,13 +232,14 @@ class PeepholeLSTM(Cell):
         self.peepholes = nn.Parameter(torch.empty(3, width).uniform_(-(width**-0.5), width**-0.5))  # of i, f, o
         nn.init.ones_(self.from_input.bias.view(4, width)[1].detach())
 
-    def step(self, given: Tensor, state: State) -> State:
-        hidden, cell = state
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
+        h, c = state
         to_i, to_f, to_o = self.peepholes
-        i, f, g, o = (given + self.from_state(hidden)).chunk(4, dim=-1)
-        i, f = torch.sigmoid(i + to_i * cell), torch.sigmoid(f + to_f * cell)
-        cell = f * cell + i * torch.tanh(g)
-        return torch.sigmoid(o + to_o * cell) * torch.tanh(cell), cell
+        i, f, g, o = (given + self.from_state(h)).chunk(4, dim=-1)
+        i, f, g = torch.sigmoid(i + to_i * c), torch.sigmoid(f + to_f * c), torch.tanh(g)
+        c = f * c + i * g
+        o = torch.sigmoid(o + to_o * c)
+        return {"i": i, "f": f, "g": g, "o": o, "c": c, "h": o * torch.tanh(c)}
 
 
 class CoupledLSTM(Cell):
@@ -241,12 +252,12 @@ class CoupledLSTM(Cell):
         super().__init__(inputs, width)
         nn.init.ones_(self.from_input.bias.view(3, width)[0].detach())
 
-    def step(self, given: Tensor, state: State) -> State:
-        hidden, cell = state
-        f, g, o = (given + self.from_state(hidden)).chunk(3, dim=-1)
-        f = torch.sigmoid(f)
-        cell = f * cell + (1 - f) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(cell), cell
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
+        h, c = state
+        f, g, o = (given + self.from_state(h)).chunk(3, dim=-1)
+        f, g, o = torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
+        c = f * c + (1 - f) * g
+        return {"f": f, "g": g, "o": o, "c": c, "h": o * torch.tanh(c)}
 
 
 class GRU(Cell):
@@ -255,13 +266,13 @@ class GRU(Cell):
     blocks = 3
     state_bias = True  # r multiplies it
 
-    def step(self, given: Tensor, state: State) -> State:
-        (hidden,) = state
+    def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
+        (h,) = state
         given_r, given_z, given_n = given.chunk(3, dim=-1)
-        from_r, from_z, from_n = self.from_state(hidden).chunk(3, dim=-1)
+        from_r, from_z, from_n = self.from_state(h).chunk(3, dim=-1)
         r, z = torch.sigmoid(given_r + from_r), torch.sigmoid(given_z + from_z)
         n = torch.tanh(given_n + r * from_n)
-        return ((1 - z) * n + z * hidden,)
+        return {"r": r, "z": z, "n": n, "h": (1 - z) * n + z * h}
 
 
 CELLS: dict[str, type[Cell]] = {

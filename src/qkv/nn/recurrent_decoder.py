@@ -20,16 +20,21 @@ output, E of the encoder's states, S tokens of the longest source.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from qkv.nn.attentive_scan import attentive_scanned
+from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import Cell, State, Timeline
-from qkv.nn.recurrent_stack import Stack, States, fastest
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, fastest
 from qkv.nn.source_attention import Score, Source, SourceRows
+
+PART = "decoder"
+"""Of a network: the name of these layers."""
 
 
 class _Written(NamedTuple):
@@ -60,6 +65,10 @@ class Decoder(nn.Module):
         """Tokens (M, D) of rows end to end, row r of source r → (M, P) of the last layer, and contexts (M, E)."""
 
     @abstractmethod
+    def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
+        """The same, a layer at a time, with the attention of the one that asks."""
+
+    @abstractmethod
     def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         """(Q, D): one token of every row."""
 
@@ -84,6 +93,9 @@ class FixedDecoder(Decoder):
         outputs, _ = self.stack(x, lengths, states)
         return outputs[-1], None
 
+    def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
+        return self.stack.run_layers(PART, x, lengths, states)
+
     def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         hidden, states = self.climb(x, states)
         return _Written(hidden, None, None, states)
@@ -95,10 +107,18 @@ class EveryStepDecoder(Decoder):
     def forward(
         self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States
     ) -> tuple[Tensor, Tensor | None]:
-        times = torch.tensor(lengths, device=x.device)
-        context = source.context.repeat_interleave(times, dim=0, output_size=x.size(0))  # (M, E)
+        context = self._contexts(x, lengths, source)
         outputs, _ = self.stack(torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
         return outputs[-1], context
+
+    def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
+        context = self._contexts(x, lengths, source)
+        return self.stack.run_layers(PART, torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
+
+    def _contexts(self, x: Tensor, lengths: tuple[int, ...], source: Source) -> Tensor:
+        """(M, E): C, once a token"""
+        times = torch.tensor(lengths, device=x.device)
+        return source.context.repeat_interleave(times, dim=0, output_size=x.size(0))
 
     def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         context = source.context.index_select(0, rows.owner)
@@ -129,6 +149,11 @@ class CurrentDecoder(AttentionDecoder):
         context, _ = self.look(outputs[-1], source, SourceRows.of(owners, len(lengths), x.device))
         return outputs[-1], context
 
+    def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
+        *below, last = self.stack.run_layers(PART, x, lengths, states)
+        yield from below
+        yield replace(last, recorded={"cross": self.score.record(last.left, lengths, source)})
+
     def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         hidden, states = self.climb(x, states)
         context, weights = self.look(hidden, source, rows)
@@ -147,6 +172,20 @@ class PreviousDecoder(AttentionDecoder):
         for cell, state in zip(above, states[1:], strict=True):
             hidden, _ = fastest(cell, self.stack.dropout(hidden), timeline, state)
         return hidden, context
+
+    def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
+        timeline = Timeline.of(lengths, device=x.device)
+        lowest, *above = self.cells()
+        hidden, context = attentive_scanned(lowest, self.score, x, timeline, source, states[0])
+        starts = torch.tensor((0, *lengths[:-1]), device=x.device).cumsum(0)
+        asking = hidden.roll(1, 0).index_copy(0, starts, states[0][0].to(hidden.dtype))  # (M, P): H_{i-1}
+        record = self.score.record(asking, lengths, source)
+        yield Layer(PART, torch.cat([x, context.to(x.dtype)], dim=-1), hidden, recorded={"cross": record})
+        for cell, state in zip(above, states[1:], strict=True):
+            entered = self.stack.dropout(hidden)
+            hidden, after = fastest(cell, entered, timeline, state)
+            way = Recurrence(DIRECTIONS[0], cell, entered, hidden, after)
+            yield Layer(PART, entered, hidden, recurrences=(way,))
 
     def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
         context, weights = self.look(states[0][0], source, rows)

@@ -16,6 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, Run, State, Timeline
 from qkv.nn.recurrent_scan import scanned
 
@@ -95,6 +96,7 @@ def _weights(cell: Cell) -> list[Tensor]:
 #
 # Shapes: as in recurrent.py.
 
+DIRECTIONS = ("forward", "backward")
 States = tuple[State, ...]
 """One a layer; of `Bidirectional` two, forward and backward."""
 
@@ -128,18 +130,22 @@ class Stack(nn.Module):
     ) -> tuple[tuple[Tensor, ...], States]:
         """Rows end to end (N, D), their lengths and the states they go on from → (N, P) of every layer, the states
         after each row."""
+        layers = list(self.run_layers("", x, lengths, states, run))
+        return tuple(one.left for one in layers), tuple(one.recurrences[0].after for one in layers)
+
+    def run_layers(
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+    ) -> Iterator[Layer]:
+        """The same, a layer at a time; `part` is their name."""
         timeline = Timeline.of(lengths, reverse=self.reverse, device=x.device)
         states = self.begin(len(lengths)) if states is None else states
-        found: list[Tensor] = []
-        after: list[State] = []
         for number, (module, state) in enumerate(zip(self.cells, states, strict=True)):
-            inputs = self.dropout(x) if number else x
-            x, last = run(_cell(module), inputs, timeline, state)
-            if self.residual and number:
+            cell, inputs, adds = _cell(module), self.dropout(x) if number else x, self.residual and number > 0
+            x, last = run(cell, inputs, timeline, state)
+            if adds:
                 x = x + inputs
-            found.append(x)
-            after.append(last)
-        return tuple(found), tuple(after)
+            way = Recurrence(DIRECTIONS[self.reverse], cell, inputs, x, last, adds)
+            yield Layer(part, inputs, x, recurrences=(way,))
 
 
 class Bidirectional(nn.Module):
@@ -166,22 +172,32 @@ class Bidirectional(nn.Module):
         self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
     ) -> tuple[tuple[Tensor, ...], States]:
         """(N, D) → (N, both P) of every layer; the states at the end of each row, and at its beginning, by turns."""
+        layers = list(self.run_layers("", x, lengths, states, run))
+        return tuple(one.left for one in layers), tuple(way.after for one in layers for way in one.recurrences)
+
+    def run_layers(
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+    ) -> Iterator[Layer]:
+        """The same, a layer at a time; `part` is their name."""
         timelines = [Timeline.of(lengths, reverse=reverse, device=x.device) for reverse in (False, True)]
         states = self.begin(len(lengths)) if states is None else states
-        found: list[Tensor] = []
-        after: list[State] = []
         for number, pair in enumerate(self._pairs()):
             inputs = self.dropout(x) if number else x
-            ways = [
-                run(cell, inputs, timeline, state)
-                for cell, timeline, state in zip(pair, timelines, states[2 * number :], strict=False)
-            ]
-            x = torch.cat([hidden for hidden, _ in ways], dim=-1)
-            found.append(x)
-            after += [last for _, last in ways]
-        return tuple(found), tuple(after)
+            ways = tuple(
+                Recurrence(direction, cell, inputs, *run(cell, inputs, timeline, state))
+                for direction, cell, timeline, state in zip(
+                    DIRECTIONS, pair, timelines, states[2 * number : 2 * number + 2], strict=True
+                )
+            )
+            x = torch.cat([way.left for way in ways], dim=-1)
+            yield Layer(part, inputs, x, recurrences=ways)
 
 
 def _cell(module: nn.Module) -> Cell:
     assert isinstance(module, Cell)
     return module
+
+
+def learns(module: nn.Module) -> bool:
+    """A kernel for recurrent layers keeps what a gradient needs unless it is told that there is none."""
+    return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters())

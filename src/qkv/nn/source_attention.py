@@ -20,14 +20,15 @@ decoder's states, K rows (texts being written) of a source.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from qkv.nn.attention import attend, dot_scores
+from qkv.nn.layers import AttentionRecord, rows_mask
 
 
 class Source(NamedTuple):
@@ -53,6 +54,8 @@ class Source(NamedTuple):
 class Score(nn.Module):
     """F, in two parts: what is computed once a source, and what is computed once a step."""
 
+    name: ClassVar[str]  # as a config has it
+
     def __init__(self, query_width: int, state_width: int) -> None:
         super().__init__()
 
@@ -69,8 +72,21 @@ class Score(nn.Module):
         assert source.keys is not None
         return attend(self(query, source.keys), source.states, source.mask[:, None])
 
+    def record(self, query: Tensor, lengths: tuple[int, ...], source: Source) -> AttentionRecord:
+        """Questions (M, P) of rows end to end, and what they are asked of, as one head."""
+        assert source.keys is not None
+        keys, values = source.keys[source.mask], source.states[source.mask]  # (N, A), (N, E)
+        seen = rows_mask(lengths, tuple(source.mask.sum(1).tolist()), device=query.device)
+        return self.compared(AttentionRecord(query[None], keys[None], values[None], mask=seen, score=self.name))
+
+    def compared(self, record: AttentionRecord) -> AttentionRecord:
+        """The same record, with queries as keys are compared with."""
+        return record
+
 
 class AdditiveScore(Score):
+    name = "additive"
+
     def __init__(self, query_width: int, state_width: int) -> None:
         super().__init__(query_width, state_width)
         self.query = nn.Linear(query_width, query_width, bias=False)
@@ -86,8 +102,13 @@ class AdditiveScore(Score):
         scores: Tensor = self.score(hidden)[..., 0]
         return scores
 
+    def compared(self, record: AttentionRecord) -> AttentionRecord:
+        return replace(record, query=self.query(record.query), direction=self.score.weight[0].detach())
+
 
 class DotScore(Score):
+    name = "dot"
+
     def __init__(self, query_width: int, state_width: int) -> None:
         super().__init__(query_width, state_width)
         assert query_width == state_width, f"a query of {query_width} numbers has no dot product with {state_width}"
@@ -100,6 +121,8 @@ class DotScore(Score):
 
 
 class BilinearScore(Score):
+    name = "bilinear"
+
     def __init__(self, query_width: int, state_width: int) -> None:
         super().__init__(query_width, state_width)
         self.key = nn.Linear(state_width, query_width, bias=False)

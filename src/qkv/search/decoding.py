@@ -1,8 +1,8 @@
-"""What decoding asks of a network that writes one token after another: translation models here, GPT later.
+"""What decoding asks of a network that writes one token after another: translation models, GPT, recurrent models.
 
 A source is read once. Every source has one or more hypotheses, the texts begun so far; each is a row. A step takes the
 last token of every row and gives scores for the next one, together with what the rows have to remember. Searching for
-good texts among them is the business of generate/.
+good texts among them is the business of search.py.
 
 Shapes: N, M tokens of all source and target rows, R sources, Q rows (hypotheses of all sources), S tokens of the
 longest source, D width, V vocabulary.

@@ -37,15 +37,12 @@ def keep_places(wanted: Sequence[int]) -> list[int]:
 
 # --- The largest scores of a large vocabulary and the logarithm of their sum, without a detour on a CPU.
 #
-# torch's topk and argmax copy and sort whole rows, and logsumexp writes a second table as large as the first. Both
-# cost
-# a CPU a good part of the network's last product. Here a row is looked through in blocks: the k largest scores lie
-# in the
-# k blocks with the largest maxima, and maxima are quickly found. A GPU has no such trouble, and takes torch's own.
+# torch's topk and argmax copy and sort whole rows, and logsumexp writes a second table as large as the first. Both cost
+# a CPU a good part of the network's last product. Here a row is looked through in blocks: the k largest scores lie in
+# the k blocks with the largest maxima, and maxima are quickly found. A GPU has no such trouble, and takes torch's own.
 #
-# Where the network decodes with compiled kernels (nn/cpu/int8_step.py), numba is there already, and so are kernels
-# for a
-# few rows of this. For themselves they would not be worth its import.
+# Where the network decodes with compiled kernels (nn/cpu/int8_step.py), numba is there already, and so are kernels for
+# a few rows of this. For themselves they would not be worth its import.
 #
 # Shapes: Q rows, V vocabulary, n blocks of b scores, k largest.
 

@@ -137,8 +137,7 @@ def _check(config: GenerateConfig, name: str, least: int) -> None:
 
 # --- What may not be written, and what is written less gladly: lengths, repetition, tokens that are no text.
 #
-# All of it changes scores in place, before a token is chosen. With beams the scores are log probabilities, else
-# logits,
+# All of it changes scores in place, before a token is chosen. With beams the scores are log probabilities, else logits,
 # as in transformers; they add up to 1 again if that is asked for (`renormalise`), and else do not.
 #
 # Shapes: Q rows, T tokens so far, begin included, V vocabulary.

@@ -1,10 +1,6 @@
-"""The coverage penalty of GNMT (Wu et al. 2016, equation 14): against texts that leave a part of the source out.
+"""Texts for a batch of sources: beam search with the coverage penalty, and `generate`, whatever the way of searching.
 
-    cp(X, Y) = β Σ_i log min(1, Σ_j a_ji)          a_ji: how much token j of the text looked at source token i
-
-It is added when a text has ended. Before that, what a text has not looked at it may still come to.
-
-Shapes: R sources, Q rows, S tokens of the longest source.
+What this file does NOT do: draw by chance, or show a text while it grows (stream.py).
 """
 
 import math
@@ -20,6 +16,14 @@ from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalised
 from qkv.search.largest import close_ranks, keep_places, largest, log_totals
 from qkv.search.options import Controls, GenerateConfig
 from qkv.search.stream import WrittenToken, check_value, stepped, stream
+
+# --- The coverage penalty of GNMT (Wu et al. 2016, equation 14): against texts that leave a part of the source out.
+#
+#     cp(X, Y) = β Σ_i log min(1, Σ_j a_ji)          a_ji: how much token j of the text looked at source token i
+#
+# It is added when a text has ended. Before that, what a text has not looked at it may still come to.
+#
+# Shapes: R sources, Q rows, S tokens of the longest source.
 
 NO_ATTENTION = "coverage_penalty needs a network with attention to its source; this one has none."
 FLOOR = 1e-6
@@ -63,18 +67,15 @@ def penalties(sums: Tensor, real: Tensor, weight: float) -> Tensor:
 
 # --- Beam search: of every source the few best beginnings are kept, and each step lengthens all of them by one token.
 #
-# The 2k best continuations of k beginnings are looked at, best first. One that ends is done if it is among the first
-# k;
+# The 2k best continuations of k beginnings are looked at, best first. One that ends is done if it is among the first k;
 # of those that do not, the first k go on. Sooner or later a source has k texts that are done, and the question is
-# whether
-# to go on (option `stopping`; the worst of the k must be beaten):
+# whether to go on (option `stopping`; the worst of the k must be beaten):
 #     "estimate"  while the best beginning would be good enough if it ended here. With length_penalty > 0 a longer one
 #                 might still have won; this is what transformers does when nothing is said
 #     "enough"    no (transformers: early_stopping=True)
 #     "never"     while a beginning could still win if it wrote nothing but certain tokens up to the length limit
 #
-# Which tokens a beginning consists of is kept as a chain of links, so that beginnings in common are held once. What
-# is
+# Which tokens a beginning consists of is kept as a chain of links, so that beginnings in common are held once. What is
 # compared is little, and is compared in plain Python: on a CPU that is quicker than the same with tensors.
 #
 # Shapes: R sources that are still searched, k beams, Q = R · k rows, V vocabulary, S tokens of the longest source.

@@ -1,10 +1,4 @@
-"""Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
-
-A row's draws follow from the seed, from its own key and from its own scores. Which other rows stand in the batch, and
-where, changes nothing.
-
-Shapes: Q rows, V vocabulary.
-"""
+"""One token after another, the likeliest or drawn by chance, and a text that is shown while it grows."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +12,13 @@ from qkv.errors import InputError
 from qkv.search.decoding import DecoderState, Stepped
 from qkv.search.largest import close_ranks, largest, log_totals
 from qkv.search.options import Controls, GenerateConfig
+
+# --- Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
+#
+# A row's draws follow from the seed, from its own key and from its own scores. Which other rows stand in the batch, and
+# where, changes nothing.
+#
+# Shapes: Q rows, V vocabulary.
 
 COLDEST = 1e-30
 
@@ -60,25 +61,24 @@ def pick(logits: Tensor, chances: Sequence[float]) -> Tensor:
     return torch.searchsorted(widths, at, right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
 
 
-# --- A text that is shown while it grows: tokens in, whole characters out.
-#
-# Decoding token by token would lose the spaces between words, which stand in neither of them, and break characters
-# whose
-# bytes lie in two tokens (byte-level vocabularies cut 😀 into up to four). So some tokens before are decoded along,
-# and
-# bytes that are no character yet are held back until they are one, or until nothing more comes.
-#
-# >>> words = {1: "a", 2: " b", 3: " c"}
-# >>> growing = GrowingText(lambda ids: "".join(words[id] for id in ids).strip(), before=[1])
-# >>> [growing.add(2), growing.add(3), growing.rest()]
-# [' b', ' c', '']
-
 BROKEN = "\ufffd"  # what stands for bytes that are no character
 CONTEXT = 16  # tokens that are decoded along
 LONGEST = 64  # tokens that are decoded at most, unless all are held back
 
 
 class GrowingText:
+    """Decodes a text while it is generated: tokens in, whole characters out.
+
+    Decoding token by token would lose the spaces between words and break characters whose bytes are in several tokens
+    (byte-level vocabularies split 😀 into up to four). So some earlier tokens are decoded along, and incomplete bytes
+    are held back until they form a character, or until the end.
+
+    >>> words = {1: "a", 2: " b", 3: " c"}
+    >>> growing = GrowingText(lambda ids: "".join(words[id] for id in ids).strip(), before=[1])
+    >>> [growing.add(2), growing.add(3), growing.rest()]
+    [' b', ' c', '']
+    """
+
     def __init__(self, decode: Callable[[Sequence[int]], str], before: Sequence[int] = ()) -> None:
         """`before` is what the text goes on from: it is not shown, but a space between the two is."""
         self.decode = decode

@@ -336,7 +336,6 @@ class Answer(Task[AnswerExample, AnswerResult]):
 
     name = "answer"
     head = "span"
-    architecture = "BertForQuestionAnswering"
     example = AnswerExample
     unit = "question"
     kind = ""

@@ -26,8 +26,7 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed, chunks, room_beside
 from qkv.data.labelled.examples import NO_PLACE, AnswerExample, Fault, Place
 from qkv.errors import InputError
-from qkv.models.gpt.tokenizer import marks_of
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Marks, Tokenizer
 
 START, END = "start", "end"
 """The labels of a batch: (R,) where in its row an answer's first and last token stand."""
@@ -73,17 +72,16 @@ class AnswerFeatures:
         self.passage_of: Integers = np.array(passage_of, np.int64)  # (E,)
         questions = tokenizer.encode_ids([example.question for example in examples])
         contexts = [self.passages.ids[number] for number in passage_of]
+        marks = tokenizer.marks
         for number, (example, question, context) in enumerate(zip(examples, questions, contexts, strict=True), 1):
             check_room(
-                len(question), len(context), max_length, overlap, f"{where(example.place, number)}: the question"
+                *(len(question), len(context), max_length, overlap, marks),
+                f"{where(example.place, number)}: the question",
             )
-        marks = marks_of(tokenizer)
         self.rows = Windowed(
             questions,
             contexts,
-            cls_id=marks.start,
-            sep_id=marks.between,
-            end_id=marks.end,
+            marks,
             max_length=max_length,
             overlap=overlap,
             keep="first",
@@ -154,10 +152,10 @@ class AnswerFeatures:
         return found
 
 
-def check_room(standing: int, moving: int, max_length: int, overlap: int, what: str) -> None:
+def check_room(standing: int, moving: int, max_length: int, overlap: int, marks: Marks, what: str) -> None:
     """Refuse a side that must stand whole in every window and leaves no room for the other."""
-    room = room_beside(max_length, overlap)
-    if standing + moving > max_length - 3 and standing > room:
+    room = room_beside(max_length, overlap, marks)
+    if standing + moving > max_length - marks.around_pair and standing > room:
         raise InputError(
             f"{what} has {standing} tokens, and at most {max(room, 0)} leave room for the text beside it in a window "
             f"of {max_length}. Shorten it, or allow longer windows (max_length) if the model has them."

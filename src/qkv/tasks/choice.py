@@ -32,7 +32,6 @@ from qkv.data.batching import Integers, Windowed, cut_windows
 from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.answer_features import check_room, where
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Judgement, Piece, Scored, Scores, Sure, Task, Weighed, rounded
@@ -84,7 +83,7 @@ class ChoiceFeatures:
 
     def __init__(self, tokenizer: Tokenizer, examples: Sequence[ChoiceExample], max_length: int, overlap: int) -> None:
         self.examples = examples
-        overlap, marks = min(overlap, max_length // 3), marks_of(tokenizer)
+        overlap, marks = min(overlap, max_length // 3), tokenizer.marks
         ids = _encoded_once(tokenizer, (text for e in examples for text in (e.text, e.question, *e.choices)))
         first: list[list[int]] = []
         second: list[list[int]] = []
@@ -95,13 +94,13 @@ class ChoiceFeatures:
                 moving, before = before, []
             longest = len(before) + max(len(ids[choice]) for choice in example.choices)
             what = f"{where(example.place, number)}: the question with its longest choice"
-            check_room(longest, len(moving), max_length, overlap, what)
-            windows = _windows(moving, max_length - 3 - longest, overlap)
+            check_room(longest, len(moving), max_length, overlap, marks, what)
+            windows = _windows(moving, max_length - marks.around_pair - longest, overlap)
             asked, beside = (before, []) if marks.leftward else ([], before)  # which side the question stands on
             for choice in example.choices:
                 first += [window + asked for window in windows]
                 second += [beside + ids[choice]] * len(windows)
-            n_tokens.append(len(moving) + longest + 3)
+            n_tokens.append(len(moving) + longest + marks.around_pair)
             n_windows.append(len(windows))
         self.n_tokens: Integers = np.array(n_tokens, np.int64)  # (E,)
         self.n_windows: Integers = np.array(n_windows, np.int64)  # (E,) of each choice
@@ -114,9 +113,7 @@ class ChoiceFeatures:
         self.rows = Windowed(
             first,
             second,
-            cls_id=marks.start,
-            sep_id=marks.between,
-            end_id=marks.end,
+            marks,
             max_length=max_length,
             overlap=0,
         )
@@ -198,7 +195,6 @@ class ChoiceScorer:
 class Choice(Task[ChoiceExample, ChoiceResult]):
     name = "choice"
     head = "choice"
-    architecture = "BertForMultipleChoice"
     example = ChoiceExample
     unit = "question"
     kind = ""

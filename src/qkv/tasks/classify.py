@@ -28,7 +28,6 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import (
     Calibration,
@@ -600,7 +599,7 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
     """The task that these training examples call for, with their labels."""
     paired = examples[0].pair is not None
     kind = chosen(examples, settings).kind
-    if paired and settings.pairs == "auto" and marks_of(tokenizer).leftward:
+    if paired and settings.pairs == "auto" and tokenizer.marks.leftward:
         # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
     if kind == "regression":

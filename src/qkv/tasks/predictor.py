@@ -17,10 +17,9 @@ from qkv.data.batching import Integers, chunks, plan_batches
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
-from qkv.models.bert.keys import ARCHITECTURES
-from qkv.models.plain.folder import Opened
+from qkv.models.family import HAS_TASK, Opened
 from qkv.tasks.model import VECTORS, TaskModel
-from qkv.tasks.table import TASKS, AnyTask
+from qkv.tasks.table import TASKS, AnyTask, task_in
 from qkv.tasks.task import Calibration, Features, Scores
 from qkv.text.tokenizer import Tokenizer
 
@@ -153,39 +152,30 @@ class Solver:
             yield chunk, self.answers(chunk)
 
 
-def solver_of(folder: Opened, device: torch.device) -> Solver:
+def solver_of(opened: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
-    name = folder.record.get("task") or _task_of(folder)
+    own = opened.ability(HAS_TASK)
+    name = task_in(opened.record, own.heads)
+    assert name is not None, "it has a task"
     entry = TASKS[name]
-    if entry.head not in folder.model.heads:
-        raise InputError(f"{folder.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
-    record = folder.record.get("task_record")
+    if entry.head not in own.heads:
+        raise InputError(f"{opened.path} says it is for '{name}' but has no {entry.head} head: it is damaged.")
+    record = opened.record.get("task_record")
     if record is None:
-        problem, reads_pairs = folder.carried.get("problem_type"), folder.config.segments > 1
-        record = entry.foreign(str(folder.path), problem, len(folder.labels), reads_pairs)
-    task = entry.restored(folder.labels, record)
-    model = TaskModel(folder.model, entry.head, task.extra_tensors())
+        sizes = opened.facts.sizes
+        reads_pairs = sizes is not None and sizes.pairs
+        record = entry.foreign(str(opened.path), opened.carried.get("problem_type"), len(opened.labels), reads_pairs)
+    task = entry.restored(opened.labels, record)
+    model = TaskModel(own.network, entry.head, task.extra_tensors())
     with torch.no_grad():
-        for key, value in folder.record.get("extra", {}).items():
+        for key, value in opened.record.get("extra", {}).items():
             model.extra[key].copy_(torch.tensor(value))
-    longest = int(folder.record.get("max_length") or min(entry.longest, folder.config.max_length))
-    stored = folder.record.get("calibration") or {}
+    longest = int(opened.record.get("max_length") or min(entry.longest, own.network.config.max_length))
+    stored = opened.record.get("calibration") or {}
     calibration = Calibration(
         float(stored.get("temperature", 1.0)), dict(stored.get("thresholds") or {}), stored.get("abstain_below")
     )
-    return Solver(model.to(device).eval(), task, folder.tokenizer, longest, calibration)
-
-
-def _task_of(folder: Opened) -> str:
-    """Which task a folder of transformers can do, by its head."""
-    for name, entry in TASKS.items():
-        if entry.head in folder.model.heads:
-            return name
-    classes = [name for name, known in ARCHITECTURES.items() if set(known.heads) & {e.head for e in TASKS.values()}]
-    raise InputError(
-        f"{folder.path} is a {folder.architecture}, which was not fine-tuned for a task: it cannot predict. Fine-tune "
-        f"it: qkv finetune classify --model {folder.path} --train FILE --out RUN; or load one of {', '.join(classes)}."
-    )
+    return Solver(model.to(device).eval(), task, opened.tokenizer, longest, calibration)
 
 
 def extra_record(model: TaskModel) -> dict[str, Any]:

@@ -38,6 +38,14 @@ TASKS: dict[str, Entry] = {
 }
 
 
+def task_in(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
+    """The task that was put on a model, as its folder says, or else by its head."""
+    told = record.get("task")
+    if isinstance(told, str) and told in TASKS:
+        return told
+    return next((name for name, entry in TASKS.items() if entry.head in heads), None)
+
+
 def task_named(name: str) -> Entry:
     if name not in TASKS:
         raise InputError(f"Unknown task '{name}'.{did_you_mean(name, TASKS)} Known: {', '.join(TASKS)}.")

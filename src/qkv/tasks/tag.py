@@ -359,7 +359,6 @@ class TagObjective:
 class Tag(Task[TagExample, TagResult]):
     name = "tag"
     head = "token"
-    architecture = "BertForTokenClassification"
     example = TagExample
     unit = "entity"
     main = "f1"

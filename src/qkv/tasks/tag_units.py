@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from qkv.data.batch import IGNORE, Batch, ranges
 from qkv.data.batching import Integers, Windowed
 from qkv.data.labelled.examples import Fault, TagExample
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
 
@@ -215,14 +214,12 @@ class TagFeatures:
         self.texts = [example.text for example in examples]
         tokens = tokens_of(tokenizer, self.texts)
         self.units = units_of(tokens, self.texts, [example.units for example in examples], unit)
-        marks = marks_of(tokenizer)
+        marks = tokenizer.marks
         self._labelled_at = self.units.last if marks.leftward else self.units.first  # (U,) tokens
         self.rows = Windowed(
             tokens.ids,
             None,
-            cls_id=marks.start,
-            sep_id=marks.between,
-            end_id=marks.end,
+            marks,
             max_length=max_length,
             overlap=min(overlap, (max_length - 2) // 4),
         )

@@ -26,7 +26,6 @@ from qkv.data.batch import Batch
 from qkv.data.batching import BothOrders, Integers, Windowed, merge_windows
 from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.models.gpt.tokenizer import marks_of
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Piece, Scores, Task, Weighed, rounded
 from qkv.text.tokenizer import Tokenizer
@@ -123,7 +122,6 @@ class TextTask(Task[TextExample, Any]):
 
     name = "classify"
     head = "sequence"
-    architecture = "BertForSequenceClassification"
     example = TextExample
     unit = "text"
 
@@ -169,14 +167,12 @@ class TextTask(Task[TextExample, Any]):
         first = tokenizer.encode_ids([example.text for example in examples])
         second = tokenizer.encode_ids([example.pair or "" for example in examples]) if paired else None
         room = max_length - (3 if paired else 2)
-        marks = marks_of(tokenizer)
+        marks = tokenizer.marks
         cut = BothOrders if paired and self.settings.pairs == "both" else Windowed
         rows = cut(
             first,
             second,
-            cls_id=marks.start,
-            sep_id=marks.between,
-            end_id=marks.end,
+            marks,
             max_length=max_length,
             overlap=min(self.settings.overlap, room // 4),
         )

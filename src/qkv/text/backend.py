@@ -6,7 +6,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
@@ -16,9 +16,14 @@ from qkv.files import read_object, to_json
 from qkv.text.vocabulary import Kind
 from qkv.text.wordpiece import CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
-AnyKind = Kind | Literal["byte-pair"]
-"""Kinds that can be trained, and one that can only be loaded."""
+AnyKind = Kind | Literal["byte-pair", "unigram"]
+"""Kinds that can be trained, and two that can only be loaded."""
 BYTE_PAIR: Literal["byte-pair"] = "byte-pair"
+UNIGRAM: Literal["unigram"] = "unigram"
+ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+"""What transformers calls the places of the special tokens, in the order of SPECIAL."""
+_OTHERS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+"""The names that RoBERTa's makers gave to them."""
 _MARKS = ("<|endoftext|>", "</s>", "<eos>")
 """Known end-of-text tokens of vocabularies without [SEP]."""
 ENDS_WORD = "</w>"
@@ -55,8 +60,8 @@ def build_backend(
 
 
 def byte_pairs(vocabulary: Path) -> tokenizers.Tokenizer:
-    """Load a vocab.json with the merges.txt next to it: GPT-2's (bytes, no unknown token) or GPT's (lower-case words
-    with a mark at the end of each)."""
+    """Load a vocab.json with the merges.txt next to it: GPT-2's or RoBERTa's (bytes, no unknown token) or GPT's
+    (lower-case words with a mark at the end of each)."""
     ids, merges = read_object(vocabulary), vocabulary.with_name("merges.txt")
     try:
         model = models.BPE.from_file(str(vocabulary), str(merges))
@@ -75,47 +80,82 @@ def byte_pairs(vocabulary: Path) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(model)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+    if all(mark in ids for mark in _OTHERS):
+        *marks, mask = _OTHERS
+        backend.add_special_tokens([AddedToken(mark, normalized=False) for mark in marks])
+        backend.add_special_tokens([AddedToken(mask, lstrip=True, normalized=False)])
+        backend.post_processor = processors.RobertaProcessing(
+            *(("</s>", ids["</s>"]), ("<s>", ids["<s>"])), trim_offsets=True, add_prefix_space=False
+        )
+        return backend
     backend.add_special_tokens([AddedToken(mark, normalized=False) for mark in _MARKS if mark in ids])
     return backend
 
 
-def special_ids(
-    backend: tokenizers.Tokenizer, kind: AnyKind, source: str
-) -> tuple[dict[str, int], bool, dict[str, Any] | None]:
-    """Return the id of each special token, whether they may be put around a text, and, if they are not ours, the
-    post-processor of the file.
+class Special(NamedTuple):
+    """The special tokens of a vocabulary, and what a file itself does about them where they are others than ours."""
 
-    A byte-pair tokenizer has one end-of-text token, which is used for all of them. If it has none, all ids are that of
-    the unknown token or 0, and they may not be put around a text.
+    ids: dict[str, int]  # by our names of them
+    has_marks: bool  # they may be put around a text
+    own: dict[str, Any] | None  # the file's post-processor; None: ours
+    between: tuple[int, ...] | None = None  # the two texts of a pair; None: a [SEP]
+    names: Mapping[str, str] | None = None  # by role, where they are not ours and all there
+
+
+def special_ids(
+    backend: tokenizers.Tokenizer, kind: AnyKind, source: str, named: Mapping[str, str] | None = None
+) -> Special:
+    """Find the special tokens; `named` are their names by role in the files next to a vocabulary.
+
+    A byte-pair tokenizer may have one end-of-text token, which is used for all of them. If it has none, all ids are
+    that of the unknown token or 0, and they may not be put around a text.
     """
     ids = {token: number for token in SPECIAL if (number := backend.token_to_id(token)) is not None}
     missing = [token for token in SPECIAL if token not in ids]
-    if missing and kind == BYTE_PAIR:
+    if not missing:
+        return Special(ids, True, None)
+    names = dict(named or {})
+    for role, ours, other in zip(ROLES, SPECIAL, _OTHERS, strict=True):
+        there = [name for name in (names.get(role), ours, other) if name and backend.token_to_id(name) is not None]
+        names |= {role: there[0]} if there else {}
+    roles = {ours: backend.token_to_id(names.get(role, "")) for role, ours in zip(ROLES, SPECIAL, strict=True)}
+    ids = {ours: number for ours, number in roles.items() if number is not None}
+    if len(ids) == len(ROLES):
+        return Special(ids, True, state_of(backend.post_processor), _between(backend), names)
+    if kind == BYTE_PAIR:
         mark = next((mark for mark in _MARKS if backend.token_to_id(mark) is not None), None)
         number = backend.token_to_id(mark or getattr(backend.model, "unk_token", None) or "")
-        return dict.fromkeys(SPECIAL, number or 0), mark is not None, state_of(backend.post_processor)
-    if missing:
-        raise InputError(
-            f"{source} has no {' '.join(missing)}: a vocabulary needs all of {' '.join(SPECIAL)}. "
-            "Is it the vocabulary of a BERT? Otherwise add the missing tokens, one per line."
-        )
-    return ids, True, None
+        return Special(dict.fromkeys(SPECIAL, number or 0), mark is not None, state_of(backend.post_processor))
+    raise InputError(
+        f"{source} has no {' '.join(missing)}: a vocabulary needs all of {' '.join(SPECIAL)}. "
+        "Is it the vocabulary of a BERT? Otherwise add the missing tokens, one per line."
+    )
 
 
-def special_token_ids(backend: tokenizers.Tokenizer, ids: Mapping[str, int]) -> frozenset[int]:
-    """Return those of the ids that really are special tokens, not placeholders (see `special_ids`)."""
-    known = {*SPECIAL, *_MARKS, getattr(backend.model, "unk_token", None)}
-    return frozenset(number for number in ids.values() if backend.id_to_token(number) in known)
+def _between(backend: tokenizers.Tokenizer) -> tuple[int, ...] | None:
+    """What the file's own post-processor puts between the texts of a pair; None where it puts nothing."""
+    pair = backend.encode("a", "b")
+    sides = pair.sequence_ids
+    if backend.post_processor is None or 0 not in sides or 1 not in sides:
+        return None
+    last, first = max(place for place, side in enumerate(sides) if side == 0), sides.index(1)
+    return tuple(pair.ids[last + 1 : first]) or None
 
 
-def special_token_template(backend: tokenizers.Tokenizer, begin: int, end: int, between: int | None = None) -> Any:
-    """Return a post-processor that puts the tokens `begin` and `end` around a text or a text pair, and `between` (by
-    default `end`) between the two texts. Offsets of byte-level tokens exclude the space before a word."""
-    ids = {backend.id_to_token(number): number for number in (begin, end, end if between is None else between)}
-    first, last, middle = (backend.id_to_token(number) for number in (begin, end, end if between is None else between))
+def special_token_ids(backend: tokenizers.Tokenizer, special: Special) -> frozenset[int]:
+    """Of the special ids those of tokens that are no text: not that of a first token which only has their place."""
+    known = {*SPECIAL, *_MARKS, *(special.names or {}).values(), getattr(backend.model, "unk_token", None)}
+    return frozenset(number for number in special.ids.values() if backend.id_to_token(number) in known)
+
+
+def special_token_template(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], end: int) -> Any:
+    """Return a post-processor that puts `begin` and `end` around a text or a text pair, and `between` between the two
+    texts. Offsets of byte-level tokens exclude the space before a word."""
+    ids = {backend.id_to_token(number): number for number in (begin, *between, end)}
+    first, last = backend.id_to_token(begin), backend.id_to_token(end)
     template = processors.TemplateProcessing(
         single=f"{first} $A {last}",
-        pair=f"{first} $A {middle} $B:1 {last}:1",
+        pair=f"{first} $A {' '.join(backend.id_to_token(number) or '' for number in between)} $B:1 {last}:1",
         special_tokens=list(ids.items()),
     )
     if not isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
@@ -137,18 +177,15 @@ def foreign_files(
     return to_json(state), dict.fromkeys(names, backend.id_to_token(number) or "")
 
 
-def detect_kind(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
+def detect_kind(backend: tokenizers.Tokenizer) -> AnyKind:
     if isinstance(backend.model, models.WordPiece):
         return "wordpiece"
     if isinstance(backend.model, models.WordLevel):
         return "word"
     if isinstance(backend.model, models.BPE):
         return BYTE_PAIR if state_of(backend.model)["merges"] else "character"
-    name = type(backend.model).__name__
-    raise InputError(
-        f"{file} holds a {name} tokenizer, as in XLM or T5; qkv reads WordPiece, byte-pair, word and character "
-        "tokenizers. Is it the folder of a BERT or a GPT?"
-    )
+    assert isinstance(backend.model, models.Unigram), "the library has four"
+    return UNIGRAM
 
 
 def state_of(part: Any) -> dict[str, Any]:

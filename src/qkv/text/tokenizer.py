@@ -8,8 +8,8 @@ Three kinds, which differ in what a token is:
     character   every code point by itself, spaces and line ends included, without cleaning: unless lower-cased, a text
                 decodes to exactly itself, so a character model can generate verse
 
-A fourth kind can be loaded but not trained: byte-pair, as in GPT and GPT-2, with one special token between texts or
-none.
+Two more kinds can be loaded but not trained: byte-pair, as in GPT and RoBERTa, and unigram, as in XLM-R and ALBERT. A
+GPT has one special token between texts or none; the others have BERT's five under their own names, which are kept.
 
 The first three recognise the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] inside a text: this is how a blank is
 written. Remove them from texts in which "[SEP]" means those five characters.
@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
@@ -35,6 +35,8 @@ from qkv.errors import InputError, did_you_mean, reading
 from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
+    ROLES,
+    UNIGRAM,
     AnyKind,
     build_backend,
     byte_pairs,
@@ -74,6 +76,11 @@ def find_file(path: str | os.PathLike[str]) -> Path:
     if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
         return path / "vocab.json"
     held = ", ".join(sorted(one.name for one in path.iterdir())) or "nothing"
+    if pieces := [one.name for one in sorted(path.glob("*.model"))]:
+        raise InputError(
+            f"{path} has {pieces[0]}, and no tokenizer.json. Have transformers write one: "
+            f"AutoTokenizer.from_pretrained({str(path)!r}).save_pretrained({str(path)!r})."
+        )
     raise InputError(
         f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there, or vocab.json and "
         "merges.txt for a GPT tokenizer."
@@ -150,8 +157,25 @@ class Encoded:
     tokens: list[str]
 
 
+class Marks(NamedTuple):
+    """What stands around the texts that a model reads."""
+
+    start: int
+    between: tuple[int, ...]  # the two texts of a pair; RoBERTa has its [SEP] twice
+    end: int
+    leftward: bool = False  # a token has seen those before it and no others
+
+    @property
+    def around_pair(self) -> int:
+        """How many stand around and between two texts."""
+        return 2 + len(self.between)
+
+
 class Tokenizer:
     """Immutable, so safe to use from several threads. Never truncates and never pads."""
+
+    added: tuple[int, ...] = ()
+    """Tokens that a task brings and no training has met yet (models/gpt/tokenizer.py)."""
 
     def __init__(
         self,
@@ -159,9 +183,13 @@ class Tokenizer:
         kind: AnyKind,
         source: str = "The vocabulary",
         segmenter: str | None = None,
+        named: Mapping[str, str] | None = None,
     ) -> None:
-        # ids by name; whether special tokens go around a text; the post-processor of a file that is not ours
-        ids, self.has_marks, self._foreign = special_ids(backend, kind, source)
+        """`named`: names of the special tokens by role, and tokenizer_class, from the files next to the vocabulary."""
+        special = special_ids(backend, kind, source, named)
+        ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
+        self._names = special.names
+        self._class = (named or {}).get("tokenizer_class") if special.names else None
         if self._foreign is None:
             # only missing tokens, so that the settings of a foreign file stay unchanged
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
@@ -169,10 +197,11 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
-        backend.post_processor = special_token_template(backend, self.cls_id, self.sep_id)
+        self.marks = Marks(self.cls_id, special.between or (self.sep_id,), self.sep_id)
+        backend.post_processor = special_token_template(backend, *self.marks[:3])
         self.backend = backend
         self.kind: AnyKind = kind
-        self.special_ids = special_token_ids(backend, ids)
+        self.special_ids = special_token_ids(backend, special)
         # every token with its id, in the order of the ids, added tokens included; ids may have gaps
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
@@ -215,7 +244,7 @@ class Tokenizer:
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
         if file.name == "vocab.json":
-            return cls(byte_pairs(file), BYTE_PAIR, str(file))
+            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=_named(file.parent, config))
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
             backend = build_backend(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
@@ -234,13 +263,13 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises nothing narrower
             raise InputError(f"{file} is not a readable tokenizer: {error}. Is the file complete?") from error
-        kind = detect_kind(backend, file)
+        kind = detect_kind(backend)
         segmenter = config.get("segmenter") if kind == "word" else None
         if segmenter is not None and not is_known(segmenter):
             raise InputError(
                 f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
             )
-        return cls(backend, kind, str(file), segmenter)
+        return cls(backend, kind, str(file), segmenter, _named(file.parent, config))
 
     @classmethod
     def from_vocabulary(
@@ -318,6 +347,8 @@ class Tokenizer:
         spans: Iterable[list[tuple[int, int]]] = (one.offsets for one in found)
         if self.chinese is not None:
             spans = map(_as_written, found, zip(*written, strict=True), zip(*read, strict=True))
+        elif self.kind == UNIGRAM:
+            spans = map(_without_space, found, zip(*written, strict=True))
         return [Encoded(one.ids, one.type_ids, offsets, one.tokens) for one, offsets in zip(found, spans, strict=True)]
 
     def _spaced(self, texts: Sequence[str]) -> list[str]:
@@ -338,14 +369,13 @@ class Tokenizer:
         return not self.encode_ids([text])[0]
 
     def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        """Return ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`."""
+        """Return ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, or with other special tokens."""
         self._check_marks()
-        ids = [self.cls_id, *a, self.sep_id]
-        segments = [0] * len(ids)
-        if b is not None:
-            ids += [*b, self.sep_id]
-            segments += [1] * (len(b) + 1)
-        return ids, segments
+        start, between, end, _ = self.marks
+        if b is None:
+            return [start, *a, end], [0] * (len(a) + 2)
+        first, second = [start, *a, *between], [*b, end]
+        return first + second, [0] * len(first) + [1] * len(second)
 
     def _check_marks(self) -> None:
         if not self.has_marks:
@@ -361,7 +391,7 @@ class Tokenizer:
         return self._tidied(text)
 
     def _tidied(self, text: str) -> str:
-        return text if self.kind in ("character", BYTE_PAIR) else _needless.sub("", text)
+        return text if self.kind in ("character", BYTE_PAIR, UNIGRAM) else _needless.sub("", text)
 
     def token(self, id: int) -> str:
         token = self.backend.id_to_token(int(id)) if id >= 0 else None
@@ -407,12 +437,14 @@ class Tokenizer:
 
         A character tokenizer has no `vocab.txt`, since one of its tokens is a line end.
         """
-        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
+        names = self._names or dict(zip(ROLES, SPECIAL, strict=True))
         whole = self.backend.to_str(pretty=True) + "\n"
-        if self._foreign is not None:
+        if self._names:
+            whole = to_json(json.loads(whole) | {"post_processor": self._foreign or None})
+        elif self._foreign is not None:
             mark = self.unk_id if self.special_ids else None
             whole, names = foreign_files(self.backend, self._foreign, self.has_marks, mark)
-        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
+        config: dict[str, Any] = {"tokenizer_class": self._class or "PreTrainedTokenizerFast", **names}
         if self._is_berts:
             config |= {"tokenizer_class": "BertTokenizer"} | {key: self._settings[name] for key, name in _SETTINGS}
         if self.segmenter is not None:
@@ -424,7 +456,7 @@ class Tokenizer:
             "tokenizer_config.json": to_json(config),
             "special_tokens_map.json": to_json(names),
         }
-        if self.kind not in ("character", BYTE_PAIR):
+        if self.kind not in ("character", BYTE_PAIR, UNIGRAM):
             own = self.backend.get_vocab(with_added_tokens=False)
             files["vocab.txt"] = "".join(f"{token}\n" for token in sorted(own, key=own.__getitem__))
         return files
@@ -438,6 +470,27 @@ def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[s
         spans += offsets[first:last] if text == spaced else spans_before(text, spaced, offsets[first:last])
         first = last
     return spans
+
+
+def _without_space(one: tokenizers.Encoding, texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Offsets without the space before a word, which is part of its first token."""
+    return [
+        (start + (end > start and texts[side][start].isspace()), end)
+        for (start, end), side in zip(one.offsets, one.type_ids, strict=True)
+    ]
+
+
+def _named(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    """What the files beside a vocabulary call the special tokens, by role, and the class that they name."""
+    file = folder / "special_tokens_map.json"
+    said = {**(read_object(file) if file.is_file() else {}), **config}
+    found: dict[str, str] = {}
+    for name in (*ROLES, "tokenizer_class"):
+        value = said.get(name)
+        value = value.get("content") if isinstance(value, dict) else value
+        if isinstance(value, str):
+            found[name] = value
+    return found
 
 
 def _explain(texts: Iterable[str], error: TypeError) -> Exception:

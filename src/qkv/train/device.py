@@ -136,6 +136,14 @@ def _fits(batches: Sequence[_B], attempt: Callable[[Sequence[_B]], None]) -> boo
 DEVICES = ("cpu", "cuda", "mps")
 
 
+def use_threads(threads: int | None) -> None:
+    """How many CPU threads torch may use, in all of this process; None: as many as before."""
+    if threads is not None:
+        if threads < 1:
+            raise InputError(f"threads must be 1 or more, not {threads}.")
+        torch.set_num_threads(threads)
+
+
 def device_named(name: str) -> torch.device:
     try:
         device = torch.device(name)

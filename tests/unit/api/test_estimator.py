@@ -159,7 +159,7 @@ def test_before_it_is_fitted(folder: Path) -> None:
         Classifier(folder).predict(TEXTS)
     with pytest.raises(InputError, match="Unknown kind 'singel'"):
         Classifier(folder, kind="singel").fit(TEXTS, NAMES)
-    with pytest.raises(InputError, match="not fine-tuned"):
+    with pytest.raises(InputError, match="cannot predict"):
         Classifier.load(folder)
 
 

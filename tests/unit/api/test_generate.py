@@ -14,13 +14,14 @@ from qkv.api.generator import Generator, Text
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.folders.own import save_folder
-from qkv.models.gpt.folder import load, save
+from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.search.options import GenerateConfig
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import make_folder, make_tokenizer, randomise
+from tests.support.gpt_folders import load_gpt
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,7 +58,7 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Generator:
 
 def plainly(generator: Generator, ids: list[int], n: int) -> list[int]:
     """The likeliest tokens, each from the whole text, without a cache; marks are not written."""
-    model, written = load(generator.path).model, list[int]()
+    model, written = load_gpt(generator.path).model, list[int]()
     for _ in range(n):
         whole = torch.tensor(ids + written)
         with torch.no_grad():
@@ -125,7 +126,7 @@ def test_the_same_prompt_later_is_drawn_anew(ours: Generator, monkeypatch: pytes
 def test_precisions(ours: Generator, recurrent: Generator, precision: str) -> None:
     config = GenerateConfig(max_length=8)
     faster = Generator(ours.path, precision=precision)
-    assert isinstance(faster.writer, GPT) and faster.writer.precision == precision
+    assert isinstance(faster.writer, GPT) and faster.writer.decoding.precision == precision
     ((found,),) = faster.generate(["the cat"], config)
     if precision == "drafted":
         assert found.text == ours.generate(["the cat"], config)[0][0].text
@@ -268,14 +269,14 @@ def test_options_of_translation_are_refused(ours: Generator, changes: dict[str, 
 
 
 def test_a_bert_says_what_it_can_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot write on .* fills it: qkv fill TEXT --model .*bert"):
+    with pytest.raises(InputError, match=r"cannot write on .* fill a blank \(qkv fill TEXT --model .*bert"):
         Generator(make_folder(tmp_path / "bert"))
     (tmp_path / "t5").mkdir()
     (tmp_path / "t5" / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(InputError, match="It holds a model of type t5"):
+    with pytest.raises(InputError, match="says model_type 't5'"):
         Generator(tmp_path / "t5")
     (tmp_path / "t5" / "config.json").rename(tmp_path / "t5" / "notes.txt")
-    with pytest.raises(InputError, match=r"t5 is no folder of a model: it has no config.json, only notes.txt"):
+    with pytest.raises(InputError, match=r"t5 is not a model folder: it has no config.json, only notes.txt"):
         Generator(tmp_path / "t5")
 
 

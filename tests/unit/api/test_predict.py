@@ -84,7 +84,7 @@ def test_fill_says_what_is_wrong(model: Model, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has \d\d+ tokens and this model reads 64 at once.*shorten"):
         model.fill(LONG + "[MASK]")
     plain = qkv.load(make_folder(tmp_path / "plain", "BertModel"))
-    with pytest.raises(InputError, match="plain is a BertModel folder.*can embed texts and show attention.*MaskedLM"):
+    with pytest.raises(InputError, match="plain cannot fill a blank.*can embed texts.*, show attention.*MaskedLM"):
         plain.fill("[MASK]")
 
 
@@ -292,7 +292,7 @@ def test_next_sentence(model: Model, folder: Path, tmp_path: Path) -> None:
     expected = logits["next_sentence"][0].softmax(-1).tolist()
     assert [found.is_next, found.not_next] == pytest.approx(expected, abs=1e-6)
     assert found.n_tokens == len(encoded.ids)
-    with pytest.raises(InputError, match="no weights to judge.*can embed texts, show attention and fill a blank"):
+    with pytest.raises(InputError, match="masked cannot judge.*can fill a blank .*, embed texts .*, show attention"):
         qkv.load(make_folder(tmp_path / "masked", "BertForMaskedLM")).next_sentence("a", "b")
     with pytest.raises(InputError, match="The first text is empty"):
         model.next_sentence(" ", "b")

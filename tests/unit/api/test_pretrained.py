@@ -9,17 +9,13 @@ import pytest
 import torch
 
 import qkv
-from qkv.api.pretrained import PretrainedFolder, open_pretrained
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.models.folders.own import read_folder
-from qkv.models.gpt import folder as gpt2
-from qkv.models.plain.contextual import contextual
-from qkv.models.plain.features import read_features
+from qkv.models.family import ENCODES, FEEDS, Loading
+from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
-from tests.support.gpt_folders import VOCABULARIES, make_gpt
+from tests.support.gpt_folders import VOCABULARIES, load_gpt, make_gpt
 from tests.support.word_vectors import SMALL, make_vectors_folder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -40,10 +36,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def by_hand(folder: Path, text: str) -> torch.Tensor:
     """(tokens, layers, width), of the text between its marks"""
-    features = read_features(folder)
-    tokenizer = OpenTokenizer(features.tokenizer) if read_folder(folder).model_type == "elmo" else features.tokenizer
-    network = contextual(features.config, tokenizer)
-    network.network.load_state_dict(features.tensors)
+    opened = open_model(folder)
+    below, tokenizer = opened.ability(FEEDS), opened.tokenizer
+    network = below.features.vectors(tokenizer)
+    network.network.load_state_dict(below.weights())
     batch = Batch.of([tokenizer.encode(text).ids])
     with torch.inference_mode():
         found: torch.Tensor = network.eval()(batch.ids, batch.lengths)[1:-1]
@@ -142,17 +138,15 @@ def test_one_layer_of_elmo(places: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", ["word2vec", "nnlm", "rnnlm", "elmo"])
 def test_what_it_cannot_do_and_what_it_can(places: dict[str, Path], name: str, tmp_path: Path) -> None:
     model = qkv.load(places[name])
-    can = "It can embed texts and their tokens \\(qkv embed TEXT --model\\)"
-    can += ", name words that are alike .* and be fine-tuned" if name in ("word2vec", "nnlm") else " and be fine-tuned"
-    with pytest.raises(InputError, match=f"{name} is a model of type {name} and has no weights to fill a blank. {can}"):
+    can = r"embed texts and their tokens \(qkv embed TEXT --model .*\), be fine-tuned \(qkv finetune TASK --model "
+    can = rf"It can .*name words that are alike .*{can}" if name in ("word2vec", "nnlm") else rf"It can .*{can}"
+    with pytest.raises(InputError, match=f"cannot fill a blank. It holds .*. {can}.*masked head"):
         model.fill("the [MASK]")
-    with pytest.raises(InputError, match=f"has no weights to judge .*{can}"):
+    with pytest.raises(InputError, match=f"cannot judge .*{can}"):
         model.next_sentence("the cat", "the mat")
-    with pytest.raises(InputError, match=f"which has no attention: only a BERT or a GPT shows some. {can}"):
+    with pytest.raises(InputError, match=f"cannot show attention. .*{can}"):
         model.attention("the cat")
-    with pytest.raises(
-        InputError, match=f"no task was put on: it cannot predict. {can}.*qkv finetune classify --model"
-    ):
+    with pytest.raises(InputError, match=f"cannot predict. .*{can}.*qkv finetune classify --model"):
         model.predict("the cat")
     with pytest.raises(InputError, match="which has learned no vector of a text at .CLS.: leave pooling"):
         model.embed("the cat", pooling="cls")
@@ -170,14 +164,15 @@ def test_it_can_be_copied(places: dict[str, Path], name: str) -> None:
 
 
 def test_what_is_opened(places: dict[str, Path]) -> None:
-    folder = open_pretrained(places["word2vec"], "word2vec", torch.float16)
-    assert isinstance(folder, PretrainedFolder) and folder.record == {"words": 7}
-    assert {parameter.dtype for parameter in folder.model.parameters()} == {torch.float16}
-    assert not any(parameter.requires_grad for parameter in folder.model.parameters())
-    assert folder.known is not None and int(folder.known.sum()) == 6
+    opened = open_model(places["word2vec"], Loading(torch.float16))
+    network, known = opened.ability(ENCODES).network, opened.ability(ENCODES).known
+    assert opened.record == {"words": 7}
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float16}
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert known is not None and int(known.sum()) == 6
     (places["word2vec"] / "qkv.json").rename(places["word2vec"] / "away")
     try:
-        assert open_pretrained(places["word2vec"], "word2vec").record == {}
+        assert open_model(places["word2vec"]).record == {}
     finally:
         (places["word2vec"] / "away").rename(places["word2vec"] / "qkv.json")
 
@@ -185,7 +180,7 @@ def test_what_is_opened(places: dict[str, Path]) -> None:
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 def test_the_mean_of_what_a_gpt_says(tmp_path: Path, vocabulary: str) -> None:
     """After each token of the text, which the mark before documents stands before; there may be none."""
-    loaded, found = gpt2.load(make_gpt(tmp_path / "gpt", vocabulary)), qkv.load(tmp_path / "gpt")
+    loaded, found = load_gpt(make_gpt(tmp_path / "gpt", vocabulary)), qkv.load(tmp_path / "gpt")
     texts = ["the cat sat", "the dog", "the mat"]
     vectors = []
     for text in texts:
@@ -202,8 +197,8 @@ def test_the_mean_of_what_a_gpt_says(tmp_path: Path, vocabulary: str) -> None:
     for one, expected in zip(found.embed_tokens(texts), vectors, strict=True):
         np.testing.assert_allclose(one.vectors, expected.numpy(), atol=1e-5)
     for asked, message in (
-        (lambda: found.predict("the cat"), "no task was put on: it cannot predict. It can write on from a text"),
-        (lambda: found.fill("the [MASK]"), r"has no weights to .* It can write on from a text \(qkv generate"),
+        (lambda: found.predict("the cat"), "cannot predict. It holds a GPT.* It can write on from a text"),
+        (lambda: found.fill("the [MASK]"), r"cannot fill a blank.* It can write on from a text \(qkv generate"),
         (lambda: found.attention("the cat", "a mat"), "no task was put on: it reads single texts, and no pairs"),
         (lambda: found.save(tmp_path / "copy"), "copy its folder"),
         (lambda: found.embed("the cat", pooling="cls"), "learned no vector of a text"),

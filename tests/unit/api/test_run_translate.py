@@ -6,11 +6,10 @@ import pytest
 from safetensors.torch import save_file
 
 from qkv.api.translator import Candidate, Translator, _put_together, load_translator
-from qkv.cli.info import lines_of_translation
 from qkv.errors import InputError
 from qkv.files import to_json
-from qkv.jobs.translate.training import start
-from qkv.models.transformer.folder import describe_translation
+from qkv.jobs.translate.training import TRANSLATING
+from qkv.models.table import facts_of_folder, family_named
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import unavailable
 from qkv.search.options import GenerateConfig
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("translator")
     config = settings("transformer", digit_files(folder / "digits"), "train.steps=30", "train.lr=0.01")
-    return load_translator(start(config, folder / "run", Silent()).run)
+    return load_translator(TRANSLATING.start(config, folder / "run", Silent()).run)
 
 
 def test_in_the_order_given(translator: Translator) -> None:
@@ -142,10 +141,10 @@ def test_what_is_refused(translator: Translator, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 def test_in_8_bits(translator: Translator) -> None:
-    assert isinstance(translator.network, Transformer) and translator.network.precision == "fp32"
+    assert isinstance(translator.network, Transformer) and translator.network.decoding.precision == "fp32"
     eight = load_translator(translator.path, precision="int8")
     exact, near = (one.translate(["1 2 3 4", "5 6"], GenerateConfig(max_length=8)) for one in (translator, eight))
-    assert isinstance(eight.network, Transformer) and eight.network.int8_bytes() > 0
+    assert isinstance(eight.network, Transformer) and eight.network.decoding.int8_bytes() > 0
     for one, other in zip(exact, near, strict=True):
         assert other.best.log_probability == pytest.approx(one.best.log_probability, rel=0.1, abs=0.1)
         assert other.best.log_probability != one.best.log_probability
@@ -154,7 +153,7 @@ def test_in_8_bits(translator: Translator) -> None:
 @pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
 def test_guessing_ahead_is_exact(translator: Translator) -> None:
     drafted = load_translator(translator.path, precision="drafted")
-    assert isinstance(drafted.network, Transformer) and drafted.network.precision == "drafted"
+    assert isinstance(drafted.network, Transformer) and drafted.network.decoding.precision == "drafted"
     for texts in (["1 2 3 4"], ["1 2 3 4", "5 6"]):
         exact, found = (one.translate(texts, GenerateConfig(max_length=8)) for one in (translator, drafted))
         assert [one.best.text for one in found] == [one.best.text for one in exact]
@@ -189,7 +188,7 @@ def test_a_folder_of_opus_mt(tmp_path: Path) -> None:
     only = GenerateConfig(max_length=5)
     found = translator.translate(["Tom chases", "汤姆"], only, alignments=True)
     assert [one.n_tokens for one in found] == [4, 3] and found[0].best.attention is not None
-    facts = describe_translation(tmp_path)
-    shown = dict(lines_of_translation(facts | {"licence": None}))
+    facts = facts_of_folder(tmp_path)
+    shown = dict(family_named(facts.family).info(facts.document | {"licence": None}))
     assert shown["model"].startswith("marian: ") and "30 tokens" in shown["vocabulary"]
-    assert facts["notes"] == list(translator.notes)
+    assert facts.notes == translator.notes

@@ -11,7 +11,6 @@ from qkv.data.batch import Batch
 from qkv.look.recurrence import next_words, states
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.plain.folder import load_reader
 from qkv.models.rnnlm.network import RNNLM
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.nn.recurrent import CELLS
@@ -33,7 +32,7 @@ def same(found: np.ndarray[Any, Any], expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_language_model(tmp_path: Path, cell: str) -> None:
     subject = rnnlm(tmp_path / "model", cell)
-    network, tokenizer, _ = subject.language_model
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer
     assert isinstance(network, RNNLM)
     ids = torch.tensor([tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]])
     with torch.no_grad():
@@ -80,9 +79,10 @@ def test_gates_make_the_cell(tmp_path: Path) -> None:
 
 def test_both_directions_of_elmo(tmp_path: Path) -> None:
     subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
-    loaded = subject.elmo
     text = "the cat sat"
-    vectors = loaded.vectors(Batch.of([loaded.tokenizer.encode(text).ids]))  # (T, 3, 2 P)
+    ids = subject.opened.tokenizer.encode(text).ids
+    with torch.no_grad():
+        vectors = subject.recurrent(torch.tensor(ids), (len(ids),))  # (T, 3, 2 P)
     found = [ask(subject, text=text, way=way) for way in range(4)]
     assert [(one.head["direction"], one.head["layer"]) for one in found] == [
         ("forward", 0),
@@ -122,15 +122,14 @@ def test_the_encoder_of_seq2seq(tmp_path: Path, bidirectional: bool) -> None:
 def test_readers(tmp_path: Path, below: str) -> None:
     changes: dict[str, Any] = {}
     if below == "rnnlm":
-        features = rnnlm(tmp_path / "below", "lstm").language_model.network.config
+        features = rnnlm(tmp_path / "below", "lstm").recurrent.config
         changes = {"features": features, "embedding_width": 6}
     elif below == "elmo":
         changes = {"features": elmo_config(word_tokenizer()), "embedding_width": 10}
     subject = reader(tmp_path / "reader", "gru", layers=2, **changes)
-    folder = load_reader(subject.path)
-    batch = Batch.of([folder.tokenizer.encode(TEXT).ids])
+    batch = Batch.of([subject.opened.tokenizer.encode(TEXT).ids])
     with torch.no_grad():
-        hidden = folder.model.encoder(**batch.inputs()).hidden
+        hidden = subject.recurrent.encoder(**batch.inputs()).hidden
     number = len(ask(subject).head["ways"])
     assert number == {"table": 4, "rnnlm": 6, "elmo": 8}[below]
     found = [ask(subject, way=number - 2), ask(subject, way=number - 1)]
@@ -140,7 +139,7 @@ def test_readers(tmp_path: Path, below: str) -> None:
 
 def test_what_comes_next(tmp_path: Path) -> None:
     subject = open_subject(make_rnnlm(tmp_path / "rnnlm"))
-    network, tokenizer, _ = subject.language_model
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer
     assert isinstance(network, RNNLM)
     found = next_words(subject, Asked({"text": TEXT, "k": 3}))
     ids = [tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]]
@@ -162,7 +161,7 @@ def test_what_comes_next(tmp_path: Path) -> None:
 
 def test_what_comes_next_and_came_before(tmp_path: Path) -> None:
     subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
-    network, tokenizer, _ = subject.elmo
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer
     found = next_words(subject, Asked({"text": "the cat sat", "k": 4}))
     ids = tokenizer.encode("the cat sat").ids
     with torch.no_grad():

@@ -85,7 +85,7 @@ def test_the_languages_of_a_translator(tmp_path: Path) -> None:
     ours = json.loads((subject.path / "qkv.json").read_text(encoding="utf-8"))
     ours["record"] |= {"source_language": "en", "target_language": "zh"}
     (subject.path / "qkv.json").write_text(json.dumps(ours), encoding="utf-8")
-    facts = describe_subject(subject)["facts"]
+    facts = describe_subject(open_subject(subject.path))["facts"]
     assert (facts["source_language"], facts["target_language"]) == ("en", "zh")
 
 

@@ -86,7 +86,7 @@ def test_the_output_is_what_the_layer_goes_on_with(subjects: dict[str, Subject],
     block = subject.model.network.encoder.blocks[1]
     assert isinstance(block, PostNormBlock | PreNormBlock)
     hook = block.attention.out.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0]))
-    subject.model.attention(TEXT, layers=0)  # layer 1 takes the fused path
+    subject.model.attention(TEXT, layers=1)  # what goes on is the answer of the fused path
     hook.remove()
     found = ask(subject)
     width = found.head["width"]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.subject import KIND_OF, VIEWS, Subject, open_subject
+from qkv.look.subject import VIEW_OF, VIEWS, Subject, open_subject
 from qkv.look.wire import RefusalError
-from qkv.models.folders.own import KINDS, TRANSLATORS
+from qkv.models.family import Facts
+from qkv.report.bilingual import Phrase
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
@@ -49,11 +50,10 @@ def test_the_kind_of_a_folder(subjects: dict[str, Subject], name: str) -> None:
 
 
 PARTS = {
-    "model": ("bert", "gpt", "elmo", "rnnlm", "nnlm", "reader", "table"),
+    "model": ("bert", "gpt", "elmo", "rnnlm", "nnlm", "reader", "table", "table, a file"),
     "translator": ("transformer", "seq2seq"),
     "vectors": ("table", "table, a file", "nnlm"),
-    "language_model": ("rnnlm", "nnlm"),
-    "elmo": ("elmo",),
+    "recurrent": ("rnnlm", "elmo", "reader", "seq2seq"),
 }
 
 
@@ -70,9 +70,8 @@ def test_a_part_is_there_or_refused(subjects: dict[str, Subject], name: str, par
         assert subject.title in str(caught.value)
 
 
-def test_every_type_of_a_folder_has_a_kind() -> None:
-    assert set(KINDS) | set(TRANSLATORS) <= set(KIND_OF)
-    assert len(set(VIEWS)) == len(VIEWS) == 8
+def test_every_view_but_positions_shows_what_a_model_can_be_asked() -> None:
+    assert {*VIEW_OF.values(), "positions"} == set(VIEWS) and len(set(VIEWS)) == len(VIEWS) == 8
 
 
 def test_titles(tmp_path: Path, subjects: dict[str, Subject]) -> None:
@@ -120,4 +119,5 @@ def test_a_name_that_is_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_title_is_what_people_call_it(name: str, path: str, title: str) -> None:
-    assert Subject(name, Path(path), "bert").title == title
+    facts = Facts("bert", "bert", Path(path), Phrase("a BERT", "BERT"), "bert", (), {})
+    assert Subject(name, facts).title == title

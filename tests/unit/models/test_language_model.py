@@ -8,23 +8,22 @@ import pytest
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models import language_model
+from qkv.models.family import RECURS, SHOWS_LAYERS
 from qkv.models.folders.own import read_folder
 from qkv.models.language_model import (
     Carrying,
     CarryingTrainer,
     LanguageModelConfig,
-    configured,
-    load_language_model,
-    resume,
-    start,
 )
 from qkv.models.nnlm.network import NNLM
-from qkv.models.pretraining import Finished, model_of
 from qkv.models.rnnlm.network import RNNLM
+from qkv.models.table import open_model
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
-from tests.support.small_run import Recorder, contents, make_shards
+from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -77,9 +76,11 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     model_type = finished.run.name
     folder = read_folder(finished.run / "model")
     assert folder.model_type == model_type and folder.record["steps"] == 8
-    network, tokenizer, record = load_language_model(finished.run / "model")
-    assert isinstance(network, NNLM if model_type == "nnlm" else RNNLM) and not network.training
-    assert network.config.vocabulary_size == tokenizer.size and record["config"]["model_type"] == model_type
+    opened = open_model(finished.run / "model")
+    network = opened.ability(SHOWS_LAYERS if model_type == "nnlm" else RECURS)
+    assert isinstance(network, NNLM | RNNLM) and not network.training
+    assert network.config.vocabulary_size == opened.tokenizer.size
+    assert opened.record["config"]["model_type"] == model_type
     assert not any("carried" in name for name in folder.tensors)
     trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
@@ -167,8 +168,8 @@ def test_bad_input(shards: Path, tmp_path: Path, finished: Finished) -> None:
     shutil.copytree(finished.run / "model", broken)
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"width": config["width"] + 8, "tied": False}))
-    with pytest.raises(InputError, match="do not fit together"):
-        load_language_model(broken)
+    with pytest.raises(InputError, match="unknown key 'tied'|config.json says"):
+        open_model(broken).ability(SHOWS_LAYERS)
 
 
 def test_other_shards_than_those_of_the_beginning(shards: Path, tmp_path: Path) -> None:

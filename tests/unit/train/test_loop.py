@@ -17,7 +17,7 @@ from qkv.data.batch import Batch
 from qkv.data.corpus.segments import PairConfig
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, training_flops
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, pretraining_flops
 from qkv.train import checkpoint
 from qkv.train.loop import Job, Outcome, TrainConfig, Trainer, environment
 from qkv.train.progress import Silent
@@ -45,11 +45,11 @@ def job(out: Path, *, rows: int = 8, accumulate: int = 1, dropout: float = 0.1, 
     )
     defaults: dict[str, Any] = {
         "evaluate": lambda network: {"sum": float(sum(p.double().sum() for p in network.parameters()))},
-        "flops": lambda batch: training_flops(model, batch),
+        "flops": lambda batch: pretraining_flops(model, batch),
         "recomputed": list(model.encoder.blocks),
         "compiled": [block.feed_forward for block in model.encoder.blocks],
     }
-    return Job(model, Pretraining(), batches, out, **(defaults | options))
+    return Job(model, MaskedAndNextSentence(), batches, out, **(defaults | options))
 
 
 def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Batch], Outcome]:
@@ -154,7 +154,7 @@ def test_a_signal_saves_and_returns(tmp_path: Path, number: signal.Signals) -> N
 
 
 def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
-    class Explodes(Pretraining):
+    class Explodes(MaskedAndNextSentence):
         calls = 0
 
         def terms(self, model: nn.Module, batch: Batch) -> Any:

@@ -1,8 +1,7 @@
 """What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/plain/network.py) that is new.
 
-A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/sources.py) or from
-another folder (`tokenizer`). Word vectors are where its table begins. Tokens that have none are drawn, as widely as the
-vectors spread, and alike in every seed, as the vectors are. A language model takes the place of the table.
+A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/folder.py) or from
+another folder (`tokenizer`).
 
 Word vectors, a folder or a file, or the folder of a language model, given as the model, are the shortest way to write a
 reader of kind lookup on them: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
@@ -13,25 +12,21 @@ All sources are hashed when a run begins, like a pretrained folder: a resumed ru
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from qkv.config import read_toml
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.config import Requested, merge
+from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
-from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, configured, starting_point
-from qkv.models.elmo.network import ElmoConfig
-from qkv.models.folders.hub import locate
-from qkv.models.folders.own import CONFIG, model_type_of
-from qkv.models.plain.contextual import ElmoVectors, StateVectors, width_of
-from qkv.models.plain.features import SIZES
-from qkv.models.plain.folder import Opened, ReaderFolder, Shape, open_start, shape_of, spelling
-from qkv.models.plain.network import KINDS, ReaderConfig, ReaderWithHeads, Table
-from qkv.models.plain.sources import BELOW, Source, open_source, shown_name, source_place, source_type, tokenizer_in
-from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
+from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
+from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
+from qkv.models.folders.codec import CONFIG
+from qkv.models.folders.hub import locate, shown_name
+from qkv.models.plain.folder import check_sizes, from_nothing, layers_from_nothing
+from qkv.models.plain.network import KINDS, ReaderSettings
+from qkv.models.table import facts_of_folder, open_model
+from qkv.models.word2vec.vectors import place_of_vectors
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
@@ -46,7 +41,7 @@ def is_scratch(model: str) -> bool:
 def placed(model: str) -> str:
     """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
     if not is_scratch(model):
-        place = source_place(model)
+        place = place_of_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
         if place.is_file() and (place.parent / CONFIG).is_file():
             locate(model)  # part of a model: it says that the folder is wanted
         return str(place)
@@ -56,19 +51,25 @@ def placed(model: str) -> str:
     return model
 
 
-def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
+def kind_of(config: FinetuneConfig) -> str:
+    """Of a reader that is to be made."""
+    return placed(config.model).removeprefix(SCRATCH)
+
+
+Described = Callable[[str], Facts]
+
+
+def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
     """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
-    place = Path(placed(config.model))
-    with reading(config.model):
-        model_type = "word2vec" if place.is_file() else model_type_of(place)
-    if model_type not in BELOW:
+    facts = describe(placed(config.model))
+    if FEEDS not in facts.abilities:
         return config
     if config.embeddings is not None:
         raise InputError(
-            f"{config.model} ({model_type}) is itself what --embeddings brings. Give one of the two with --embeddings, "
-            "and a reader for it with --model, scratch:lstm for example."
+            f"{config.model} ({facts.model_type}) is itself what --embeddings brings. Give one of the two with "
+            "--embeddings, and a reader for it with --model, scratch:lstm for example."
         )
     return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
 
@@ -81,27 +82,32 @@ def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Tra
     return transfer_named(config.transfer, layers, mixes)
 
 
-def usual_transfer(config: FinetuneConfig, shape: Shape | None) -> str:
-    """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3).
-
-    `shape` is that of a folder, None where the run begins from nothing.
-    """
-    if shape is None:
-        return "freeze" if mixes_layers(config) else "full"
-    if not isinstance(shape, ReaderConfig) or not shape.mixed_layers:
+def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
+    """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3)."""
+    if not sizes.mixed_layers:
         return "full"
-    return f"top:{shape.layers}" if shape.layers else "freeze"
+    return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
-def mixes_layers(config: FinetuneConfig) -> bool:
-    """Of a reader that is to be made: whether what lies below gives several vectors a token."""
-    return config.embeddings is not None and source_type(config.embeddings) == "elmo"
-
-
-def layers_of(config: FinetuneConfig) -> int:
-    """Of a reader that is to be made."""
-    kind = KINDS[placed(config.model).removeprefix(SCRATCH)]
-    return kind.layers(1) if config.reader.layers is None else config.reader.layers
+def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
+    """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
+    if not is_scratch(config.model):
+        facts = describe(config.model)
+        if facts.sizes is None:
+            raise InputError(instead(facts, TAKES_HEAD))
+        return facts.sizes
+    below = None if config.embeddings is None else _facts_below(config.embeddings).sizes
+    layers, width = layers_from_nothing(kind_of(config), config.reader), config.reader.inner_width
+    return EncoderSizes(
+        0,
+        layers,
+        width,
+        config.reader.max_length,
+        pairs=True,
+        mixed_layers=0 if below is None else below.mixed_layers,
+        attends=False,
+        on_features=below is not None and below.on_features,
+    )
 
 
 def check_sources(config: FinetuneConfig) -> None:
@@ -124,33 +130,26 @@ def check_sources(config: FinetuneConfig) -> None:
         raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
 
 
-def check_sizes(config: FinetuneConfig) -> None:
-    """Of a run that is new: whoever changes a size expects another model."""
-    if not is_scratch(config.model):
-        return
-    kind, usual = placed(config.model).removeprefix(SCRATCH), ReaderSettings()
-    sizes = {size for one in KINDS.values() for size in one.sizes} - set(KINDS[kind].sizes)
-    if idle := [size for size in sorted(sizes) if getattr(config.reader, size) != getattr(usual, size)]:
+def check_reader(config: FinetuneConfig) -> None:
+    """Of a run that is new, the sizes of a reader that is to be made."""
+    if is_scratch(config.model):
         on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
-        raise InputError(
-            f"The settings {', '.join(f'reader.{size}' for size in idle)} do nothing for {config.model}{on}: leave "
-            "them out."
-        )
+        check_sizes(kind_of(config), config.reader, f"{config.model}{on}")
 
 
 def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
     """The model of a new run, and the config with its sources pinned."""
     config = spelled_out(config)
     check_sources(config)
-    check_sizes(config)
+    check_reader(config)
     if not is_scratch(config.model):
-        folder = open_start(model_folder(locate(config.model)))
-        path = folder.path.resolve()
-        return replace(config, model=str(path), model_sha256=folder_sha256(path)), folder
+        opened = _started(model_folder(locate(config.model)))
+        path = opened.path.resolve()
+        return replace(config, model=str(path), model_sha256=folder_sha256(path)), opened
     reader = new_reader(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
-        embeddings=None if config.embeddings is None else str(source_place(config.embeddings).resolve()),
+        embeddings=None if config.embeddings is None else str(place_of_vectors(config.embeddings).resolve()),
         tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
     )
     return replace(config, model_sha256=_sources_sha256(config)), reader
@@ -161,7 +160,7 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return open_start(folder)
+        return _started(folder)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(
@@ -171,85 +170,57 @@ def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     return new_reader(config, tell)
 
 
-def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> ReaderFolder:
-    """A reader on torch's meta device, where nothing is drawn yet, but for what was trained before."""
+def _started(folder: Path) -> Opened:
+    """A folder that a task can be put on, one that is there or a new one."""
+    opened = open_model(folder, Loading(spelled=None))  # a run keeps the tokens of all its texts
+    opened.ability(TAKES_HEAD)
+    return opened
+
+
+def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     check_sources(config)
-    settings, kind = config.reader, placed(config.model).removeprefix(SCRATCH)
-    source = None if config.embeddings is None else open_source(config.embeddings, config.tokenizer)
-    tokenizer = tokenizer_of(config) if source is None else source.tokenizer
-    below = None if source is None else source.below
-    features = None if below is None or isinstance(below, WordVectors) else below.config
-    known_width = width_of(features) if features is not None else None
-    known_width = below.width if isinstance(below, WordVectors) else known_width
-    if source is not None and settings.embedding_width not in (None, known_width):
-        raise InputError(
-            f"reader.embedding_width is {settings.embedding_width}, and the vectors of {source.place} have "
-            f"{known_width}."
-        )
-    shape = ReaderConfig(
-        kind,
-        vocabulary_size=tokenizer.size,
-        embedding_width=known_width or settings.embedding_width or 128,
-        inner_width=settings.inner_width,
-        layers=layers_of(config),
-        kernels=settings.kernels,
-        dropout=settings.dropout,
-        max_length=settings.max_length,
-        pad_id=tokenizer.pad_id,
-        features=features,
-    )
-    tokenizer = spelling(shape, tokenizer)
-    with torch.device("meta"):
-        model = ReaderWithHeads(shape, words=tokenizer)
-    if source is not None:
-        _fill(model, source, tokenizer, tell)
-    return ReaderFolder(model, tokenizer, shape, (), Path(_shown(config, source)))
-
-
-def _fill(model: ReaderWithHeads, source: Source, tokenizer: Tokenizer, tell: Callable[[str], None]) -> None:
-    """Put in what is known."""
-    below, embedding = source.below, model.encoder.embedding
-    if isinstance(below, WordVectors):
-        table, n_known = make_table(tokenizer, below)
-        tell(f"{n_known:,} of {tokenizer.size:,} tokens have a vector in {below.source}")
-        assert isinstance(embedding, Table)
-        embedding.weight = nn.Parameter(table)
-        return
-    assert isinstance(embedding, ElmoVectors | StateVectors)
-    embedding.network.load_state_dict(below.tensors, assign=True)
-    if isinstance(below.config, ElmoConfig):
-        tell(f"a token has the vectors of {1 + below.config.layers} layers of {source.place}, mixed as the task learns")
-    else:
-        tell(f"a token has the state of {source.place} after it")
-
-
-def _shown(config: FinetuneConfig, source: Source | None) -> str:
-    return config.model if source is None else f"{config.model} + {source.name}"
+    below = None if config.embeddings is None else _open_below(config.embeddings)
+    named = config.model if below is None else f"{config.model} + {shown_name(below.place)}"
+    return from_nothing(kind_of(config), config.reader, below, _tokenizer(config, below), named, tell)
 
 
 def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
     """The one that a run is going to have, as it lies on the disk."""
     config = spelled_out(config)
     if not is_scratch(config.model):
-        return tokenizer_in(config.model)
+        return _tokenizer_in(config.model)
     check_sources(config)
-    if config.embeddings is not None:
-        return open_source(config.embeddings, config.tokenizer).tokenizer
-    assert config.tokenizer is not None  # as was checked
-    return tokenizer_in(config.tokenizer)
+    return _tokenizer(config, None if config.embeddings is None else _open_below(config.embeddings))
 
 
-def make_table(tokenizer: Tokenizer, vectors: WordVectors) -> tuple[Tensor, int]:
-    """(V, E), a row a token, and how many of them have a vector; the others are drawn as widely as those spread."""
-    table, known = look_up_tokens(tokenizer, vectors)
-    if not known.any():
+def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
+    """Another one can be given than what comes along, if the vectors are not those of its own tokens alone."""
+    if config.tokenizer is None:
+        assert below is not None  # as was checked
+        return below.tokenizer
+    given = _tokenizer_in(config.tokenizer)
+    if below is not None:
+        below.check_tokenizer(given, config.tokenizer)
+    return given
+
+
+def _tokenizer_in(name: str) -> Tokenizer:
+    """That of a folder, or of a run's model."""
+    return Tokenizer.load(model_folder(locate(name)))
+
+
+def _facts_below(name: str) -> Facts:
+    facts = facts_of_folder(place_of_vectors(name))
+    if FEEDS not in facts.abilities:
         raise InputError(
-            f"None of the {tokenizer.size:,} tokens of the tokenizer is a word of {vectors.source}. Take the tokenizer "
-            "that the vectors were trained with, or leave --tokenizer out."
+            f"{name} holds a model of type {facts.model_type}, which reads texts by itself: give it with --model, and "
+            "leave --embeddings out. --embeddings takes word2vec, nnlm, elmo, rnnlm, or a file of word vectors."
         )
-    draw = torch.Generator().manual_seed(0)
-    drawn = torch.randn(tokenizer.size, vectors.width, generator=draw) * table[known].std(correction=0)
-    return torch.where(known[:, None], table, drawn), int(known.sum())
+    return facts
+
+
+def _open_below(name: str) -> Feeds:
+    return open_model(_facts_below(name).path).ability(FEEDS)
 
 
 def _sources_sha256(config: FinetuneConfig) -> str:
@@ -259,16 +230,6 @@ def _sources_sha256(config: FinetuneConfig) -> str:
 
 
 # --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
-
-SETTLED = {
-    "steps": "epochs",
-    "minutes": "epochs",
-    "accumulate": "tokens_per_step",
-    "evaluate_every": "evaluations",
-    "save_every": None,
-    "log_every": None,
-}
-"""Settings of the loop that a fine-tuning run works out from others."""
 
 
 def configured_for(
@@ -280,41 +241,21 @@ def configured_for(
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
-    _refuse_settled(recipe, flags or {}, assignments)
-    given: dict[str, Any] = {"task": task, "model": placed(model), **(flags or {})}
-    if transfer is not None:
-        given["transfer"] = transfer
+    named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
+    given = Requested(recipe, named, assignments)
+
+    described = cache(facts_of_folder)  # once, however often it is asked
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(configured(start, recipe, given, assignments))
+        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
 
     first = asked({})
     check_sources(first)
-    check_sizes(first)
-    shape = None if is_scratch(first.model) else shape_of(first.model)
-    usual: dict[str, Any] = {"transfer": usual_transfer(first, shape)}
+    check_reader(first)
+    sizes, is_new = sizes_for(first, described), is_scratch(first.model)
+    usual: dict[str, Any] = {"transfer": usual_transfer(sizes, is_new)}
     config = asked(usual)
-    if shape is None:
-        moves = transfer_of(config, layers_of(config), mixes_layers(config))
-    else:
-        moves = transfer_of(config, shape.layers, isinstance(shape, ReaderConfig) and shape.mixed_layers > 0)
-    if shape is not None and not isinstance(shape, ReaderConfig):
-        return asked(usual | starting_point(moves, config.device, shape.width))
-    return asked(usual | starting_point(moves, config.device, on_language_model=_on_language_model(config, shape)))
-
-
-def _on_language_model(config: FinetuneConfig, shape: ReaderConfig | None) -> bool:
-    if shape is not None:
-        return shape.features is not None
-    return config.embeddings is not None and source_type(config.embeddings) in SIZES
-
-
-def _refuse_settled(recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> None:
-    table = read_toml(recipe).get("train", {}) if recipe is not None else {}
-    typed = [one.partition("=")[0].strip() for one in assignments] + list(flags)
-    typed += [f"train.{name}" for name in table] if isinstance(table, Mapping) else []
-    for key in typed:
-        name = key.removeprefix("train.")
-        if key.startswith("train.") and name in SETTLED:
-            instead = f" Set {SETTLED[name]} instead." if SETTLED[name] else ""
-            raise InputError(f"{key} is worked out by a fine-tuning run and cannot be set.{instead}")
+    moves = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
+    if sizes.attends:
+        return asked(usual | starting_point(moves, config.device, sizes.width))
+    return asked(usual | starting_point(moves, config.device, on_language_model=sizes.on_features))

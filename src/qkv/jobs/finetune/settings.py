@@ -4,13 +4,12 @@ Some defaults depend on the task, the model's width, how much of it moves and ho
 once, at the start, and written into config.toml, where they can be looked at.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import JobSettings
 from qkv.errors import InputError, did_you_mean
+from qkv.models.plain.network import ReaderSettings
 from qkv.tasks.answer import AnswerSettings
 from qkv.tasks.choice import ChoiceSettings
 from qkv.tasks.table import TASKS
@@ -57,27 +56,6 @@ class DataChoice:
     def __post_init__(self) -> None:
         if not 0 < self.dev_share < 1:
             raise InputError(f"dev_share is a share between 0 and 1, not {self.dev_share}.")
-
-
-@dataclass(frozen=True)
-class ReaderSettings:
-    """Sizes of a model that begins from nothing."""
-
-    embedding_width: int | None = None  # None: that of the word vectors; without any, 128
-    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
-    layers: int | None = None  # None: one, where the kind has layers
-    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
-    dropout: float = 0.3
-    max_length: int = 512
-
-    def __post_init__(self) -> None:
-        for name, least in (("embedding_width", 1), ("inner_width", 1), ("layers", 0), ("max_length", 8)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise InputError(f"reader.{name} must be at least {least}, not {value}.")
-        if not self.kernels or min(self.kernels) < 1:
-            raise InputError("reader.kernels are sizes of windows, such as [3, 5, 7].")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
 @dataclass(frozen=True)
@@ -174,18 +152,22 @@ def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool =
     return float(round(min(max(least, enough), most)))
 
 
-def configured(
-    start: Mapping[str, Any], recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
-) -> FinetuneConfig:
-    """The starting point, then a recipe's differences, then the command line's flags, then each --set."""
-    config = merge(FinetuneConfig(), start, "defaults")
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
-    changes: dict[str, Any] = {}
-    for key, value in flags.items():
-        *tables, name = key.split(".")
-        place = changes
-        for table in tables:
-            place = place.setdefault(table, {})
-        place[name] = value
-    return override(merge(config, changes, "command line"), assignments)
+_SETTLED = {
+    "steps": "epochs",
+    "minutes": "epochs",
+    "accumulate": "tokens_per_step",
+    "evaluate_every": "evaluations",
+    "save_every": None,
+    "log_every": None,
+}
+"""Settings of the loop that a fine-tuning run works out, and from which others."""
+FINETUNE_SETTINGS = JobSettings(
+    FinetuneConfig(),
+    lengths={},
+    giving_way=(),
+    refused={
+        f"train.{name}": f"train.{name} is worked out by a fine-tuning run and cannot be set."
+        + (f" Set {instead} instead." if instead else "")
+        for name, instead in _SETTLED.items()
+    },
+)

@@ -23,14 +23,7 @@ from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
 from qkv.jobs.finetune.model import is_scratch, transfer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
-from qkv.models.bert import folder as hf
-from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.plan import Undrawn
-from qkv.models.encoder import WithHeads, initialise
-from qkv.models.gpt.encoder import GPTWithHeads
-from qkv.models.gpt.task_folder import GPTFolder
-from qkv.models.plain.folder import Opened, ReaderFolder
-from qkv.models.plain.network import ReaderWithHeads
+from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.bilingual import Phrase
@@ -136,7 +129,7 @@ class Prepared:
     """Everything that the seeds of a run share."""
 
     config: FinetuneConfig
-    folder: Opened
+    opened: Opened
     data: LabelledData
     task: AnyTask
     max_length: int
@@ -147,39 +140,38 @@ class Prepared:
     language_model_weight: float = 0.0  # 0: the task is learned alone
 
 
-def prepare(config: FinetuneConfig, folder: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
+def prepare(config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
     """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
-    entry = TASKS[config.task]
-    mixes = isinstance(folder, ReaderFolder) and folder.config.mixed_layers > 0
-    transfer = transfer_of(config, folder.config.layers, mixes)
-    if isinstance(folder, ReaderFolder) and config.attention_dropout:
-        raise InputError(f"attention_dropout is {config.attention_dropout}, and {folder.path} has no attention.")
-    longest = min(entry.longest, folder.config.max_length)
+    entry, sizes, tokenizer = TASKS[config.task], opened.ability(TAKES_HEAD).sizes, opened.tokenizer
+    transfer = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
+    if not sizes.attends and config.attention_dropout:
+        raise InputError(f"attention_dropout is {config.attention_dropout}, and {opened.path} has no attention.")
+    longest = min(entry.longest, sizes.max_length)
     if config.max_length is not None:
-        if config.max_length > folder.config.max_length:
+        if config.max_length > sizes.max_length:
             raise InputError(
-                f"{folder.path} reads {folder.config.max_length} tokens at most, and max_length is {config.max_length}."
+                f"{opened.path} reads {sizes.max_length} tokens at most, and max_length is {config.max_length}."
             )
         longest = config.max_length
-    task = entry.learn(data.train.examples, config.settings, folder.tokenizer)
-    if folder.config.segments < 2 and task.paired:
-        raise InputError(f"{folder.path} reads single texts (one segment), and these examples are pairs.")
+    task = entry.learn(data.train.examples, config.settings, tokenizer)
+    if not sizes.pairs and task.paired:
+        raise InputError(f"{opened.path} reads single texts (one segment), and these examples are pairs.")
     task.check(data.train.examples)
     task.check(data.dev.examples)
     if data.test is not None:
         task.check(data.test.examples)
-    train = task.features(folder.tokenizer, data.train.examples, longest, training=True)
-    dev = task.features(folder.tokenizer, data.dev.examples, longest, training=False)
-    found = train.faults() + task.misaligned(folder.tokenizer, data.train.examples)
+    train = task.features(tokenizer, data.train.examples, longest, training=True)
+    dev = task.features(tokenizer, data.dev.examples, longest, training=False)
+    found = train.faults() + task.misaligned(tokenizer, data.train.examples)
     if found:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
-    weight = language_model_weight(config, folder, transfer)
+    weight = language_model_weight(config, opened, transfer)
     data = replace(data, notes=(*data.notes, *_decided(config, task)))
     if weight and config.language_model_weight is None:
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
         tell(f"note: {note.en}")
-    prepared = Prepared(config, folder, data, task, longest, train, dev, transfer, data.notes, weight)
+    prepared = Prepared(config, opened, data, task, longest, train, dev, transfer, data.notes, weight)
     # says whether the task has classes, and takes weights for them
     task.objective(class_weights(prepared) if config.class_weights == "auto" else None)
     return prepared
@@ -227,47 +219,21 @@ def seed_folder(config: FinetuneConfig, number: int) -> str:
 
 def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
     """The pretrained encoder with a new head, drawn by the seed."""
-    config, folder, task = prepared.config, prepared.folder, prepared.task
-    # what is on the meta device was never drawn
-    state = {name: value for name, value in folder.model.state_dict().items() if not value.is_meta}
-    head = {name: value for name, value in state.items() if name.startswith(f"heads.{task.head}.")}
-    goes_on = bool(head) and (folder.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
-    head = task.unfolded(head)
-    wanted = {name: value for name, value in state.items() if name.startswith("encoder.")} | (head if goes_on else {})
-    # row by row, as it is trained: a GPT's matrices lie the other way round in their file
-    wanted = {name: value.clone(memory_format=torch.contiguous_format) for name, value in wanted.items()}
-    drawn_by = step_seed(seed, 1 << 20)
-    dropout = folder.config.dropout if config.dropout is None else config.dropout
-    network: WithHeads
-    if isinstance(folder, ReaderFolder):
-        torch.manual_seed(drawn_by)
-        sizes = replace(folder.config, dropout=dropout)
-        network = ReaderWithHeads(sizes, [task.head], labels=task.outputs, words=folder.tokenizer)
-        missing = list(network.load_state_dict(wanted, strict=False).missing_keys)
-    else:
-        # nothing is drawn that a file is about to fill
-        with torch.device("meta"), Undrawn():
-            network = _with_attention(folder, config, task, dropout)
-        missing = list(network.load_state_dict(wanted, strict=False, assign=True).missing_keys)
-        torch.manual_seed(drawn_by)
-        for module in network.modules():
-            if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
-                module.to_empty(device="cpu", recurse=False)
-                initialise(module, folder.config.initial_std)
-    if is_scratch(config.model):
-        missing = []  # all of it is new, and nobody expects otherwise
-    fresh = {".".join(name.split(".")[:2]) for name in missing}
-    if any(name.startswith("encoder.") and "pooler" not in name for name in missing):
-        raise InputError(f"{folder.path} has no encoder weights {', '.join(sorted(fresh))}.")
+    config, opened, task = prepared.config, prepared.opened, prepared.task
+    takes = opened.ability(TAKES_HEAD)
+    head = takes.stored_head(task.head)
+    goes_on = bool(head) and (opened.labels == task.labels) and next(iter(head.values())).shape[0] == task.outputs
+    begin = task.unfolded(head) if goes_on else {}
+    network, fresh = takes.with_head(
+        Head(task.head, task.outputs, step_seed(seed, 1 << 20), config.dropout, config.attention_dropout, begin)
+    )
     if seed == prepared.config.train.seed:
         if goes_on:
-            tell(f"{folder.path} has a head with these labels already: training goes on from it.")
-        elif fresh - {f"heads.{task.head}"}:
-            tell(
-                f"{folder.path} has no {', '.join(sorted(fresh - {f'heads.{task.head}'}))}: begun from random weights."
-            )
+            tell(f"{opened.path} has a head with these labels already: training goes on from it.")
+        elif others := sorted(fresh - {f"heads.{task.head}"}):
+            tell(f"{opened.path} has no {', '.join(others)}: begun from random weights.")
     model = TaskModel(network, task.head, task.extra_tensors())
-    stored = folder.record.get("extra", {}) if goes_on else {}
+    stored = opened.record.get("extra", {}) if goes_on else {}
     with torch.no_grad():
         for name, parameter in model.extra.items():
             if name in stored and (value := torch.tensor(stored[name])).shape == parameter.shape:
@@ -275,27 +241,17 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     return model
 
 
-def _with_attention(folder: hf.Folder | GPTFolder, config: FinetuneConfig, task: AnyTask, dropout: float) -> WithHeads:
-    attention = config.attention_dropout
-    if isinstance(folder, hf.Folder):
-        bert = replace(folder.config, dropout=dropout, attention_dropout=attention)
-        return BertWithHeads(bert, [task.head], labels=task.outputs)
-    below = folder.config.embedding_dropout if config.dropout is None else config.dropout
-    gpt = replace(folder.config, dropout=dropout, attention_dropout=attention, embedding_dropout=below)
-    return GPTWithHeads(gpt, [task.head], labels=task.outputs)
-
-
-def language_model_weight(config: FinetuneConfig, folder: Opened, transfer: Transfer) -> float:
+def language_model_weight(config: FinetuneConfig, opened: Opened, transfer: Transfer) -> float:
     """What the loss of the next word counts beside the task's: something, of a GPT whose layers learn."""
-    asked = config.language_model_weight
-    if asked and not isinstance(folder, GPTFolder):
-        raise InputError(f"language_model_weight is {asked:g}, and {folder.path} is no GPT: it predicts no next word.")
+    asked, words = config.language_model_weight, opened.ability(TAKES_HEAD).sizes.words
+    if asked and words is None:
+        raise InputError(f"language_model_weight is {asked:g}, and {opened.path} is no GPT: it predicts no next word.")
     if asked and not transfer.moves_encoder:
         raise InputError(
             f"language_model_weight is {asked:g}, and with --transfer {transfer.name} nothing of the language model "
             "moves. Leave one of the two out."
         )
-    usual = WEIGHT if isinstance(folder, GPTFolder) and transfer.moves_encoder else 0.0
+    usual = WEIGHT if words is not None and transfer.moves_encoder else 0.0
     return usual if asked is None else asked
 
 
@@ -304,14 +260,14 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
     seed = config.train.seed + number
     model = network_for(prepared, seed, progress.message).to(device)
     hold(model, prepared.transfer)
-    train, dev = prepared.train, prepared.dev
+    train, dev, sizes = prepared.train, prepared.dev, prepared.opened.ability(TAKES_HEAD).sizes
     # a head alone needs next to nothing
     usual = _AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
     at_once = config.tokens_at_once or (usual // WITH_WORDS if prepared.language_model_weight else usual)
     at_once = 1 << 30 if isinstance(train, Vectors) else at_once
     assert config.tokens_per_step is not None
     precision = PRECISIONS[config.train.precision] if config.train.precision != "fp32" else None
-    solver = Solver(model, task, prepared.folder.tokenizer, prepared.max_length, precision=precision)
+    solver = Solver(model, task, prepared.opened.tokenizer, prepared.max_length, precision=precision)
     weights = class_weights(prepared) if config.class_weights == "auto" else None
     job = Job(
         model=model,
@@ -320,10 +276,10 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         out=out,
         evaluate=DevEvaluation(solver, dev, prepared.data.dev.examples),
         best_by=_SELECTION,
-        scale=layer_scale(config.layer_decay, prepared.folder.config.layers),
+        scale=layer_scale(config.layer_decay, sizes.layers),
         compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
-        # a reader's layers are called through what stands above them
-        recomputed=[] if isinstance(prepared.folder, ReaderFolder) else list(model.network.encoder.blocks),
+        # layers without attention are called through what stands above them
+        recomputed=list(model.network.encoder.blocks) if sizes.attends else [],
         matrices=matrices_of(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
         around=Halves,
@@ -333,10 +289,10 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
 
 def _objective(prepared: Prepared, class_weights: list[float] | None) -> Objective[Batch]:
     objective = prepared.task.objective(class_weights)
-    if not prepared.language_model_weight:
+    words = prepared.opened.ability(TAKES_HEAD).sizes.words
+    if not prepared.language_model_weight or words is None:
         return objective
-    assert isinstance(prepared.folder, GPTFolder)
-    return WithLanguageModel(objective, prepared.language_model_weight, prepared.folder.config.words)
+    return WithLanguageModel(objective, prepared.language_model_weight, words)
 
 
 def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Sizes[Batch]:

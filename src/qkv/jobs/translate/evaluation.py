@@ -7,19 +7,15 @@ takes longer. They are translated greedily here; with beam search once, at the e
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from torch import nn
-
 from qkv.data.labelled.examples import Fault
 from qkv.data.pairs.batching import Languages, PairBatches, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.metrics import translation as scores
 from qkv.metrics.numbers import perplexity
-from qkv.models.seq2seq.network import Seq2Seq
-from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import evaluated
+from qkv.models.transformer.objective import evaluate_translation
 from qkv.search.options import GenerateConfig
-from qkv.tasks.translate import TOKENS_PER_BATCH, scored, translated
+from qkv.tasks.translate import TOKENS_PER_BATCH, Network, scored, translated
 
 SELECTION = "selection"
 """What the best weights are chosen by; the more the better."""
@@ -56,10 +52,9 @@ class TranslationEvaluation:
         self.decoding = GenerateConfig(max_length=max_length, max_ratio=2.0)
         self.tokens_per_batch = tokens_per_batch
 
-    def __call__(self, model: nn.Module) -> dict[str, Any]:
-        assert isinstance(model, Transformer | Seq2Seq)
+    def __call__(self, model: Any) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        loss, right, count = evaluated(model, map(self.batches.collate, self.batches.epoch(0)))
+        loss, right, count = evaluate_translation(model, map(self.batches.collate, self.batches.epoch(0)))
         result |= {"loss": loss, "next_loss": loss, "next_accuracy": right / max(1, count)}
         result |= {"next_correct": right, "next_count": count, "next_perplexity": perplexity(loss)}
         if self.pairs:
@@ -76,7 +71,7 @@ class TranslationEvaluation:
         result[SELECTION] = -loss if self.select == "loss" else result[self.select] - TIE * loss
         return result
 
-    def _translations(self, model: Transformer | Seq2Seq) -> list[str]:
+    def _translations(self, model: Network) -> list[str]:
         found = translated(
             model, self.languages, self.sources, self.decoding, tokens_per_batch=2 * self.tokens_per_batch
         )
@@ -133,7 +128,7 @@ class Judged(NamedTuple):
 
 
 def judged(
-    network: Transformer | Seq2Seq,
+    network: Network,
     languages: Languages,
     pairs: Sequence[Pair],
     decoding: GenerateConfig,

@@ -1,163 +1,107 @@
-"""BERT folders as Hugging Face transformers writes them: load, save, describe.
+"""Folders of BERT as transformers writes them: its names. How they are loaded, saved and described is in engine.py.
 
-A folder is config.json, weights and a tokenizer. Loading builds the network without memory (on torch's meta device),
-holds every stored name and shape against the one table in keys.py, and hands the network views of the mapped file; a
-fused qkv is the only tensor that is copied. Saving goes the same table backwards into a folder that `transformers`
-and qkv both load, and replaces its target whole or not at all. qkv.json holds what is ours alone.
+One of our attention's products is theirs of query, key and value, which lie one under the other in ours.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatch
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+from qkv.models.bert.engine import Folder as Folder
+from qkv.models.bert.engine import describe_like, family_of_bert, load_like, save_like
+from qkv.models.bert.likes import Architecture, BertLike, usual_classes
+from qkv.models.bert.network import BertWithHeads
+from qkv.models.folders.fields import NEUTRAL, Fields
+from qkv.text.tokenizer import Tokenizer
 
-from qkv.errors import InputError, reading
-from qkv.files import replaced_folder, to_json
-from qkv.models.bert.keys import (
-    ARCHITECTURES,
-    DECODER_BIAS,
-    architecture_of,
-    check_architecture,
-    default_labels,
-    listed,
-    tensors_of,
-    write_config,
-    written,
-)
-from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.plan import FORMAT, Plan, check_vocabulary, make_plan
-from qkv.models.folders.card import MARK, Card, write_card
-from qkv.models.folders.sentence import MODULES, write_sentence
-from qkv.models.folders.weights import StoredTensor
-from qkv.text.tokenizer import FILES, Tokenizer
-
-CARD = "README.md"
-ABOUT: dict[str, tuple[str, str]] = {
-    "BertForPreTraining": (
-        "an encoder with its two pre-training heads: masked words and next sentence",
-        "编码器，带两个预训练头：被遮盖的词、下一句",
-    ),
-    "BertForMaskedLM": ("an encoder that fills in masked words", "编码器，可填出被遮盖的词"),
-    "BertForNextSentencePrediction": (
-        "an encoder that says whether one sentence follows another",
-        "编码器，可判断两句是否相连",
-    ),
-    "BertForSequenceClassification": ("an encoder that classifies a text", "编码器，可给文本分类"),
-    "BertForTokenClassification": ("an encoder that labels every token of a text", "编码器，可给每个词元打标签"),
-    "BertForQuestionAnswering": ("an encoder that finds an answer in a text", "编码器，可在文本中找出答案"),
-    "BertForMultipleChoice": ("an encoder that picks one of several choices", "编码器，可从几个选项中选一个"),
-    "BertModel": ("an encoder", "编码器"),
+SIZES: dict[str, str] = {
+    "vocab_size": "vocabulary_size",
+    "num_hidden_layers": "layers",
+    "hidden_size": "width",
+    "num_attention_heads": "heads",
+    "intermediate_size": "inner_width",
+    "max_position_embeddings": "max_length",
+    "type_vocab_size": "segments",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "classifier_dropout": "head_dropout",
+    "hidden_act": "activation",
+    "layer_norm_eps": "norm_epsilon",
+    "initializer_range": "initial_std",
+    "tie_word_embeddings": "tied",
+    "pad_token_id": "pad_id",
 }
-LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
-
-OF_A_MODEL = (
-    *("config.json", "qkv.json", CARD, *LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
-    *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
-    *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
-    *FILES,
-    *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
-    *("[0-9]_Pooling", "[0-9]_Normalize"),
+FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "position_embedding_type": (("absolute", None), "qkv's BERT has learned absolute positions"),
+    "is_decoder": ((False, None), "qkv's BERT reads in both directions"),
+    "add_cross_attention": ((False, None), "qkv's BERT is an encoder alone"),
+    "is_encoder_decoder": ((False, None), "qkv's BERT is an encoder alone"),
+    "pruned_heads": (({}, None), "qkv's BERT keeps all heads of a layer"),
+    "quantization_config": ((None,), "qkv reads float weights"),
+    "per_layer_config": ((None, {}), "qkv's BERT has layers of one shape"),
+}
+_POOLERS = frozenset(
+    {
+        *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+        *("pooler_size_per_head", "pooler_type"),
+    }
 )
-"""What a model folder consists of. A save replaces a folder of these alone: anything else in it is somebody's work."""
+"""Of Google, for a pooler that was never used."""
+
+LAYER = "encoder.layer.{i}."
+KEYS: dict[str, tuple[str, ...]] = {
+    "embedding.token": ("embeddings.word_embeddings",),
+    "embedding.segment": ("embeddings.token_type_embeddings",),
+    "embedding.position": ("embeddings.position_embeddings",),
+    "embedding.norm": ("embeddings.LayerNorm",),
+    "blocks.{i}.attention.qkv": (
+        f"{LAYER}attention.self.query",
+        f"{LAYER}attention.self.key",
+        f"{LAYER}attention.self.value",
+    ),
+    "blocks.{i}.attention.out": (f"{LAYER}attention.output.dense",),
+    "blocks.{i}.attention_norm": (f"{LAYER}attention.output.LayerNorm",),
+    "blocks.{i}.feed_forward.up": (f"{LAYER}intermediate.dense",),
+    "blocks.{i}.feed_forward.down": (f"{LAYER}output.dense",),
+    "blocks.{i}.feed_forward_norm": (f"{LAYER}output.LayerNorm",),
+}
+HEADS: dict[str, dict[str, str]] = {
+    "masked": {"dense": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
+    "next_sentence": {"linear": "cls.seq_relationship"},
+    "sequence": {"linear": "classifier"},
+    "token": {"linear": "classifier"},
+    "choice": {"linear": "classifier"},
+    "span": {"linear": "qa_outputs"},
+}
 
 
-@dataclass
-class Folder:
-    """A loaded model and all that its folder says about it."""
-
-    model: BertWithHeads
-    tokenizer: Tokenizer
-    config: BertConfig
-    labels: tuple[str, ...]  # by id; empty without a head that has labels
-    architecture: str  # the class of transformers for what is really there, which may be more than the folder states
-    path: Path
-    pooling: str | None = None  # "mean" or "cls" when the folder says so
-    normalize: bool = False
-    foreign_pooling: str | None = None  # how the folder pools, where qkv cannot
-    record: dict[str, Any] = field(default_factory=dict)  # from qkv.json
-    carried: dict[str, Any] = field(default_factory=dict)  # fields of config.json that a save gives back
-    files: dict[str, bytes] = field(default_factory=dict)  # small files that a save gives back
-    notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
-
-    def save(self, path: str | Path, architecture: str | None = None) -> Path:
-        """The same model in another folder (or this one), with everything that came with it."""
-        return save(
-            path,
-            self.model,
-            self.tokenizer,
-            self.labels,
-            architecture,
-            pooling=self.pooling,
-            normalize=self.normalize,
-            foreign_pooling=self.foreign_pooling,
-            record=self.record,
-            carried=self.carried,
-            files=self.files,
-        )
-
-
-def terms_of(folder: Path) -> dict[str, bytes]:
-    """The licence of a model, which goes with whatever is trained from it."""
-    return {name: (folder / name).read_bytes() for name in LICENCES if (folder / name).is_file()}
-
-
-def load(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
-    """Load a BERT folder for prediction. Weights stored in another dtype are converted.
-
-    The weights are a private mapping of the file: training does not write to it. In return the file must not be
-    written over in place while the model lives; `save` never does that, it puts a new file in the old one's place.
-    """
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        plan = make_plan(folder, compare=True)
-        return _loaded(folder, plan, dtype)
-
-
-def _loaded(folder: Path, plan: Plan, dtype: torch.dtype) -> Folder:
-    state: dict[str, Tensor] = {}
-    for ours, theirs in plan.tensors.items():
-        stored = [plan.names[name] for name in theirs]
-        if len(stored) == 1 and stored[0].dtype == dtype:
-            state[ours] = stored[0].mapped()
-        else:
-            state[ours] = _gathered(stored, dtype)
-    plan.skeleton.load_state_dict(state, strict=True, assign=True)
-    files = dict(plan.sentence.files)
-    if (folder / CARD).is_file() and MARK.encode() not in (card := (folder / CARD).read_bytes()):
-        files[CARD] = card
-    files |= terms_of(folder)
-    return Folder(
-        model=plan.skeleton.eval(),
-        tokenizer=plan.tokenizer,
-        config=plan.skeleton.config,
-        labels=plan.labels,
-        architecture=plan.architecture,
-        path=folder,
-        pooling=plan.sentence.pooling,
-        normalize=plan.sentence.normalize,
-        foreign_pooling=plan.sentence.foreign,
-        record=plan.record,
-        carried=plan.stated.carried,
-        files=files,
-        notes=plan.notes,
+def classes_with_next_sentence(name: str) -> dict[str, Architecture]:
+    return usual_classes(
+        name,
+        ForPreTraining=Architecture(("masked", "next_sentence"), True, "AutoModelForPreTraining", "fill-mask"),
+        ForNextSentencePrediction=Architecture(("next_sentence",), True, "AutoModelForNextSentencePrediction", None),
     )
 
 
-def _gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
-    """Tensors one under the other in new memory, each read from the file straight into its place."""
-    rows = sum(tensor.shape[0] for tensor in stored)
-    whole = torch.empty((rows, *stored[0].shape[1:]), dtype=dtype)
-    for tensor, part in zip(stored, torch.split(whole, [tensor.shape[0] for tensor in stored]), strict=True):
-        tensor.read_into(part)
-    return whole
+LIKE = BertLike(
+    name="bert",
+    title="BERT",
+    prefix="bert.",
+    fields=Fields(SIZES, fixed=FIXED, neutral=NEUTRAL | _POOLERS),
+    classes=classes_with_next_sentence("Bert"),
+    keys=KEYS,
+    heads=HEADS,
+    masked_bias="cls.predictions.bias",
+    decoder="cls.predictions.decoder",
+    decoder_bias="cls.predictions.decoder.bias",
+)
+BERT = family_of_bert(LIKE)
+ARCHITECTURES: Mapping[str, Architecture] = LIKE.classes
+
+read_config = LIKE.read_config
+load = partial(load_like, LIKE)
+describe = partial(describe_like, LIKE)
 
 
 def save(
@@ -166,169 +110,7 @@ def save(
     tokenizer: Tokenizer,
     labels: Sequence[str] = (),
     architecture: str | None = None,
-    *,
-    pooling: str | None = None,
-    normalize: bool = False,
-    foreign_pooling: str | None = None,
-    record: Mapping[str, Any] | None = None,
-    carried: Mapping[str, Any] | None = None,
-    files: Mapping[str, bytes] | None = None,
+    **rest: Any,
 ) -> Path:
-    """Write a folder that transformers and qkv load; return its path.
-
-    Without `architecture`, every part of the model is written, under the class that holds the most of them. With one,
-    exactly the parts of that class: transformers then finds no key too many or too few. A folder that is already
-    there is replaced if it is a model folder, and refused if it holds anything else.
-    """
-    config, heads = model.config, set(model.heads)
-    pooler = model.encoder.pooler is not None
-    if architecture is not None:
-        check_architecture(architecture, "save")
-        needed = ARCHITECTURES[architecture]
-        if lacking := set(needed.heads) - heads:
-            raise InputError(f"{architecture} needs the head {listed(lacking)}, which this model does not have.")
-        heads, pooler = set(needed.heads), pooler and needed.pooler
-    else:
-        architecture = architecture_of(heads)
-    labels = _labels_to_write(model, architecture, labels)
-    target = Path(os.path.expanduser(path))
-    check_vocabulary(tokenizer, config.vocabulary_size, str(target))
-    state = model.state_dict()
-    tensors: dict[str, Tensor] = {}
-    for ours, theirs in tensors_of(heads, pooler, config.layers, config.tied).items():
-        for name, part in zip(theirs, state[ours].detach().cpu().chunk(len(theirs)), strict=True):
-            tensors[written(name, architecture)] = part.contiguous()
-    if "heads.masked.table" in state and "masked" in heads:
-        tensors[DECODER_BIAS] = tensors["cls.predictions.bias"].clone()  # untied, transformers adds this one
-    dtype = str(state["encoder.embedding.token.weight"].dtype).removeprefix("torch.")
-    fields = write_config(config, architecture, labels, dtype, carried or {})
-    extra = dict(files or {}) | {name: text.encode() for name, text in tokenizer.files(config.max_length).items()}
-    if pooling and MODULES not in extra:
-        extra |= write_sentence(pooling, normalize, config.width)
-    parameters = sum(tensor.numel() for tensor in tensors.values())
-    card = make_card(target.resolve().name, config, architecture, labels, parameters, pooling)
-    extra.setdefault(CARD, card.encode())
-    ours_alone = {"format": FORMAT, "qkv": _version(), "pooling": pooling, "normalize": normalize}
-    if foreign_pooling is not None:
-        ours_alone["foreign_pooling"] = foreign_pooling
-    with replaced_folder(target, _reason_to_keep) as fresh:
-        extra["config.json"] = to_json(fields).encode()
-        extra["qkv.json"] = to_json(ours_alone | {"record": dict(record or {})}).encode()
-        for name, content in extra.items():
-            (fresh / name).parent.mkdir(exist_ok=True)
-            (fresh / name).write_bytes(content)
-        try:
-            save_file(tensors, fresh / "model.safetensors", metadata={"format": "pt"})
-        except SafetensorError as error:  # how that library reports a full disk
-            raise OSError(str(error)) from error
-        # some versions of safetensors let nobody but the owner read the file
-        (fresh / "model.safetensors").chmod((fresh / "config.json").stat().st_mode)
-    return target
-
-
-def make_card(
-    name: str, config: BertConfig, architecture: str, labels: Sequence[str], parameters: int, pooling: str | None
-) -> str:
-    """README.md of a BERT."""
-    known, (english, chinese) = ARCHITECTURES[architecture], ABOUT[architecture]
-    size = f"{config.layers} × {config.width} × {config.heads}"
-    return write_card(
-        Card(
-            name,
-            (
-                f"BERT ({architecture}): {english}. {config.layers} layers, width {config.width}, {config.heads} "
-                f"attention heads, up to {config.max_length:,} tokens, {parameters:,} parameters.",
-                f"BERT（{architecture}）：{chinese}。层数 × 宽度 × 注意力头数 = {size}，"
-                f"最长 {config.max_length} 个词元，{parameters:,} 个参数。",
-            ),
-            tags=("bert", "sentence-transformers") if pooling else ("bert",),
-            library="transformers",
-            pipeline="sentence-similarity" if pooling else known.pipeline,
-            labels=labels,
-            notes=[f"Sentence vectors / 句向量: {pooling} pooling"] if pooling else (),
-            python=(
-                'import qkv\n\nmodel = qkv.load("path/to/this/folder")',
-                f"from transformers import AutoTokenizer, {known.auto_class}\n\n"
-                'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
-                f'model = {known.auto_class}.from_pretrained("path/to/this/folder")',
-            ),
-        )
-    )
-
-
-def _labels_to_write(model: BertWithHeads, architecture: str, labels: Sequence[str]) -> tuple[str, ...]:
-    named = set(ARCHITECTURES[architecture].heads) & {"sequence", "token"}
-    if not named:
-        return ()
-    outputs = model.state_dict()[f"heads.{named.pop()}.linear.weight"].shape[0]
-    if labels and len(labels) != outputs:
-        raise InputError(f"{len(labels)} labels were given for a head of {outputs} outputs.")
-    return tuple(labels) or default_labels(outputs)
-
-
-def _reason_to_keep(folder: Path) -> str | None:
-    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, known) for known in OF_A_MODEL)]
-    if foreign:
-        return f"it holds {listed(foreign)}, which is not part of a model"
-    if not (folder / "config.json").is_file():
-        return "it is not a model folder (no config.json)"
-    return None
-
-
-def _version() -> str | None:
-    try:
-        return version("qkv")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return None
-
-
-def describe(path: str | Path) -> dict[str, Any]:
-    """What a folder holds, without reading its weights: for people to look at and programs to read."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        return _described(folder, make_plan(folder, compare=False))
-
-
-def _described(folder: Path, plan: Plan) -> dict[str, Any]:
-    config, skeleton = plan.skeleton.config, plan.skeleton
-    counts: dict[str, int] = {}
-    for name, parameter in skeleton.named_parameters():
-        top, part = name.split(".")[:2]
-        part = part if top == "heads" else {"embedding": "embeddings", "blocks": "encoder"}.get(part, part)
-        counts[part] = counts.get(part, 0) + parameter.numel()
-    heads = list(skeleton.heads)
-    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in plan.names.values()}
-    return {
-        "path": str(folder),
-        "architecture": plan.architecture,
-        "stated_architecture": plan.stated.architecture,
-        "heads": heads,
-        "layers": config.layers,
-        "width": config.width,
-        "attention_heads": config.heads,
-        "inner_width": config.inner_width,
-        "max_length": config.max_length,
-        "activation": config.activation,
-        "tied": config.tied if plan.is_decoder_compared else None,  # None: not compared
-        "parameters": {
-            "total": sum(counts.values()),
-            **{part: counts.get(part, 0) for part in ("embeddings", "encoder", "pooler")},
-            "heads": {head: counts[head] for head in heads},
-        },
-        "dtype": " and ".join(sorted(dtypes)),
-        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()},
-        "weight_bytes": sum(file.stat().st_size for file in plan.weights.files),
-        "vocabulary": {
-            "size": plan.tokenizer.size,
-            "rows": config.vocabulary_size,
-            "kind": plan.tokenizer.kind,
-            "lowercase": plan.tokenizer.lowercase,
-            "segmenter": plan.tokenizer.segmenter,
-        },
-        "labels": list(plan.labels),
-        "pooling": plan.sentence.pooling,
-        "normalize": plan.sentence.normalize,
-        "foreign_pooling": plan.sentence.foreign,
-        "record": plan.record,
-        "notes": list(plan.notes),
-    }
+    """Write a folder that transformers and qkv load; return its path (engine.save_like)."""
+    return save_like(LIKE, path, model, tokenizer, labels, architecture, **rest)

@@ -1,9 +1,13 @@
 """What goes into the first layer: token + segment + position (Devlin et al. 2019, §3 and figure 2).
 
+Networks of its kind differ in a few values of the config: RoBERTa counts positions from an offset and has one segment,
+DistilBERT none; ELECTRA and ALBERT have narrow tables and a projection, ALBERT blocks that run several times; ERNIE
+adds a fourth vector.
+
 Shapes: … (B, T) of padded or (N,) of packed rows, D width, V vocabulary.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -12,13 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
+from qkv.nn.layers import AttentionKind, Layer, block_layers
 from qkv.nn.multihead import MultiHeadSelfAttention
-from qkv.nn.position import LearnedPositions
+from qkv.nn.position import LearnedPositions, PositionEncoding
 
 
 class InputEmbedding(nn.Module):
@@ -26,6 +32,9 @@ class InputEmbedding(nn.Module):
 
     `positions` is an argument, not counted here: packed rows restart it, and giving every token the same position
     takes word order away (which is how a test shows that nothing else carries it).
+
+    `segments` 0: nothing is added for them; 1: all tokens have the one row. The first position stands in row `offset`.
+    With `task_types`, row 0 of a fourth table is added to every token. What is `projected` is D wide, on tables of E.
     """
 
     def __init__(
@@ -36,21 +45,49 @@ class InputEmbedding(nn.Module):
         segments: int = 2,
         dropout: float = 0.0,
         norm_epsilon: float = 1e-12,
+        offset: int = 0,
+        task_types: int = 0,
+        projected: int | None = None,
     ) -> None:
         super().__init__()
         self.token = nn.Embedding(vocabulary, width)
-        self.segment = nn.Embedding(segments, width)
-        self.position = LearnedPositions(max_length, width)
+        self.segment = nn.Embedding(segments, width) if segments else None
+        self.position = LearnedPositions(max_length, width, offset)
+        self.task = nn.Embedding(task_types, width) if task_types else None
         self.norm = nn.LayerNorm(width, eps=norm_epsilon)
         self.dropout = nn.Dropout(dropout)
+        self.project = None if projected is None else nn.Linear(width, projected)
 
     def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """(…,) each → (…, D)"""
-        if ids.dim() == 1 and layers.fits(self.token.weight):
+        if ids.dim() == 1 and self.segment is not None and self.task is None and layers.fits(self.token.weight):
             tables = (self.token.weight, self.segment.weight, self.position.weight)
-            return self.dropout(layers.add_norm(layers.embed(ids, segments, positions, tables), None, None, self.norm))
-        x = self.token(ids) + self.segment(segments) + self.position(positions)
-        return self.dropout(self.norm(x))
+            x = layers.embed(ids, self._segments(segments), self.position.rows(positions), tables)
+            x = layers.add_norm(x, None, None, self.norm)
+        else:
+            x = self._added(ids, segments, positions)["normed"]
+        x = self.dropout(x)
+        return x if self.project is None else self.project(x)
+
+    def parts(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """What is added, its sum and the norm of it, (…, E) each; where it is projected, that too, (…, D)."""
+        found = self._added(ids, segments, positions)
+        return found if self.project is None else found | {"projected": self.project(found["normed"])}
+
+    def _added(self, ids: Tensor, segments: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        found = {"token": self.token(ids)}
+        if self.segment is not None:
+            found["segment"] = self.segment(self._segments(segments))
+        found["position"] = self.position(positions)
+        if self.task is not None:
+            found["task"] = self.task(torch.zeros_like(ids))
+        total = sum(list(found.values())[1:], start=found["token"])
+        return found | {"sum": total, "normed": self.norm(total)}
+
+    def _segments(self, segments: Tensor) -> Tensor:
+        """The second text of a pair has no row of its own where there is only one."""
+        assert self.segment is not None
+        return torch.zeros_like(segments) if self.segment.num_embeddings == 1 else segments
 
 
 # --- BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
@@ -85,10 +122,22 @@ class BertConfig:
     initial_std: float = 0.02
     tied: bool = True  # the masked head predicts with the input embedding
     pad_id: int = 0
+    # what networks of its kind have otherwise
+    embedding_width: int | None = None  # of the tables; None: as `width`
+    is_projected: bool = False  # between tables and blocks stands a linear layer, even where widths are the same
+    position_offset: int = 0  # rows of the position table before that of the first token
+    task_types: int = 0  # rows of a fourth table
+    adds_task_type: bool = False  # and whether its first is added to every token
+    groups: int | None = None  # blocks with weights of their own; None: one a layer
+    dense_activation: str = "tanh"  # between the first vector of a row and a head
+    drops_before_dense: bool = False
+    masked_activation: str | None = None  # None: as `activation`
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
+        if not 1 <= self.own_layers <= self.layers:
+            raise InputError(f"{self.own_layers} groups of weights do not fit {self.layers} layers.")
         if self.activation not in ACTIVATIONS:
             hint = did_you_mean(self.activation, ACTIVATIONS)
             raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATIONS)}.")
@@ -99,6 +148,15 @@ class BertConfig:
         if name not in PRESETS:
             raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
         return cls(**(PRESETS[name] | changes))
+
+    @property
+    def table_width(self) -> int:
+        return self.width if self.embedding_width is None else self.embedding_width
+
+    @property
+    def own_layers(self) -> int:
+        """Blocks with weights of their own."""
+        return self.layers if self.groups is None else self.groups
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -119,11 +177,14 @@ class Bert(Encoder):
         self.config = config
         self.embedding = InputEmbedding(
             config.vocabulary_size,
-            config.width,
+            config.table_width,
             config.max_length,
             config.segments,
             config.dropout,
             config.norm_epsilon,
+            config.position_offset,
+            config.task_types if config.adds_task_type else 0,
+            config.width if config.is_projected or config.table_width != config.width else None,
         )
         self.blocks = nn.ModuleList(
             PostNormBlock(
@@ -133,9 +194,11 @@ class Bert(Encoder):
                 config.dropout,
                 config.norm_epsilon,
             )
-            for _ in range(config.layers)
+            for _ in range(config.own_layers)
         )
-        self.pooler = Pooler(config.width) if pooler else None
+        before = config.dropout if config.head_dropout is None else config.head_dropout
+        before = before if config.drops_before_dense else 0.0
+        self.pooler = Pooler(config.width, config.dense_activation, before) if pooler else None
         self.apply(partial(initialise, std=config.initial_std))
 
     def forward(
@@ -173,8 +236,8 @@ class Bert(Encoder):
 
         x = self.embedding(ids, segments, positions)  # (…, D)
         all_states, all_weights = [x], {}
-        for number, block in enumerate(self.blocks):
-            last = number == len(self.blocks) - 1
+        for number, block in enumerate(self.runs()):
+            last = number == self.config.layers - 1
             x, weights = block(x, explicit_way if number in attention else fused_way, needed if last else None)
             if weights is not None:
                 all_weights[number] = weights
@@ -189,6 +252,29 @@ class Bert(Encoder):
             pooled = self.pooler(firsts)
         return Encoding(x, pooled, tuple(all_states) if states else None, all_weights)
 
+    def runs(self) -> Iterator[nn.Module]:
+        """The block of every layer: neighbours may be the same one, run again (Lan et al. 2020, §3.1)."""
+        for number in range(self.config.layers):
+            yield self.blocks[int(number / (self.config.layers / len(self.blocks)))]
+
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        inputs = self.embedding.parts(batch.ids, batch.segments, batch.positions)
+        attend = Packed(*batch.packing)
+        return block_layers("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        states = self(**batch.inputs(), states=True, pool=False).states  # on the fused path
+        assert states is not None, "they were asked for"
+        return list(states)
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return (AttentionKind("self", "encoder", "self", self.config.layers, self.config.heads),)
+
+    @property
+    def position_encoding(self) -> PositionEncoding:
+        return self.embedding.position
+
 
 class MaskedHead(nn.Module):
     """The word behind each hidden vector: a dense layer, then a score against every word of the vocabulary.
@@ -199,17 +285,17 @@ class MaskedHead(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.width, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
+        self.dense = nn.Linear(config.width, config.table_width)
+        self.activation = ACTIVATIONS[config.masked_activation or config.activation]
+        self.norm = nn.LayerNorm(config.table_width, eps=config.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
-        self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.width))
+        self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.table_width))
         if self.table is not None:
             std = config.initial_std
             nn.init.trunc_normal_(self.table, std=std, a=-2 * std, b=2 * std)
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
-        """(…, D) and the token embedding (V, D) → logits (…, V)"""
+        """(…, D) and the token embedding (V, E) → logits (…, V)"""
         return functional.linear(self.before_scores(hidden), self.scored_with(embedding), self.bias)
 
     def before_scores(self, hidden: Tensor) -> Tensor:
@@ -217,6 +303,20 @@ class MaskedHead(nn.Module):
 
     def scored_with(self, embedding: Tensor) -> Tensor:
         return embedding if self.table is None else self.table
+
+
+class ReplacedHead(nn.Module):
+    """Whether a token was put in the place of another (Clark et al. 2020): a dense layer and one score."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.linear = nn.Linear(config.width, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(…, D) → (…,), above 0 where it was"""
+        return self.linear(self.activation(self.dense(hidden))).squeeze(-1)
 
 
 class BertWithHeads(WithHeads):
@@ -228,7 +328,14 @@ class BertWithHeads(WithHeads):
         self, config: BertConfig, heads: Sequence[str] = (), labels: int = 2, pooler: bool | None = None
     ) -> None:
         self.config: BertConfig
-        super().__init__(config, partial(Bert, config), heads, labels, pooler, {"masked": partial(MaskedHead, config)})
+        super().__init__(
+            config,
+            partial(Bert, config),
+            heads,
+            labels,
+            pooler,
+            {"masked": partial(MaskedHead, config), "replaced": partial(ReplacedHead, config)},
+        )
 
     def predict(self, head: str, x: Tensor) -> Tensor:
         return self.masked(x) if head == "masked" else super().predict(head, x)
@@ -238,7 +345,7 @@ class BertWithHeads(WithHeads):
         return self.heads["masked"](hidden, self.encoder.embedding.token.weight)
 
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of words are made of, x Eᵀ + b: x (M, D), E (V, D) and b (V,)."""
+        """What the scores of words are made of, x Eᵀ + b: x (M, E), the table (V, E) and b (V,)."""
         head = self.heads["masked"]
         assert isinstance(head, MaskedHead)
         return head.before_scores(hidden), head.scored_with(self.encoder.embedding.token.weight), head.bias

@@ -1,51 +1,42 @@
-"""What is in a BERT folder, found out and checked by names and shapes before a weight is read.
+"""What is in a folder of BERT's kind, found out and checked by names and shapes before a weight is read.
 
 Everything that can be wrong with a folder is said here, in one message that names the file: a part that is missing, a
 key that nobody knows, a shape that config.json contradicts, a tokenizer of another model.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from qkv.errors import InputError
-from qkv.files import read_object
-from qkv.models.bert.keys import (
-    DECODER_BIAS,
-    DECODER_TABLE,
-    TOKEN_TABLE,
-    TOLERATED,
-    FolderConfig,
-    architecture_of,
-    canonical,
-    default_labels,
-    listed,
-    parts_held,
-    read_config,
-    tensors_of,
-)
+from qkv.errors import InputError, listed
+from qkv.models.bert.likes import KINDS, BertLike, FolderConfig
 from qkv.models.bert.network import BertWithHeads
+from qkv.models.encoder import READS_POOLED
+from qkv.models.family import TASK_HEADS
+from qkv.models.folders.codec import CONFIG, OURS, check_vocabulary, read_ours
+from qkv.models.folders.fields import default_labels
 from qkv.models.folders.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, open_weights, same
 from qkv.text.tokenizer import Tokenizer
 
-FORMAT = 1
-"""Of qkv.json."""
-MOST_SPARE = 127
-"""Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
+_TOLERATED = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
+"""Buffers that older files store and that say nothing: 0, 1, 2 … and 0, 0, 0 …"""
+LABELLED = frozenset({"sequence", "token"})
+"""Heads whose outputs have names."""
 
 
 @dataclass(frozen=True)
 class Plan:
+    like: BertLike
     stated: FolderConfig
     weights: Weights
     names: dict[str, StoredTensor]  # by canonical name
     skeleton: BertWithHeads  # on the meta device
-    tensors: dict[str, tuple[str, ...]]  # the part of the key table that is used
+    tensors: dict[str, tuple[str, ...]]  # the names that are used
+    dense: str | None  # where the pooler's layer lies
     labels: tuple[str, ...]
     architecture: str
     tokenizer: Tokenizer
@@ -55,78 +46,72 @@ class Plan:
     notes: tuple[str, ...]
 
 
-class Undrawn(TorchFunctionMode):
-    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
-
-    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
-    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
-    """
-
-    WRITES = frozenset(
-        {
-            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
-            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
-        }
-    )
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        given = dict(kwargs or {})
-        if getattr(func, "__name__", "") in self.WRITES:
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
-
-
-def make_plan(folder: Path, compare: bool) -> Plan:
+def make_plan(like: BertLike, folder: Path, compare: bool) -> Plan:
     """Read everything but the weights. `compare`: look into the file whether a stored decoder is the token table."""
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
-    stated = read_config(folder / "config.json")
+    stated = like.read_config(folder / CONFIG)
     weights = open_weights(folder, shapes_only=not compare)
     where = str(weights.source)
     names: dict[str, StoredTensor] = {}
     for stored, tensor in weights.tensors.items():
-        name = canonical(stored)
+        name = like.canonical(stored)
         if name in names:
             raise InputError(f"{where} holds {name} twice, with and without a prefix or under an older name.")
-        if name not in TOLERATED:
+        if name not in _TOLERATED:
             names[name] = tensor
-    heads, pooler = parts_held(names, stated.architecture, where)
-    repeated = stated.config.tied and DECODER_TABLE in names and TOKEN_TABLE in names
-    config = replace(stated.config, tied=_settle_decoder(names, stated.config.tied, compare))
-    outputs = [names["classifier.weight"].shape[0]] if "classifier.weight" in names else []
+    heads = like.heads_held(names, stated.architecture, where)
+    architecture = like.architecture_of(heads, stated.architecture)
+    dense, notes = _dense_held(like, names, heads, architecture)
+    repeated = stated.config.tied and f"{like.decoder}.weight" in names and like.token_table in names
+    known = like.classes[architecture]
+    config = replace(
+        stated.config,
+        tied=_settle_decoder(like, names, stated.config.tied, compare),
+        dense_activation=known.activation,
+        drops_before_dense=known.drops_before,
+    )
+    linears = [f"{like.heads[head]['linear']}.weight" for head in heads if head in TASK_HEADS]
+    outputs = [names[linear].shape[0] for linear in linears if linear in names and len(names[linear].shape) == 2]
     # more layers than tensors are missing in any case, and need not be counted one by one
-    tensors = tensors_of(heads, pooler, min(config.layers, len(names) + 1), config.tied)
-    _check_names(stated, weights, names, tensors, heads)
+    tensors = like.tensors(config, heads, dense, min(config.own_layers, len(names) + 1))
+    _check_names(like, stated, weights, names, tensors, heads)
     with torch.device("meta"), Undrawn():
-        skeleton = BertWithHeads(config, heads, labels=(outputs or [2])[0], pooler=pooler)
-    _check_shapes(stated, weights, names, tensors, skeleton)
+        skeleton = BertWithHeads(config, heads, labels=max(outputs, default=2), pooler=dense is not None)
+    _check_shapes(like, stated, weights, names, tensors, skeleton)
 
-    labels = stated.labels if set(heads) & {"sequence", "token"} else ()
+    labels = stated.labels if set(heads) & LABELLED else ()
     if labels is None:
-        labels = default_labels(outputs[0])
-    elif labels and len(labels) != outputs[0]:
+        labels = default_labels(max(outputs))
+    elif labels and len(labels) != max(outputs):
         raise InputError(
-            f"{folder / 'config.json'} names {len(labels)} labels, but the classifier in {weights.source.name} has "
-            f"{outputs[0]} outputs. One of the two files belongs to another model."
+            f"{folder / CONFIG} names {len(labels)} labels, but the classifier in {weights.source.name} has "
+            f"{max(outputs)} outputs. One of the two files belongs to another model."
         )
     tokenizer = Tokenizer.load(folder)
-    notes = [*stated.notes, *check_vocabulary(tokenizer, config.vocabulary_size, str(folder))]
+    notes = [*stated.notes, *notes, *check_vocabulary(tokenizer, config.vocabulary_size, str(folder))]
     if repeated and not compare:
-        notes.append(f"{weights.source.name} holds {DECODER_TABLE} too; whether it differs is seen when it is loaded")
-    ours = _read_ours(folder)
+        notes.append(
+            f"{weights.source.name} holds {like.decoder}.weight too; whether it differs is seen when it is loaded"
+        )
+    ours = read_ours(folder)
+    if ours.get("pooling") not in (None, *POOLINGS):
+        raise InputError(
+            f"{folder / OURS}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs."
+        )
     sentence = read_sentence(folder)
     if not (folder / MODULES).is_file():
         sentence = SentenceFiles(ours.get("pooling"), bool(ours.get("normalize")), ours.get("foreign_pooling"))
     return Plan(
+        like=like,
         stated=stated,
         weights=weights,
         names=names,
         skeleton=skeleton,
         tensors=tensors,
+        dense=dense,
         labels=labels,
-        architecture=architecture_of(heads, stated.architecture),
+        architecture=architecture,
         tokenizer=tokenizer,
         sentence=sentence,
         record=ours.get("record") or {},
@@ -135,35 +120,40 @@ def make_plan(folder: Path, compare: bool) -> Plan:
     )
 
 
-def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
-    """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
-    spare = rows - tokenizer.size
-    if spare > MOST_SPARE or spare < 0:
-        raise InputError(
-            f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
-            "(vocab_size). The tokenizer belongs to another model."
-        )
-    return [f"the token table has {rows:,} rows for {tokenizer.size:,} tokens; the rest is not used"] if spare else []
+def _dense_held(
+    like: BertLike, names: dict[str, StoredTensor], heads: Collection[str], architecture: str
+) -> tuple[str | None, list[str]]:
+    """Where the pooler's layer lies, and a note of one that nothing reads; its tensors are taken out of the names."""
+    bare = like.pooler if like.pooler and f"{like.pooler}.weight" in names else None
+    if not set(heads) & READS_POOLED:
+        return bare, []
+    dense = like.dense_of(architecture)
+    if bare is None or bare == dense:
+        return dense, []
+    for kind in KINDS:
+        names.pop(f"{bare}.{kind}", None)
+    return dense, [f"the head reads {dense}, so {bare} is not used"]
 
 
-def _settle_decoder(names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
-    """Reduce the names that may repeat a tensor to those of the table; whether the decoder is the token table.
+def _settle_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
+    """Reduce the names that may repeat a tensor to those of the record; whether the decoder is the token table.
 
     As transformers 5 does it: a decoder stored beside the token table counts when it differs from it, whatever
     config.json says, and of two biases the decoder's is the one that is added.
     """
-    if DECODER_BIAS in names:
-        names["cls.predictions.bias"] = names.pop(DECODER_BIAS)
-    decoder, table = names.get(DECODER_TABLE), names.get(TOKEN_TABLE)
+    if like.decoder_bias is not None and like.decoder_bias in names:
+        names[like.masked_bias] = names.pop(like.decoder_bias)
+    decoder, table = names.get(f"{like.decoder}.weight"), names.get(like.token_table)
     if not tied or decoder is None or table is None:
         return tied
     if compare and not same(decoder, table):
         return False
-    del names[DECODER_TABLE]
+    del names[f"{like.decoder}.weight"]
     return True
 
 
 def _check_names(
+    like: BertLike,
     stated: FolderConfig,
     weights: Weights,
     names: Mapping[str, StoredTensor],
@@ -174,27 +164,29 @@ def _check_names(
     if missing := wanted - set(names):
         raise InputError(
             f"{weights.source} lacks {len(missing)} of the tensors that "
-            f"{stated.architecture or architecture_of(heads)} with {stated.config.layers} layers needs: "
+            f"{stated.architecture or like.architecture_of(heads)} with {stated.config.layers} layers needs: "
             f"{listed(missing)}. The file is incomplete, or config.json belongs to another model."
         )
     if unexpected := set(names) - wanted:
         raise InputError(
-            f"{weights.source} holds {len(unexpected)} tensors that a BERT of {stated.config.layers} layers does not "
-            f"have: {listed(unexpected)}. The folder is of another architecture, or config.json of another model."
+            f"{weights.source} holds {len(unexpected)} tensors that {like.about.en} of {stated.config.layers} layers "
+            f"does not have: {listed(unexpected)}. The folder is of another architecture, or config.json of another "
+            "model."
         )
 
 
 def _check_shapes(
+    like: BertLike,
     stated: FolderConfig,
     weights: Weights,
     names: Mapping[str, StoredTensor],
     tensors: Mapping[str, tuple[str, ...]],
     skeleton: BertWithHeads,
 ) -> None:
-    rows, vocabulary = names[TOKEN_TABLE].shape[0], stated.config.vocabulary_size
+    rows, vocabulary = names[like.token_table].shape[0], stated.config.vocabulary_size
     if rows != vocabulary:
         raise InputError(
-            f"{weights.source.parent / 'config.json'} says vocab_size {vocabulary:,}, but the token table in "
+            f"{weights.source.parent / CONFIG} says vocab_size {vocabulary:,}, but the token table in "
             f"{weights.source.name} has {rows:,} rows. One of the two files belongs to another model."
         )
     for ours, parameter in skeleton.state_dict().items():
@@ -209,18 +201,3 @@ def _check_shapes(
                 )
             if not stored.dtype.is_floating_point:
                 raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")
-
-
-def _read_ours(folder: Path) -> dict[str, Any]:
-    file = folder / "qkv.json"
-    if not file.is_file():
-        return {}
-    ours = read_object(file)
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a newer "
-            "qkv: upgrade, or delete the file to load the model without it."
-        )
-    if ours.get("pooling") not in (None, *POOLINGS):
-        raise InputError(f"{file}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs.")
-    return ours

@@ -8,27 +8,40 @@ the recurrent layers, which are not. Who uses them learns how much of each (`Sca
 
 The network keeps no state. Who carries it from piece to piece: models/elmo/objective.py.
 
+Below an encoder for a task (models/plain/network.py) it is `ElmoVectors`, which needs no [UNK]: an id past the
+vocabulary is a word that an open tokenizer (tokenizer.py) can write. Vectors depend on the spelling, never on the
+number. Each row begins with nothing seen, so that the same text has the same vectors, whatever rows lie beside it.
+
 Shapes: U different tokens, N tokens of all rows, P width of a direction, K = 1 + layers, V vocabulary, L bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from qkv.errors import InputError, did_you_mean
+from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
-from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, learns
 from qkv.nn.word_scores import WordScores
+from qkv.text.tokenizer import Tokenizer
 
-DIRECTIONS = ("forward", "backward")
+_AT_ONCE = 2048
+"""Words that are spelled together: a convolution over all of a large batch would need gigabytes."""
 
 
 @dataclass(frozen=True)
 class ElmoConfig:
+    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+
+    model_type: ClassVar[str] = "elmo"
+
     vocabulary_size: int
     filters: tuple[int, ...] = (32, 32, 64, 128, 256, 512, 1024)  # how many see 1 byte, 2 bytes, …
     byte_width: int = 16
@@ -64,6 +77,24 @@ class ElmoConfig:
             raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
         return cls(**(PRESETS[name] | changes))
 
+    @property
+    def features_width(self) -> int:
+        return 2 * self.width
+
+    @property
+    def mixed_layers(self) -> int:
+        return 1 + self.layers
+
+    def vectors(self, words: Tokenizer | None) -> "ElmoVectors":
+        assert words is not None, "ELMo has to know how tokens are written"
+        return ElmoVectors(self, words)
+
+    def mix(self) -> "ScalarMix":
+        return ScalarMix(self.mixed_layers)
+
+    def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
+        return OpenTokenizer(tokenizer, most)
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "mini": {"filters": (16, 16, 32, 32, 64, 64, 64), "width": 64, "cell_width": 256},
@@ -96,7 +127,13 @@ class BothWays(nn.Module):
         or backward at its beginning."""
         return self.stack(direction)(self.dropout(x), lengths, states)
 
-    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
+    def layers(self, x: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """Spelled tokens (N, P) of rows end to end: those that read forward, then those that read backward, which know
+        nothing of each other."""
+        for direction in DIRECTIONS:
+            yield from self.stack(direction).run_layers("elmo", self.dropout(x), lengths)
+
+    def vectors(self, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Spelled tokens (N, P) of rows end to end → (N, K, 2 P): of each layer, both directions side by side. Every
         row begins with nothing seen."""
         ways = [(x, *self.read(direction, x, lengths)[0]) for direction in DIRECTIONS]
@@ -126,6 +163,10 @@ class Elmo(BothWays):
         sizes = [longest for _, longest in groups]
         return self.characters(*(self.spelled[:, :size][part] for part, size in zip(parts, sizes, strict=True)))
 
+    def predict(self, hidden: Tensor) -> Tensor:
+        """(…, P) of one direction → logits (…, V) of the token that it comes to next"""
+        return self.scores(hidden, hidden)
+
     def before_words(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the scores of words are made of, x Eᵀ + b: x (M, P), E (V, P) and b (V,). Both directions share E."""
         return self.dropout(hidden), *self.scores.parts(hidden)
@@ -133,7 +174,52 @@ class Elmo(BothWays):
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
         words, place = ids.unique(return_inverse=True)
-        return self.layers(self.spell(words)[place], lengths)
+        return self.vectors(self.spell(words)[place], lengths)
+
+
+class ElmoVectors(nn.Module):
+    """A token has a vector of every layer; what of each is used is for a mix to learn."""
+
+    spelled: Tensor
+
+    def __init__(self, config: ElmoConfig, words: Tokenizer) -> None:
+        super().__init__()
+        self.network = BothWays(config)
+        self.words = words
+        with torch.device("cpu"):  # known from the vocabulary, also while all weights are still missing
+            self.register_buffer("spelled", spell(tokens_by_id(words), config.longest), persistent=False)  # (V, L)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Tokens (N,) of rows end to end → (N, K, 2 P)"""
+        with torch.set_grad_enabled(learns(self)):
+            return self.network.vectors(self._spelled(ids), lengths)
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(self._spelled(ids), lengths)
+
+    def _spelled(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, P)"""
+        different, place = ids.unique(return_inverse=True)
+        parts = self.bytes_of(different).split(_AT_ONCE)
+        return torch.cat([self.network.characters(part) for part in parts])[place]
+
+    def bytes_of(self, ids: Tensor) -> Tensor:
+        """Ids (U,), ascending → (U, L)"""
+        if int(ids[-1]) < len(self.spelled):
+            return self.spelled[ids]
+        known = self.spelled[ids[ids < len(self.spelled)]]
+        others = [self.words.token(number) for number in ids[len(known) :].tolist()]
+        found = spell(others, self.network.config.longest).to(known.device)
+        longest = max(known.shape[1], found.shape[1])
+        return torch.cat([functional.pad(part, (0, longest - part.shape[1]), value=NONE) for part in (known, found)])
+
+
+def tokens_by_id(tokenizer: Tokenizer) -> list[str]:
+    """A vocabulary may have gaps."""
+    tokens = [""] * tokenizer.size
+    for token, number in tokenizer.vocabulary.items():
+        tokens[number] = token
+    return tokens
 
 
 def _stack(config: ElmoConfig, direction: str) -> Stack:

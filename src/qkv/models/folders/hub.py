@@ -98,7 +98,7 @@ _SETTINGS = (
     "qkv.json",
     # of models that translate: OPUS-MT's pieces and vocabularies, and a tokenizer for each side
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "generation_config.json"),
-    "merges.txt",  # of GPT and GPT-2
+    "merges.txt",  # of GPT, GPT-2 and RoBERTa
     *("source/*.json", "source/vocab.txt", "target/*.json", "target/vocab.txt"),
     "README.md",
     "LICENSE*",
@@ -181,3 +181,13 @@ def _download(text: str) -> Path:
             "On a machine without network, copy the model's folder there and give its path."
         ) from None
     return folder
+
+
+def shown_name(place: str | Path) -> str:
+    """To be shown or handed on: a folder's or file's own name, or that of the run that it is the model of.
+
+    >>> shown_name("here/elmo"), shown_name("here/run/model"), shown_name("scratch:lstm")
+    ('elmo', 'run', 'scratch:lstm')
+    """
+    path = Path(place).resolve()
+    return path.parent.name if path.name == "model" else path.name

@@ -9,27 +9,28 @@ them against its network. A BERT goes through models/bert/folder.py.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatch
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
-from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import check_replaceable, read_object, replaced_folder, to_json
-from qkv.models.bert.folder import CARD, OF_A_MODEL
-from qkv.models.bert.keys import listed
-from qkv.models.bert.plan import FORMAT, check_vocabulary
+from qkv.errors import InputError, did_you_mean, listed, reading
+from qkv.files import read_object, to_json
 from qkv.models.folders.card import Card, write_about, write_card
+from qkv.models.folders.codec import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    OURS,
+    WEIGHTS,
+    check_vocabulary,
+    own_version,
+    read_record,
+    write_folder,
+)
 from qkv.models.folders.weights import read_header
 from qkv.text.tokenizer import Tokenizer
-
-CONFIG, OURS, WEIGHTS = "config.json", "qkv.json", "model.safetensors"
 
 
 class _Kind(NamedTuple):
@@ -65,10 +66,6 @@ KINDS: dict[str, _Kind] = {
     ),
 }
 """Every `model_type` that a folder of ours may have."""
-TRANSLATORS = ("qkv-transformer", "qkv-seq2seq", "marian")
-"""Those of models that translate (models/transformer/folder.py, models/transformer/marian.py)."""
-GPTS = ("gpt2", "openai-gpt")
-"""Those of GPT, ours and others', which are transformers' own (models/gpt/folder.py)."""
 
 
 class _Folder(NamedTuple):
@@ -107,32 +104,11 @@ def save_folder(
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
-        OURS: to_json({"format": FORMAT, "qkv": _version(), "record": dict(record or {})}),
+        OURS: to_json({"format": FORMAT, "qkv": own_version(), "record": dict(record or {})}),
         CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
     }
     write_folder(target, files, stored)
     return target
-
-
-def write_folder(
-    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
-) -> None:
-    """Files by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
-    with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
-        for name, text in files.items():
-            (fresh / name).parent.mkdir(exist_ok=True)
-            (fresh / name).write_bytes(text.encode() if isinstance(text, str) else text)
-        try:
-            save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # how that library reports a full disk
-            raise OSError(str(error)) from error
-        # some versions of safetensors let nobody but the owner read the file
-        (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
-
-
-def check_target(path: str | os.PathLike[str]) -> None:
-    """Refuse a folder that `save_folder` would refuse, before the work starts."""
-    check_replaceable(Path(os.path.expanduser(path)), _reason_to_keep)
 
 
 def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
@@ -150,12 +126,7 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
         model_type = config.pop("model_type", None)
         if not isinstance(model_type, str) or model_type not in (expected or KINDS):
             raise _other_type(folder, model_type, expected)
-        ours: dict[str, Any] = read_object(folder / OURS) if (folder / OURS).is_file() else {"format": FORMAT}
-        if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-            raise InputError(
-                f"{folder / OURS} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by "
-                "a newer qkv: upgrade, or delete the file to load the model without it."
-            )
+        record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
             raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
         tensors = {name: tensor.mapped() for name, tensor in read_header(folder / WEIGHTS).items()}
@@ -164,7 +135,7 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
             if not isinstance(rows := config["vocabulary_size"], int):
                 raise InputError(f"{folder / CONFIG}: vocabulary_size is {rows!r}, where a number belongs.")
             check_vocabulary(tokenizer, rows, str(folder))
-    return _Folder(model_type, config, tensors, tokenizer, dict(ours.get("record") or {}))
+    return _Folder(model_type, config, tensors, tokenizer, record)
 
 
 def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -189,13 +160,6 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
         },
         "record": found.record,
     }
-
-
-def model_type_of(path: str | os.PathLike[str]) -> str | None:
-    """What config.json calls the model, whoever wrote it; None where it says nothing or is not there."""
-    file = Path(os.path.expanduser(path)) / CONFIG
-    found = read_object(file).get("model_type") if file.is_file() else None
-    return found if isinstance(found, str) else None
 
 
 def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> InputError:
@@ -228,20 +192,3 @@ def _card(
             command=kind.command,
         )
     )
-
-
-def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
-    known = (*OF_A_MODEL, *below)
-    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
-    if foreign:
-        return f"it holds {listed(foreign)}, which is not part of a model"
-    if not (folder / CONFIG).is_file():
-        return f"it is not a model folder (no {CONFIG})"
-    return None
-
-
-def _version() -> str | None:
-    try:
-        return version("qkv")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return None

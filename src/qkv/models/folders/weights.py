@@ -12,17 +12,17 @@ the header's length, little-endian; a JSON header of {name: {dtype, shape, data_
 import json
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from qkv.errors import InputError
+from qkv.errors import InputError, listed
 from qkv.files import read_object
-from qkv.models.bert.keys import listed
 
 _DTYPES: dict[str, torch.dtype] = {
     "F64": torch.float64,
@@ -272,3 +272,62 @@ def same(one: StoredTensor, other: StoredTensor) -> bool:
                 return False
             left -= len(pieces[0])
     return True
+
+
+class Undrawn(TorchFunctionMode):
+    """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
+
+    There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
+    megabytes. A mode, unlike a patch of torch.nn.init, is seen by this thread alone.
+    """
+
+    WRITES = frozenset(
+        {
+            *("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_", "constant_", "zeros_", "ones_"),
+            *("fill_", "zero_", "add_", "mul_", "clamp_", "erfinv_"),  # how torch draws from a cut normal
+        }
+    )
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") in self.WRITES:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
+def gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+    """One tensor as it is mapped, where nothing is to be done; else all, one under the other in new memory, each read
+    from the file straight into its place."""
+    if len(stored) == 1 and stored[0].dtype == dtype:
+        return stored[0].mapped()
+    rows = sum(tensor.shape[0] for tensor in stored)
+    whole = torch.empty((rows, *stored[0].shape[1:]), dtype=dtype)
+    for tensor, part in zip(stored, torch.split(whole, [tensor.shape[0] for tensor in stored]), strict=True):
+        tensor.read_into(part)
+    return whole
+
+
+def check_names(weights: Weights, found: Collection[str], wanted: Collection[str], what: str) -> None:
+    """All that a network needs must be there, and nothing else."""
+    if missing := set(wanted) - set(found):
+        raise InputError(
+            f"{weights.source} lacks {len(missing)} of the tensors that {what} needs: {listed(missing)}. The file is "
+            "incomplete, or config.json belongs to another model."
+        )
+    if unexpected := set(found) - set(wanted):
+        raise InputError(
+            f"{weights.source} holds {len(unexpected)} tensors that {what} does not have: {listed(unexpected)}. The "
+            "folder is of another architecture, or config.json of another model."
+        )
+
+
+def check_tensor(stored: StoredTensor, name: str, shape: Sequence[int]) -> None:
+    if list(stored.shape) != list(shape):
+        raise InputError(
+            f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. One of "
+            "the two files belongs to another model."
+        )
+    if not stored.dtype.is_floating_point:
+        raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")

@@ -12,16 +12,19 @@ are of the tokens that texts are made of: the marks of tasks are never predicted
 Shapes: N tokens of all rows, R rows, M of the tokens, D width, V vocabulary, W words (V without the marks of tasks).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from torch import Tensor, nn
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.models.encoder import Encoder, Encoding, LinearHead, WithHeads, ways_to_attend
-from qkv.models.gpt.network import GPT, GPTConfig, positions_of, tokens_in_place
+from qkv.models.gpt.network import GPT, GPTConfig, parts_in_place, positions_of, tokens_in_place
+from qkv.nn.fused import Packed
 from qkv.nn.gpu.pre_norm import block_stack
+from qkv.nn.layers import AttentionKind, Layer, block_layers
+from qkv.nn.position import PositionEncoding
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class TokensInPlace(nn.Module):
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(N,) each → (N, D)"""
         return self.dropout(tokens_in_place(self.token, self.position, ids, positions))
+
+    def parts(self, ids: Tensor, positions: Tensor) -> dict[str, Tensor]:
+        """What is added, and its sum, (N, D) each."""
+        return parts_in_place(self.token, self.position, ids, positions)
 
 
 class GPTEncoder(Encoder):
@@ -98,6 +105,18 @@ class GPTEncoder(Encoder):
         else:
             hidden = block_stack(list(self.blocks), self.norm, x, fused_way)
         return Encoding(hidden, self.of_rows(hidden, packing) if pool else None, None, all_weights)
+
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        inputs, attend = self.embedding.parts(batch.ids, batch.positions), Packed(*batch.packing, causal=True)
+        return block_layers("decoder", self.blocks, self.norm, inputs, self.embedding.dropout, attend)
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        return (AttentionKind("causal", "decoder", "self", self.config.layers, self.config.heads, is_causal=True),)
+
+    @property
+    def position_encoding(self) -> PositionEncoding:
+        return self.embedding.position
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """(N, D) → (R, D), at the last token of a row."""

@@ -1,418 +1,150 @@
-"""config.json of GPT and GPT-2 folders to our config and back, and the names of their tensors: one table a dialect.
+"""Folders of GPT and GPT-2 as transformers writes them: described, opened, saved, with the head of a task or without.
 
-transformers has two classes for what is one network with two orders of norm and residual: `openai-gpt` (post-norm) and
-`gpt2` (pre-norm). Their fields and tensors are named almost alike. No field is passed over in silence: it becomes a
-value of ours, it must have the one value that qkv's GPT has (FIXED), it is known to say nothing about the numbers
-(NEUTRAL), or it is named in a note.
+Opening builds the network without memory, holds every stored name and shape against the table of dialects.py, and
+hands the network views of the mapped file: their matrices lie the other way round, and a view turns them, which is also
+how products with few rows like them (nn/cpu/weight_layout.py). Saving goes the same table backwards. qkv.json holds
+what is ours alone.
+
+A GPT as it was pretrained writes; for a task it gets the marks of tasks (tokenizer.py): new tokens, and a new row each
+in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
+transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it (dialects.py).
+
+Shapes: V vocabulary, D width.
 """
 
-import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.errors import InputError, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.folder import CARD
-from qkv.models.bert.keys import listed, read_labels
-from qkv.models.bert.plan import FORMAT, Undrawn, check_vocabulary
+from qkv.models.encoder import WithHeads
+from qkv.models.family import (
+    ATTENDS,
+    ENCODES,
+    HAS_TASK,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    WRITES,
+    Ability,
+    EncoderSizes,
+    Encodes,
+    Facts,
+    Family,
+    HasTask,
+    Head,
+    Loading,
+    Opened,
+    Saving,
+    TakesHead,
+    Writes,
+)
 from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.own import CONFIG, GPTS, OURS, model_type_of, write_folder
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.folders.codec import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    OURS,
+    check_vocabulary,
+    read_record,
+    terms_of,
+    write_folder,
+)
+from qkv.models.folders.fields import default_labels, read_labels, write_labels
+from qkv.models.folders.info import vocabulary_line
+from qkv.models.folders.weights import (
+    StoredTensor,
+    Undrawn,
+    Weights,
+    check_names,
+    check_tensor,
+    gathered,
+    open_weights,
+    same,
+)
+from qkv.models.gpt.dialects import (
+    DIALECTS,
+    HEADS,
+    PREFIX,
+    SCORES,
+    TURNED,
+    Dialect,
+    class_of,
+    dialect_of,
+    names_of,
+    read_config,
+    write_config,
+)
+from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.tokenizer import files_for_writing
+from qkv.models.gpt.tokenizer import DELIMITER, TaskTokenizer, files_for_tasks, files_for_writing, never_written
+from qkv.nn.cpu.precision import check_weights, set_precision
+from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
-_MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow before they can be compared
-_SIZES: dict[str, str] = {
-    "vocab_size": "vocabulary_size",
-    "n_positions": "max_length",
-    "n_embd": "width",
-    "n_layer": "layers",
-    "n_head": "heads",
-    "resid_pdrop": "dropout",
-    "attn_pdrop": "attention_dropout",
-    "embd_pdrop": "embedding_dropout",
-    "layer_norm_epsilon": "norm_epsilon",
-    "initializer_range": "initial_std",
-    "tie_word_embeddings": "tied",
+EMBEDDINGS = {
+    "embedding.weight": "encoder.embedding.token.weight",
+    "position.weight": "encoder.embedding.position.weight",
+    "table": "encoder.table.weight",
 }
-_COUNTS = frozenset({"vocabulary_size", "max_length", "width", "layers", "heads", "inner_width"})
-_SHARES = frozenset({"dropout", "attention_dropout", "embedding_dropout"})
-TRUTHS = frozenset({"tied", "scaled", "scaled_by_layer"})
-WIDER = 4
-"""How much wider the feed-forward's inside is where a config does not say."""
+"""Parameters of a GPT and their names below heads; all others have theirs after "encoder."."""
 
 
-class Dialect(NamedTuple):
-    """What one class of transformers calls things."""
-
-    model_type: str
-    order: str
-    fields: Mapping[str, str]  # theirs → ours
-    defaults: Mapping[str, Any]  # theirs, where config.json leaves a field out
-    activation: str  # the field that names it
-    activations: Mapping[str, str]  # theirs → ours; the first of several is the one that is written
-    classes: tuple[str, str]  # with the scores of words and without
-    tables: tuple[str, str]  # of tokens and of positions
-
-
-GPT2 = Dialect(
-    "gpt2",
-    "pre",
-    _SIZES
-    | {
-        "n_inner": "inner_width",
-        "scale_attn_weights": "scaled",
-        "scale_attn_by_inverse_layer_idx": "scaled_by_layer",
-    },
-    {"vocab_size": 50_257, "n_positions": 1_024},
-    "activation_function",
-    {
-        "gelu_new": "gelu_tanh",
-        "gelu_pytorch_tanh": "gelu_tanh",
-        "gelu_fast": "gelu_tanh",
-        "gelu": "gelu",
-        "gelu_python": "gelu",
-        "relu": "relu",
-        "silu": "silu",
-        "swish": "silu",
-        "tanh": "tanh",
-    },
-    ("GPT2LMHeadModel", "GPT2Model"),
-    ("wte.weight", "wpe.weight"),
-)
-GPT1 = Dialect(
-    "openai-gpt",
-    "post",
-    _SIZES,
-    {"vocab_size": 40_478, "n_positions": 512},
-    "afn",
-    {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},  # what is called gelu there is the tanh one
-    ("OpenAIGPTLMHeadModel", "OpenAIGPTModel"),
-    ("tokens_embed.weight", "positions_embed.weight"),
-)
-DIALECTS = {dialect.model_type: dialect for dialect in (GPT2, GPT1)}
-
-LAYER: dict[str, str] = {
-    "attention.qkv": "attn.c_attn",
-    "attention.out": "attn.c_proj",
-    "attention_norm": "ln_1",
-    "feed_forward.up": "mlp.c_fc",
-    "feed_forward.down": "mlp.c_proj",
-    "feed_forward_norm": "ln_2",
-}
-"""Parts of a layer, ours and theirs, each with a weight and a bias."""
-TURNED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
-"""Stored with a row for each input, where ours has a row for each output."""
-SCORES = "lm_head.weight"
-PREFIX = "transformer."
-HEADS: dict[str, str] = {
-    "sequence": "score",
-    "token": "classifier",
-    "span": "qa_outputs",
-    "choice": "multiple_choice_head.summary",
-}
-"""Heads of tasks, ours and theirs (task_folder.py): one linear layer each, beside the network."""
-
-_FIXED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "add_cross_attention": ((False, None), "qkv's GPT asks its own text alone"),
-    "is_encoder_decoder": ((False, None), "qkv's GPT is a decoder alone"),
-    "pruned_heads": (({}, None), "qkv's GPT keeps all heads of a layer"),
-    "quantization_config": ((None,), "qkv reads float weights"),
-}
-_NEUTRAL = frozenset(
-    {
-        *(
-            "model_type",
-            "architectures",
-            "transformers_version",
-            "_name_or_path",
-            "dtype",
-            "torch_dtype",
-            "torchscript",
-        ),
-        *("id2label", "label2id", "num_labels", "_num_labels", "problem_type", "task_specific_params"),
-        *("bos_token_id", "eos_token_id", "pad_token_id", "use_cache", "gradient_checkpointing", "is_decoder"),
-        *("output_attentions", "output_hidden_states", "output_past", "return_dict", "chunk_size_feed_forward"),
-        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
-        *("n_ctx", "n_special", "predict_special_tokens", "tokenizer_class", "_attn_implementation_autoset"),
-        "reorder_and_upcast_attn",  # how 16 bits are rounded in training, and nothing else
-    }
-)
-"""Settings of training, of decoding, of other heads and of transformers itself."""
-
-
-def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
-    """The sizes that a config.json states, whose it is, and what is odd about it."""
-    kind = fields.get("model_type")
-    if kind not in DIALECTS:
-        raise InputError(
-            f"{file} says model_type {kind!r}, where {' or '.join(DIALECTS)} belongs: it is not the folder of a GPT. "
-            f"What it is and holds: qkv info {file.parent}"
-        )
-    dialect = DIALECTS[kind]
-    for name, (allowed, reason) in _FIXED.items():
-        if fields.get(name) not in allowed:
-            raise InputError(f"{file}: {name} is {fields[name]!r}, but {reason}. This folder cannot be loaded.")
-    said = dict(dialect.defaults) | dict(fields)
-    values = {
-        ours: _value(file, theirs, ours, said[theirs])
-        for theirs, ours in dialect.fields.items()
-        if said.get(theirs) is not None
-    }
-    values.setdefault("inner_width", WIDER * values.get("width", GPTConfig.width))
-    if (bend := fields.get(dialect.activation)) is not None:
-        if not isinstance(bend, str) or bend not in dialect.activations:
-            hint = did_you_mean(str(bend), dialect.activations)
-            known = ", ".join(dialect.activations)
-            raise InputError(f"{file}: {dialect.activation} {bend!r} is not known.{hint} Known: {known}.")
-        values["activation"] = dialect.activations[bend]
-    known_fields = {*dialect.fields, dialect.activation, *_FIXED, *_NEUTRAL}
-    unknown = [name for name in fields if name not in known_fields]
-    notes = [f"{file.name}: {listed(unknown)} mean nothing to qkv and change nothing here"] if unknown else []
-    try:
-        return GPTConfig(**values, order=dialect.order), dialect, notes
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
-
-
-def _value(file: Path, theirs: str, ours: str, value: Any) -> Any:
-    """One field, checked where it is read: a wrong number here is a riddle later."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    number = whole or (isinstance(value, float) and math.isfinite(value))
-    if ours in _COUNTS:
-        good, wanted = whole and 1 <= value <= _MOST, f"a whole number from 1 to {_MOST:,}"
-    elif ours in _SHARES:
-        good, wanted = number and 0 <= value < 1, "a number in [0, 1)"
-    elif ours in TRUTHS:
-        good, wanted = isinstance(value, bool), "true or false"
-    else:
-        good, wanted = number and value > 0, "a number above 0"
-    if not good:
-        raise InputError(f"{file}: {theirs} is {value!r}, where {wanted} belongs.")
-    return value
-
-
-def dialect_of(config: GPTConfig) -> Dialect:
-    """The class of transformers that can be this network; where there is none, what is in the way."""
-    dialect = next(dialect for dialect in DIALECTS.values() if dialect.order == config.order)
-    if config.activation not in dialect.activations.values():
-        raise InputError(
-            f"transformers' {dialect.model_type} has no activation {config.activation}; it can be saved with "
-            f"{', '.join(dict.fromkeys(dialect.activations.values()))}."
-        )
-    if dialect is GPT1:
-        if config.inner_width != WIDER * config.width:
-            raise InputError(
-                f"transformers' {dialect.model_type} is {WIDER} times as wide inside: with order post and width "
-                f"{config.width} inner_width must be {WIDER * config.width}, not {config.inner_width}. Set "
-                "model.inner_width, or model.order to pre."
-            )
-        if not config.scaled or config.scaled_by_layer:
-            raise InputError(f"transformers' {dialect.model_type} always scales its attention by 1 / √(head width).")
-    return dialect
-
-
-def write_config(config: GPTConfig, dialect: Dialect, end: int | None, pad: int | None, dtype: str) -> dict[str, Any]:
-    """The fields of a config.json that transformers reads as this network."""
-    return {
-        "architectures": [dialect.classes[0]],
-        "model_type": dialect.model_type,
-        "dtype": dtype,
-        **{theirs: getattr(config, ours) for theirs, ours in dialect.fields.items()},
-        dialect.activation: next(name for name, ours in dialect.activations.items() if ours == config.activation),
-        "bos_token_id": end,
-        "eos_token_id": end,
-        "pad_token_id": pad,
-    }
-
-
-def names_of(config: GPTConfig, dialect: Dialect) -> dict[str, str]:
-    """Every parameter of ours and its name in a file, without the prefix that the classes with heads put before it."""
-    names = dict(zip(("embedding.weight", "position.weight"), dialect.tables, strict=True))
-    for number in range(config.layers):
-        for ours, theirs in LAYER.items():
-            for kind in ("weight", "bias"):
-                names[f"blocks.{number}.{ours}.{kind}"] = f"h.{number}.{theirs}.{kind}"
-    if config.order == "pre":
-        names |= {f"norm.{kind}": f"ln_f.{kind}" for kind in ("weight", "bias")}
-    return names if config.tied else names | {"table": SCORES}
-
-
-# --- Folders of GPT and GPT-2 as transformers writes them: load, save, describe.
-#
-# A folder is config.json, weights and a tokenizer, which is theirs (byte pairs) or one of ours. Loading builds the
-# network without memory, holds every stored name and shape against the table in folder.py, and hands the network
-# views
-# of the mapped file: their matrices lie the other way round, and a view turns them, which is also how products with
-# few
-# rows like them (nn/cpu/weight_layout.py). Saving goes the same table backwards. qkv.json holds what is ours alone.
+# --- What is in a folder, found out and checked by names and shapes before a weight is read.
 
 _ABOUT = {
-    "pre": ("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
-    "post": ("a language model that writes on from a text (Radford et al. 2018)", "语言模型：接着一段文字往下写"),
+    "pre": Phrase("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
+    "post": Phrase("a language model that writes on from a text (Radford et al. 2018)", "语言模型：接着一段文字往下写"),
+    "sequence": Phrase("a GPT that classifies a text (Radford et al. 2018, §3.2)", "GPT，可给文本分类"),
+    "token": Phrase("a GPT that labels every token of a text", "GPT，可给每个词元打标签"),
+    "span": Phrase("a GPT that finds an answer in a text", "GPT，可在文本中找出答案"),
+    "choice": Phrase("a GPT that picks one of several choices", "GPT，可从几个选项中选一个"),
 }
+"""What a card says: of a language model by its order, of one that was made for a task by its head."""
+_WRITER = Phrase("a GPT, which writes on from a text", "GPT，可接着一段文字往下写")
+_OF_A_TASK = Phrase("a GPT that was made for a task", "为一个任务训练而成的 GPT")
 SIZES = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
 """What the card of a GPT lists."""
 
 
-@dataclass
-class LoadedGPT:
-    """A GPT and all that its folder says about it."""
-
-    model: GPT
-    tokenizer: Tokenizer
-    config: GPTConfig
-    record: dict[str, Any] = field(default_factory=dict)  # from qkv.json
-    path: Path = Path()
-    notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
-    begin_id: int | None = None  # what stands before a text, and
-    end_id: int | None = None  # after it; None: the vocabulary has no mark for it, as that of OpenAI's first GPT
-
-
-def begins_documents(record: Mapping[str, Any]) -> bool:
-    """Whether a model was trained to take a prompt as the beginning of a document: those that were trained here."""
-    return record.get("job") == "pretrain"
-
-
-def is_gpt(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a GPT, trained here or by others."""
-    return model_type_of(path) in GPTS
-
-
-def load(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> LoadedGPT:
-    """Load a folder for writing. Weights stored in another dtype are converted.
-
-    The weights are a private mapping of the file: training does not write to it. In return the file must not be
-    written over in place while the model lives; `save` puts a new file in the old one's place.
-    """
-    loaded, heads = load_with_heads(path, dtype=dtype)
-    if heads:
-        raise InputError(
-            f"{loaded.path} holds a GPT that was made for a task ({listed(heads)}): qkv predict {loaded.path} TEXT. To "
-            "write, give the one that it was made of."
-        )
-    return loaded
-
-
-def load_with_heads(
-    path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32
-) -> tuple[LoadedGPT, dict[str, Tensor]]:
-    """A folder, and the tensors of heads that it has beside the network, by their names in the file."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        plan = _planned(folder, compare=True)
-        state = {ours: _tensor(plan.names[theirs], theirs, dtype) for ours, theirs in plan.tensors.items()}
-        heads = {name: _tensor(stored, name, dtype) for name, stored in plan.heads.items()}
-    plan.skeleton.load_state_dict(state, strict=True, assign=True)
-    model = plan.skeleton.eval()
-    marks = plan.begin_id, plan.end_id
-    return LoadedGPT(model, plan.tokenizer, model.config, plan.record, folder, plan.notes, *marks), heads
-
-
-def save(
-    path: str | os.PathLike[str],
-    model: GPT,
-    tokenizer: Tokenizer,
-    record: Mapping[str, Any] | None = None,
-    *,
-    card: str | None = None,
-    heads: Mapping[str, Tensor] | None = None,
-    fields: Mapping[str, Any] | None = None,
-    files: Mapping[str, str | bytes] | None = None,
-) -> Path:
-    """Write a folder that transformers and qkv load, whole or not at all; return its path.
-
-    A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `heads`
-    are tensors beside the network, `fields` of config.json and `files` are beside those of its own, or in their place.
-    """
-    target, config = Path(os.path.expanduser(path)), model.config
-    dialect = dialect_of(config)
-    check_vocabulary(tokenizer, config.vocabulary_size, str(target))
-    parameters = dict(model.named_parameters())
-    tensors = {}
-    for ours, theirs in names_of(config, dialect).items():
-        tensor = parameters[ours].detach().cpu()
-        name = theirs if theirs == SCORES else PREFIX + theirs
-        tensors[name] = (tensor.t() if theirs.endswith(TURNED) else tensor).contiguous()
-    tensors |= {name: tensor.detach().cpu().contiguous() for name, tensor in (heads or {}).items()}
-    end = tokenizer.sep_id if tokenizer.has_marks else None
-    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # a vocabulary of one mark pads nothing
-    dtype = str(model.embedding.weight.dtype).removeprefix("torch.")
-    own = files_for_writing(tokenizer, config.max_length, begins=begins_documents(record or {}))
-    texts: dict[str, str | bytes] = {
-        **own,
-        CONFIG: to_json(write_config(config, dialect, end, pad, dtype) | dict(fields or {})),
-        OURS: to_json({"format": FORMAT, "record": dict(record or {})}),
-        CARD: card or _card(target.resolve().name, model, dialect),
-        **(files or {}),
-    }
-    write_folder(target, texts, tensors)
-    return target
-
-
-def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a folder holds, without reading its weights: for people to look at and programs to read."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        plan = _planned(folder, compare=False)
-        files = {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()}
-        weight_bytes = sum(file.stat().st_size for file in plan.weights.files)
-    config, tokenizer = plan.skeleton.config, plan.tokenizer
-    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in plan.names.values()}
-    sizes = {name: value for name, value in vars(config).items() if name != "vocabulary_size"}
-    heads, file = [ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in plan.heads], folder / CONFIG
-    return {
-        "path": str(folder),
-        "model_type": plan.dialect.model_type,
-        "about": "a GPT that was made for a task" if heads else _ABOUT[config.order][0],
-        "config": sizes,
-        "parameters": sum(parameter.numel() for parameter in plan.skeleton.parameters()),
-        "max_length": config.max_length,
-        "dtype": " and ".join(sorted(dtypes)),
-        "files": files,
-        "weight_bytes": weight_bytes,
-        "vocabulary": {
-            "size": tokenizer.size,
-            "rows": config.vocabulary_size,
-            "kind": tokenizer.kind,
-            "lowercase": tokenizer.lowercase,
-            "segmenter": tokenizer.segmenter,
-        },
-        "heads": heads,
-        "labels": list(read_labels(file, read_object(file))[0] or ()) if {"sequence", "token"} & set(heads) else [],
-        "record": plan.record,
-        "notes": list(plan.notes),
-    }
-
-
 @dataclass(frozen=True)
 class _Plan:
-    """What is in a folder, found out and checked by names and shapes before a weight is read."""
-
+    path: Path
+    fields: dict[str, Any]  # of config.json
     dialect: Dialect
     weights: Weights
     names: dict[str, StoredTensor]  # by their names, without the prefix
-    heads: dict[str, StoredTensor]  # of tasks, by their names
+    stored_heads: dict[str, StoredTensor]  # of tasks, by their names
     tensors: dict[str, str]  # ours → theirs
     skeleton: GPT  # on the meta device
     tokenizer: Tokenizer
     record: dict[str, Any]
     notes: tuple[str, ...]
-    begin_id: int | None
-    end_id: int | None
+    begin_id: int | None  # what stands before a text, and
+    end_id: int | None  # after it; None: the vocabulary has no mark for it, as that of OpenAI's first GPT
+
+    @property
+    def config(self) -> GPTConfig:
+        return self.skeleton.config
+
+    @cached_property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in self.stored_heads)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...] | None:
+        """None: config.json says nothing of them."""
+        return read_labels(self.path / CONFIG, self.fields)[0] if {"sequence", "token"} & set(self.heads) else ()
 
 
 def _planned(folder: Path, compare: bool) -> _Plan:
     """`compare`: look into the file whether a stored table of scores is the table of tokens."""
-    if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}.")
     file = folder / CONFIG
     fields = read_object(file)
     config, dialect, notes = read_config(fields, file)
@@ -429,17 +161,19 @@ def _planned(folder: Path, compare: bool) -> _Plan:
             del names[SCORES]
     # more layers than tensors are missing in any case, and need not be counted one by one
     tensors = names_of(replace(config, layers=min(config.layers, len(names) + 1)), dialect)
-    _check_names(weights, names, tensors, config, dialect)
+    check_names(weights, names, tensors.values(), f"a {dialect.classes[0]} of {config.layers} layers")
     with torch.device("meta"), Undrawn():
         skeleton = GPT(config)
-    _check_shapes(weights, names, tensors, skeleton)
+    for ours, parameter in skeleton.state_dict().items():
+        theirs = tensors[ours]
+        check_tensor(names[theirs], theirs, parameter.shape[::-1] if theirs.endswith(TURNED) else parameter.shape)
     tokenizer = Tokenizer.load(folder)
     notes += check_vocabulary(tokenizer, config.vocabulary_size, str(folder))
     own = tokenizer.sep_id if tokenizer.has_marks else None
     end = _mark(fields, "eos_token_id", tokenizer, own, notes)
     begin = _mark(fields, "bos_token_id", tokenizer, end, notes)
-    found = weights, names, heads, tensors, skeleton, tokenizer, _record(folder), tuple(notes)
-    return _Plan(dialect, *found, begin, end)
+    found = weights, names, heads, tensors, skeleton, tokenizer, read_record(folder), tuple(notes)
+    return _Plan(folder, fields, dialect, *found, begin, end)
 
 
 def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int | None, notes: list[str]) -> int | None:
@@ -459,71 +193,336 @@ def _is_mask(name: str) -> bool:
     return name.endswith((".attn.bias", ".attn.masked_bias"))
 
 
-def _check_names(
-    weights: Weights, names: Mapping[str, StoredTensor], tensors: Mapping[str, str], config: GPTConfig, dialect: Dialect
-) -> None:
-    wanted, what = set(tensors.values()), f"{dialect.classes[0]} of {config.layers} layers"
-    if missing := wanted - set(names):
-        raise InputError(
-            f"{weights.source} lacks {len(missing)} of the tensors that a {what} needs: {listed(missing)}. The file is "
-            "incomplete, or config.json belongs to another model."
-        )
-    if unexpected := set(names) - wanted:
-        raise InputError(
-            f"{weights.source} holds {len(unexpected)} tensors that a {what} does not have: {listed(unexpected)}. The "
-            "folder is of another architecture, or config.json of another model."
-        )
+def describe(path: Path) -> Facts:
+    with reading(path):
+        return _facts(_planned(path, compare=False))
 
 
-def _check_shapes(
-    weights: Weights, names: Mapping[str, StoredTensor], tensors: Mapping[str, str], skeleton: GPT
-) -> None:
-    for ours, parameter in skeleton.state_dict().items():
-        theirs = tensors[ours]
-        stored, shape = names[theirs], tuple(parameter.shape)
-        shape = shape[::-1] if theirs.endswith(TURNED) else shape
-        if stored.shape != shape:
+def _facts(plan: _Plan) -> Facts:
+    config, tokenizer, folder = plan.config, plan.tokenizer, plan.path
+    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in plan.names.values()}
+    document = {
+        "path": str(folder),
+        "model_type": plan.dialect.model_type,
+        "about": _OF_A_TASK.en if plan.heads else _ABOUT[config.order].en,
+        "config": {name: value for name, value in vars(config).items() if name != "vocabulary_size"},
+        "parameters": sum(parameter.numel() for parameter in plan.skeleton.parameters()),
+        "max_length": config.max_length,
+        "dtype": " and ".join(sorted(dtypes)),
+        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir()) if file.is_file()},
+        "weight_bytes": sum(file.stat().st_size for file in plan.weights.files),
+        "vocabulary": {
+            "size": tokenizer.size,
+            "rows": config.vocabulary_size,
+            "kind": tokenizer.kind,
+            "lowercase": tokenizer.lowercase,
+            "segmenter": tokenizer.segmenter,
+        },
+        "heads": list(plan.heads),
+        "labels": list(plan.labels or ()),
+        "record": plan.record,
+        "notes": list(plan.notes),
+    }
+    return Facts(
+        "gpt",
+        plan.dialect.model_type,
+        folder,
+        _OF_A_TASK if plan.heads else _WRITER,
+        "gpt",
+        (HAS_TASK if plan.heads else WRITES, ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
+        document,
+        plan.heads,
+        plan.record,
+        plan.notes,
+        sizes=_sizes_of(config, config.vocabulary_size),
+    )
+
+
+def _sizes_of(config: GPTConfig, words: int) -> EncoderSizes:
+    sizes = config.vocabulary_size, config.layers, config.width, config.max_length
+    return EncoderSizes(*sizes, pairs=True, dropout=config.dropout, words=words)
+
+
+def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `qkv info` shows."""
+    sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
+    rows = vocabulary["rows"]
+    first = f"qkv generate {path} TEXT; qkv embed TEXT --model {path}"
+    first = f"qkv predict {path} TEXT" if facts["heads"] else first
+    spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
+    return [
+        ("folder", path),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "layers",
+            f"{sizes['layers']} of width {sizes['width']}, {sizes['heads']} attention heads, feed-forward "
+            f"{sizes['inner_width']}, {sizes['activation']}, {sizes['order']}-norm",
+        ),
+        ("longest text", f"{facts['max_length']} tokens, prompt and all"),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", vocabulary_line(vocabulary) + spare),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("licence", ", ".join(part for part in (facts["licence"], facts["licence_file"]) if part)),
+        ("heads", ", ".join(facts["heads"])),
+        ("labels", ", ".join(facts["labels"][:12]) + (" …" if len(facts["labels"]) > 12 else "")),
+        ("for", f"{first}; qkv finetune TASK --model {path} --train FILE --out RUN"),
+    ]
+
+
+# --- A folder that is opened.
+
+
+def open_folder(path: Path, loading: Loading) -> Opened:
+    """Weights stored in another dtype are converted; others are a private mapping of the file: training does not write
+    to it. In return the file must not be written over in place while the model lives; `save` puts a new file in the old
+    one's place."""
+    with reading(path):
+        return _OpenedGPT(_planned(path, compare=True), loading).opened()
+
+
+class _OpenedGPT:
+    """Its parts, made of the same weights, each when it is asked for."""
+
+    def __init__(self, plan: _Plan, loading: Loading) -> None:
+        self.plan, self.loading, self.tokenizer = plan, loading, TaskTokenizer(plan.tokenizer)
+        rows = max(plan.config.vocabulary_size, self.tokenizer.size)
+        self.config = replace(GPTReaderConfig.of(plan.config, self.tokenizer.words), vocabulary_size=rows)
+        self.sizes = _sizes_of(self.config, self.config.words)
+        if plan.heads and self.tokenizer.added:
             raise InputError(
-                f"{stored.file}: {theirs} has the shape {list(stored.shape)}, but config.json asks for {list(shape)}. "
-                "One of the two files belongs to another model."
+                f"{plan.path} has a head for {' and '.join(plan.heads)}, and its vocabulary has no {DELIMITER}: it was "
+                "not fine-tuned by qkv, and reads texts in another form. Begin from the GPT that it was made of."
             )
-        if not stored.dtype.is_floating_point:
-            raise InputError(f"{stored.file}: {theirs} is stored as {stored.dtype}; qkv reads float weights.")
+        self.outputs = max((plan.stored_heads[f"{HEADS[head]}.weight"].shape[0] for head in plan.heads), default=2)
+        self.labels = default_labels(self.outputs) if plan.labels is None else plan.labels
+        if self.labels and len(self.labels) != self.outputs:
+            raise InputError(
+                f"{plan.path / CONFIG} names {len(self.labels)} labels, and the head has {self.outputs} outputs: one "
+                "is of another."
+            )
 
-
-def _tensor(stored: StoredTensor, name: str, dtype: torch.dtype) -> Tensor:
-    if stored.dtype == dtype:
-        found = stored.mapped()
-    else:
-        found = torch.empty(stored.shape, dtype=dtype)
-        stored.read_into(found)
-    return found.t() if name.endswith(TURNED) else found
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    if not (folder / OURS).is_file():
-        return {}
-    ours = read_object(folder / OURS)
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{folder / OURS} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a "
-            "newer qkv: upgrade, or delete the file to load the model without it."
+    def opened(self) -> Opened:
+        plan, fields = self.plan, self.plan.fields
+        facts = _facts(plan)
+        parts: dict[Ability[Any], Callable[[], Any]] = {
+            HAS_TASK: lambda: HasTask(self.network, plan.heads),
+            WRITES: self.writes,
+            ENCODES: self.encodes,
+            ATTENDS: lambda: self.network,
+            SHOWS_LAYERS: lambda: self.network,
+            TAKES_HEAD: self.takes_head,
+        }
+        return Opened(
+            facts,
+            self.tokenizer,
+            self.config,
+            self.labels,
+            f"GPT with a head for {' and '.join(plan.heads)}" if plan.heads else "GPT",
+            {"problem_type": fields["problem_type"]} if fields.get("problem_type") else {},
+            notes=plan.notes,
+            parts={one: parts[one] for one in facts.abilities},
+            write=self.save_again if plan.heads else None,
         )
-    return dict(ours.get("record") or {})
+
+    @cached_property
+    def state(self) -> dict[str, Tensor]:
+        """Of a GPT, by its own names."""
+        with reading(self.plan.path):
+            return {ours: self._tensor(self.plan.names[theirs], theirs) for ours, theirs in self.plan.tensors.items()}
+
+    def _tensor(self, stored: StoredTensor, name: str) -> Tensor:
+        found = gathered([stored], self.loading.dtype)
+        return found.t() if name.endswith(TURNED) else found
+
+    def writes(self) -> Writes:
+        plan, loading = self.plan, self.loading
+        with torch.device("meta"), Undrawn():
+            model = GPT(plan.config)
+        model.load_state_dict(self.state, strict=True, assign=True)
+        model = set_precision(model.eval().to(loading.device), loading.precision)
+        if loading.precision != "fp32":
+            check_weights(model)
+        return Writes(
+            model,
+            plan.tokenizer,
+            plan.begin_id,
+            plan.end_id,
+            plan.begin_id is not None and begins_documents(plan.record),
+            plan.config.max_length,
+            never_written(plan.tokenizer, plan.config.vocabulary_size, plan.end_id),
+        )
+
+    @cached_property
+    def network(self) -> GPTWithHeads:
+        """To be asked. What a task has yet to learn adds nothing."""
+        return self._with_heads(0.0).to(self.loading.device)
+
+    def encodes(self) -> Encodes:
+        """Before a text stands the mark that stands there in training; the one after it is seen by nothing before it,
+        and counts nowhere, unless a task taught what it means."""
+        taught = bool(self.plan.heads)
+        return Encodes(self.network, self.tokenizer, self.sizes, counts_marks=taught, pools_first=False)
+
+    def takes_head(self) -> TakesHead:
+        begun = self._with_heads(self.config.initial_std)
+        return TakesHead(self.sizes, self.tokenizer, self.plan.path, begun, self._build, self._save)
+
+    def _with_heads(self, std: float) -> GPTWithHeads:
+        """`std`: of the rows that new tokens get."""
+        plan, added = self.plan, self.tokenizer.added
+        state = {_below(name): tensor for name, tensor in self.state.items()}
+        for name in (EMBEDDINGS["embedding.weight"], EMBEDDINGS["table"]):
+            if name in state and added:
+                state[name] = with_rows(state[name], self.config.vocabulary_size, added, std)
+        with reading(plan.path):
+            for ours in plan.heads:
+                for kind in ("weight", "bias"):
+                    if (theirs := f"{HEADS[ours]}.{kind}") in plan.stored_heads:
+                        state[f"heads.{ours}.linear.{kind}"] = self._tensor(plan.stored_heads[theirs], theirs)
+        with torch.device("meta"), Undrawn():
+            network = GPTWithHeads(self.config, plan.heads, labels=self.outputs)
+        network.load_state_dict(state, strict=True, assign=True)
+        return network.eval()
+
+    def _build(self, head: Head) -> GPTWithHeads:
+        own = self.config
+        config = replace(
+            own,
+            dropout=own.dropout if head.dropout is None else head.dropout,
+            embedding_dropout=own.embedding_dropout if head.dropout is None else head.dropout,
+            attention_dropout=head.attention_dropout,
+        )
+        return GPTWithHeads(config, [head.name], labels=head.outputs)
+
+    def _save(self, target: Path, network: WithHeads, saving: Saving) -> Path:
+        assert isinstance(network, GPTWithHeads)
+        network.config = self.config
+        return save_with_heads(target, network, self.tokenizer, saving, files=terms_of(self.plan.path))
+
+    def save_again(self, target: Path, architecture: str | None) -> Path:
+        own = class_of(self.plan.dialect, self.plan.heads)
+        if architecture not in (None, own):
+            raise InputError(f"{self.plan.path} is a {own}, and cannot be saved as {architecture}.")
+        saving = Saving(self.labels, self.plan.record, self.plan.fields.get("problem_type"))
+        return self._save(target, self.network, saving)
 
 
-def _card(name: str, model: GPT, dialect: Dialect) -> str:
-    english, chinese = _ABOUT[model.config.order]
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+def begins_documents(record: Mapping[str, Any]) -> bool:
+    """Whether a model was trained to take a prompt as the beginning of a document: those that were trained here."""
+    return record.get("job") == "pretrain"
+
+
+def with_rows(table: Tensor, rows: int, new: Sequence[int], std: float) -> Tensor:
+    """A table (V, D) grown to so many rows, with those of the `new` tokens drawn."""
+    draw = torch.Generator().manual_seed(0)
+    grown = torch.zeros(rows, table.size(1), dtype=table.dtype)
+    grown[: len(table)] = table
+    grown[list(new)] = (torch.randn(len(new), table.size(1), generator=draw) * std).to(table.dtype)
+    return grown
+
+
+def _below(name: str) -> str:
+    return EMBEDDINGS.get(name, f"encoder.{name}")
+
+
+# --- A folder that is written.
+
+
+def save(
+    path: str | os.PathLike[str],
+    model: GPT,
+    tokenizer: Tokenizer,
+    record: Mapping[str, Any] | None = None,
+    *,
+    files: Mapping[str, str | bytes] | None = None,
+) -> Path:
+    """Write a folder that transformers and qkv load, whole or not at all; return its path.
+
+    A folder that is already there is replaced if it is a model folder, and refused if it holds anything else. `files`
+    are beside those of the model: its licence.
+    """
+    return _write(path, model, tokenizer, Saving(record=record or {}), {}, files or {})
+
+
+def save_with_heads(
+    path: str | os.PathLike[str],
+    model: GPTWithHeads,
+    tokenizer: TaskTokenizer,
+    saving: Saving | None = None,
+    *,
+    files: Mapping[str, bytes] | None = None,
+) -> Path:
+    """The same, of a GPT below the heads of tasks."""
+    with torch.device("meta"), Undrawn():
+        network = GPT(model.config.network)
+    state = model.state_dict()
+    network.load_state_dict({name: state[_below(name)] for name in network.state_dict()}, assign=True)
+    heads = {
+        f"{HEADS[head]}.{kind}": state[name]
+        for head in model.heads
+        for kind in ("weight", "bias")
+        if (name := f"heads.{head}.linear.{kind}") in state
+    }
+    own = files_for_tasks(tokenizer, model.config.max_length) if heads else {}
+    return _write(path, network, tokenizer.base, saving or Saving(), heads, {**(files or {}), **own})
+
+
+def _write(
+    path: str | os.PathLike[str],
+    model: GPT,
+    tokenizer: Tokenizer,
+    saving: Saving,
+    stored_heads: Mapping[str, Tensor],
+    files: Mapping[str, str | bytes],
+) -> Path:
+    """`stored_heads`: tensors beside the network, by their names in the file. `files` may take the place of others."""
+    target, config = Path(os.path.expanduser(path)), model.config
+    dialect = dialect_of(config)
+    check_vocabulary(tokenizer, config.vocabulary_size, str(target))
+    parameters, tensors = dict(model.named_parameters()), dict[str, Tensor]()
+    for ours, theirs in names_of(config, dialect).items():
+        tensor = parameters[ours].detach().cpu()
+        name = theirs if theirs == SCORES else PREFIX + theirs
+        tensors[name] = (tensor.t() if theirs.endswith(TURNED) else tensor).contiguous()
+    tensors |= {name: tensor.detach().cpu().contiguous() for name, tensor in stored_heads.items()}
+    heads = [ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in stored_heads]
+    end = tokenizer.sep_id if tokenizer.has_marks else None
+    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # a vocabulary of one mark pads nothing
+    dtype = str(model.embedding.weight.dtype).removeprefix("torch.")
+    fields = write_config(config, dialect, end, pad, dtype)
+    fields |= {"architectures": [class_of(dialect, heads)], **write_labels(saving.labels)}
+    if saving.problem is not None:
+        fields["problem_type"] = saving.problem
+    count = sum(tensor.numel() for tensor in tensors.values())
+    texts: dict[str, str | bytes] = {
+        **files_for_writing(tokenizer, config.max_length, begins=begins_documents(saving.record)),
+        CONFIG: to_json(fields),
+        OURS: to_json({"format": FORMAT, "record": dict(saving.record)}),
+        CARD: _card(target.resolve().name, config, dialect, count, heads, saving.labels),
+        **files,
+    }
+    write_folder(target, texts, tensors)
+    return target
+
+
+def _card(
+    name: str, config: GPTConfig, dialect: Dialect, parameters: int, heads: Sequence[str], labels: Sequence[str]
+) -> str:
+    about = _ABOUT[heads[0] if heads else config.order]
+    python = "from transformers import AutoModelForCausalLM, AutoTokenizer"
     return write_card(
         Card(
             name,
-            write_about(dialect.model_type, english, chinese, parameters),
+            write_about(dialect.model_type, about.en, about.zh, parameters),
             tags=[dialect.model_type],
             library="transformers",
-            pipeline="text-generation",
-            sizes={size: getattr(model.config, size) for size in SIZES},
-            command='qkv generate path/to/this/folder "TEXT"',
-            python=["from transformers import AutoModelForCausalLM, AutoTokenizer"],
+            pipeline=None if heads else "text-generation",
+            sizes={size: getattr(config, size) for size in SIZES},
+            labels=labels,
+            command=f'qkv {"predict" if heads else "generate"} path/to/this/folder "TEXT"',
+            python=[] if heads else [python],
         )
     )
+
+
+GPT_FAMILY = Family("gpt", tuple(DIALECTS), _WRITER, describe, open_folder, lines_of)

@@ -10,13 +10,13 @@ The delimiter and `extract` are new tokens, as in the paper. The start is what s
 mark that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new
 token for it too. Tokens that a folder has from an earlier fine-tuning are found again by their names.
 
-What this file does NOT do: give the new tokens a vector (models/gpt/task_folder.py).
+What this file does NOT do: give the new tokens a vector (folder.py).
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import tokenizers
 from tokenizers import AddedToken, pre_tokenizers, processors
@@ -24,17 +24,10 @@ from tokenizers import AddedToken, pre_tokenizers, processors
 from qkv.errors import InputError
 from qkv.files import to_json
 from qkv.text.backend import special_token_template, state_of
-from qkv.text.tokenizer import Tokenizer
+from qkv.text.tokenizer import Marks, Tokenizer
 from qkv.text.vocabulary import Kind
 
 START, DELIMITER, EXTRACT = MARK_NAMES = ("<|start|>", "<|delimiter|>", "<|extract|>")
-
-
-class Marks(NamedTuple):
-    start: int
-    between: int
-    end: int
-    leftward: bool = False  # a token has seen those before it and no others
 
 
 class TaskTokenizer(Tokenizer):
@@ -55,17 +48,15 @@ class TaskTokenizer(Tokenizer):
         """Without the marks around texts: what is written into files."""
         self.__dict__.update({name: value for name, value in vars(self.base).items() if name != "base"})
         ids = {name: _id(self.base, name) for name in wanted}
-        self.marks = Marks(ids.get(START, self.base.sep_id), ids[DELIMITER], ids[EXTRACT], leftward=True)
-        self.cls_id, self.sep_id, self.has_marks = self.marks.start, self.marks.between, True
+        self.marks = Marks(ids.get(START, self.base.sep_id), (ids[DELIMITER],), ids[EXTRACT], leftward=True)
+        self.cls_id, self.sep_id, self.has_marks = self.marks.start, ids[DELIMITER], True
         self.added = tuple(ids[name] for name in missing)
         """Ids of the tokens that are new."""
         self.words = min(ids.values())
         """Tokens of texts, which a language model scores: all before the marks of tasks."""
         self.special_ids = self.base.special_ids | set(ids.values())
         self.backend = tokenizers.Tokenizer.from_str(self.base.backend.to_str())
-        self.backend.post_processor = special_token_template(
-            self.backend, self.marks.start, self.marks.end, self.marks.between
-        )
+        self.backend.post_processor = special_token_template(self.backend, *self.marks[:3])
 
     # All ways to get a tokenizer go through these two.
 
@@ -77,21 +68,8 @@ class TaskTokenizer(Tokenizer):
     def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> Self:
         return cls(Tokenizer._of(tokens, kind, lowercase, segmenter))
 
-    def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        first = [self.marks.start, *a]
-        second = [self.marks.end] if b is None else [self.marks.between, *b, self.marks.end]
-        ones = 0 if b is None else len(b) + 1
-        return first + second, [0] * (len(first) + len(second) - ones) + [1] * ones
-
     def files(self, max_length: int | None = None) -> dict[str, str]:
         return self.base.files(max_length)
-
-
-def marks_of(tokenizer: Tokenizer) -> Marks:
-    """What a tokenizer puts around the texts of a task."""
-    if isinstance(tokenizer, TaskTokenizer):
-        return tokenizer.marks
-    return Marks(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id)
 
 
 def with_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:

@@ -12,6 +12,7 @@ exist for this model. What is predicted and the loss over a corpus belong to mod
 Shapes: N tokens of all rows, n words of context, D width of a word, H hidden width, V vocabulary.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.layers import Layer
 from qkv.nn.word_scores import WordScores
 
 
@@ -67,10 +69,17 @@ class NNLM(nn.Module):
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Tokens (N,) of rows end to end, and their positions (N,) in them → what the next ones are scored from (N, H),
         or (N, H + n·D) with direct connections."""
+        return self._layer(ids, positions).left
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """The only one, of tokens (N,) of rows end to end."""
+        yield self._layer(ids, torch.cat([torch.arange(length, device=ids.device) for length in lengths]))
+
+    def _layer(self, ids: Tensor, positions: Tensor) -> Layer:
         x = self.embedding(contexts(ids, positions, self.config.context, self.config.begin_id)).flatten(1)  # (N, n·D)
         x = self.dropout(x)
         hidden = self.dropout(torch.tanh(self.hidden(x)))  # (N, H)
-        return torch.cat([hidden, x], dim=-1) if self.config.direct else hidden
+        return Layer("language_model", x, torch.cat([hidden, x], dim=-1) if self.config.direct else hidden)
 
     def predict(self, hidden: Tensor) -> Tensor:
         """(…, H) → logits (…, V) of the next token"""

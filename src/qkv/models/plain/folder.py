@@ -1,101 +1,73 @@
-"""Folders of readers (models/plain/network.py), and the one door to every model that a task was put on, or can be.
+"""Plain encoders (network.py) as folders, made from nothing, and around what gives vectors of words.
 
-A reader's folder is one of ours (models/folders/own.py): config.json has `model_type` "reader", the fields of its
-config, its heads and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored
-in the same way. A reader on the vectors of a language model has that model inside, its sizes under `features`: it needs
-no other folder.
+A folder is one of ours (models/folders/own.py): config.json has `model_type` "reader", the fields of its config, its
+heads and its labels; qkv.json has the record that a BERT's folder has too, and so predictions are restored in the same
+way. An encoder on the vectors of a language model has that model inside, its sizes under `features`: it needs no other
+folder.
+
+An encoder that is made from nothing, for a task (`from_nothing`), is put on what a family of models `Feeds` it:
+
+    word2vec   a folder, or a file of the C tool's form: a vector a word, the first weights of a table
+    nnlm       its table, which is the same thing
+    elmo       all of it: a token has a vector of every layer, and the task learns how much of each it uses
+    rnnlm      all of it: the state after each token
+
+The same families, as they were trained, give vectors of texts through an encoder of kind lookup (`family_below`). A
+text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a text for what reads on, are no part
+of it, and neither is a word without a vector.
+
+What this file does NOT do: know those families. It meets them as `Feeds` and `Features`.
+
+Shapes: V tokens of the tokenizer, E width of the vectors below.
 """
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor, nn
 
 from qkv.config import merge
-from qkv.errors import InputError, reading
-from qkv.files import read_object
-from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import listed, read_config
-from qkv.models.bert.network import BertConfig
-from qkv.models.elmo.network import ElmoConfig
-from qkv.models.elmo.tokenizer import MOST, OpenTokenizer
-from qkv.models.encoder import HEADS
-from qkv.models.folders.own import CONFIG, GPTS, KINDS, TRANSLATORS, WEIGHTS, model_type_of, read_folder, save_folder
-from qkv.models.gpt.encoder import GPTReaderConfig
-from qkv.models.gpt.task_folder import GPTFolder, open_gpt, shape_of_gpt
-from qkv.models.plain.features import sizes_of, sizes_table
-from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
+from qkv.errors import InputError, listed
+from qkv.models.encoder import HEADS, WithHeads
+from qkv.models.family import (
+    ENCODES,
+    FEEDS,
+    HAS_TASK,
+    RECURS,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    TASK_HEADS,
+    Ability,
+    EncoderSizes,
+    Encodes,
+    Facts,
+    Family,
+    Feeds,
+    HasTask,
+    Head,
+    Loading,
+    Opened,
+    Saving,
+    TakesHead,
+)
+from qkv.models.folders.codec import CONFIG, WEIGHTS
+from qkv.models.folders.info import lines_of_ours
+from qkv.models.folders.own import describe_folder, read_folder, save_folder
+from qkv.models.folders.weights import Undrawn
+from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
+from qkv.models.table import FAMILIES, family_named
+from qkv.nn.recurrent import CELLS
+from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 _MODEL_TYPE = "reader"
-
-
-@dataclass
-class ReaderFolder:
-    """A reader and all that its folder says about it, under the names of `hf.Folder`."""
-
-    model: ReaderWithHeads
-    tokenizer: Tokenizer
-    config: ReaderConfig
-    labels: tuple[str, ...]
-    path: Path
-    record: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    # what a folder of transformers may say, and this one never does
-    pooling: ClassVar[str | None] = None
-    normalize: ClassVar[bool] = False
-    foreign_pooling: ClassVar[str | None] = None
-    carried: ClassVar[Mapping[str, Any]] = {}
-
-    @property
-    def architecture(self) -> str:
-        features = self.config.features
-        return f"reader of kind {self.config.kind}" + (
-            "" if features is None else f" on vectors of {sizes_table(features)['model_type']}"
-        )
-
-    def save(self, path: str | Path, architecture: str | None = None) -> Path:
-        if architecture is not None:
-            raise InputError(f"{self.path} is a {self.architecture}: transformers has no class for it.")
-        return save_reader(path, self.model, self.tokenizer, self.labels, self.record)
-
-
-Opened = hf.Folder | ReaderFolder | GPTFolder
-Shape = BertConfig | ReaderConfig | GPTReaderConfig
-
-
-def open_model(path: str | Path, *, dtype: torch.dtype = torch.float32, most: int | None = MOST) -> Opened:
-    """A folder that answers: a BERT's, or a reader's or GPT's that has a task. `most` as for `OpenTokenizer`."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        is_gpt = model_type_of(folder) in GPTS
-    if is_gpt and (opened := open_gpt(folder, dtype=dtype)).model.heads:
-        return opened
-    return load_reader(folder, dtype=dtype, most=most) if _is_reader(folder) else hf.load(folder, dtype=dtype)
-
-
-def open_start(path: str | Path) -> Opened:
-    """A folder that a task can be put on: all that `open_model` takes, and a GPT as it was pretrained."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        is_gpt = model_type_of(folder) in GPTS
-    return open_gpt(folder) if is_gpt else open_model(folder, most=None)  # a run keeps the tokens of all its texts
-
-
-def shape_of(path: str | Path) -> Shape:
-    """The sizes that a folder states, without its weights."""
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        is_gpt = model_type_of(folder) in GPTS
-    if is_gpt:
-        return shape_of_gpt(folder)
-    if not _is_reader(folder):
-        return read_config(folder / CONFIG).config
-    with reading(folder):
-        return _config(read_object(folder / CONFIG), folder)
+_ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
+_F = TypeVar("_F", bound=Features)
+_N = TypeVar("_N", bound=nn.Module)
 
 
 def save_reader(
@@ -107,66 +79,12 @@ def save_reader(
 ) -> Path:
     """Write a folder, whole or not at all; return its path."""
     config = {**asdict(model.config), "heads": list(model.heads), "labels": list(labels)}
-    if model.config.features is None:
+    if (features := model.config.features) is None:
         del config["features"]
     else:
-        config["features"] = sizes_table(model.config.features)
+        config["features"] = {"model_type": features.model_type, **config["features"]}
     # not the state dict, which has a module that stands in two places twice
     return save_folder(path, _MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
-
-
-def load_reader(path: str | Path, *, dtype: torch.dtype = torch.float32, most: int | None = MOST) -> ReaderFolder:
-    """Load a folder that `save_reader` wrote. The weights are a private mapping of the file, as a BERT's are."""
-    folder = Path(os.path.expanduser(path))
-    found = read_folder(folder, _MODEL_TYPE)
-    config, place = _config(found.config, folder), folder / CONFIG
-    heads, labels = found.config.get("heads"), found.config.get("labels")
-    for name, values in (("heads", heads), ("labels", labels)):
-        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-            raise InputError(f"{place}: {name} is {values!r}, where a list of names belongs.")
-    assert isinstance(heads, list) and isinstance(labels, list)
-    if unknown := set(heads) - set(HEADS):
-        raise InputError(f"{place}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
-    outputs = [len(found.tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in found.tensors]
-    tokenizer = spelling(config, found.tokenizer, most)
-    with torch.device("meta"):
-        model = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
-    wanted = {name: parameter.shape for name, parameter in model.named_parameters()}
-    if missing := set(wanted) - set(found.tensors):
-        raise InputError(f"{folder / WEIGHTS} lacks {listed(sorted(missing))}, which a {config.kind} has.")
-    if left_over := set(found.tensors) - set(wanted):
-        raise InputError(f"{folder / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
-    for name, shape in wanted.items():
-        if (stored := found.tensors[name].shape) != shape:
-            raise InputError(
-                f"{folder / WEIGHTS}: {name} has the shape {list(stored)}, and {CONFIG} says {list(shape)}."
-            )
-    # a module that stands in two places is named once in the file
-    model.load_state_dict({name: tensor.to(dtype) for name, tensor in found.tensors.items()}, strict=False, assign=True)
-    return ReaderFolder(model.eval(), tokenizer, config, tuple(labels), folder, found.record)
-
-
-def spelling(config: ReaderConfig, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
-    """The tokenizer as this reader needs it: open, if its words are spelled. `most` as for `OpenTokenizer`."""
-    return OpenTokenizer(tokenizer, most) if isinstance(config.features, ElmoConfig) else tokenizer
-
-
-def _is_reader(folder: Path) -> bool:
-    with reading(folder):
-        model_type = model_type_of(folder)
-    if model_type in TRANSLATORS:
-        raise InputError(f"{folder} holds a model that translates, and does nothing else: qkv translate {folder} TEXT.")
-    if model_type in GPTS:
-        raise InputError(
-            f"{folder} holds a GPT, which writes on from a text: qkv generate {folder} TEXT. It neither fills blanks "
-            f"nor was made for a task. Make one of it: qkv finetune TASK --model {folder} --train FILE --out RUN."
-        )
-    if model_type in KINDS and model_type != _MODEL_TYPE:
-        raise InputError(
-            f"{folder} holds a model of type {model_type}, which was not made for a task, and neither fills blanks nor "
-            f"has attention. Make one of it: qkv finetune TASK --model {folder} --train FILE --out RUN."
-        )
-    return model_type == _MODEL_TYPE
 
 
 def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
@@ -176,8 +94,397 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
     found = merge(ReaderConfig(), plain, str(folder / CONFIG))
     if table.get("features") is None:
         return found
-    features = sizes_of(table["features"], folder / CONFIG)
+    features = features_of(table["features"], folder / CONFIG)
     try:
         return replace(found, features=features)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}") from None
+
+
+def features_of(table: object, where: Path) -> Features:
+    """The config of a language model, as a folder has it that has the model inside."""
+    name = table.get("model_type") if isinstance(table, Mapping) else None
+    kind: type[Features] | None = family_named(name).features if name in FAMILIES else None
+    if kind is None or not isinstance(table, Mapping):
+        known = sorted(one for one in FAMILIES if family_named(one).features is not None)
+        raise InputError(f"{where}: features are of {' or '.join(known)}, not {name!r}.")
+    return sizes_of(kind, table, where)
+
+
+def sizes_of(kind: type[_F], table: Mapping[str, Any], where: Path) -> _F:
+    given = {name: value for name, value in table.items() if name != "model_type" and value is not None}
+    start: Any = kind
+    found: _F = merge(start(vocabulary_size=1), given, str(where))
+    return found
+
+
+def sizes_of_reader(config: ReaderConfig) -> EncoderSizes:
+    return EncoderSizes(
+        config.vocabulary_size,
+        config.layers,
+        config.width,
+        config.max_length,
+        pairs=config.segments > 1,
+        dropout=config.dropout,
+        mixed_layers=config.mixed_layers,
+        attends=False,
+        on_features=config.features is not None,
+    )
+
+
+# --- One that was trained: its folder.
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A plain encoder, and what it is asked as a member of its family."""
+
+    network: ReaderWithHeads
+    tokenizer: Tokenizer
+    path: Path
+    labels: tuple[str, ...] = ()
+    record: Mapping[str, Any] | None = None
+    from_nothing: bool = False  # all that was not trained before is on torch's meta device
+
+    @property
+    def config(self) -> ReaderConfig:
+        return self.network.config
+
+    @property
+    def architecture(self) -> str:
+        features = self.config.features
+        below = "" if features is None else f" on vectors of {features.model_type}"
+        return f"reader of kind {self.config.kind}{below}"
+
+    def encodes(self) -> Encodes:
+        return Encodes(self.network, self.tokenizer, sizes_of_reader(self.config))
+
+    def has_task(self) -> HasTask:
+        return HasTask(self.network, tuple(self.network.heads))
+
+    def shown(self) -> ReaderWithHeads:
+        return self.network
+
+    def takes_head(self) -> TakesHead:
+        sizes = sizes_of_reader(self.config)
+        return TakesHead(
+            sizes, self.tokenizer, self.path, self.network, self.with_one, self.save_trained, self.from_nothing, True
+        )
+
+    def with_one(self, head: Head) -> ReaderWithHeads:
+        config = self.config if head.dropout is None else replace(self.config, dropout=head.dropout)
+        return ReaderWithHeads(config, [head.name], labels=head.outputs, words=self.tokenizer)
+
+    def save_trained(self, target: Path, network: WithHeads, saving: Saving) -> Path:
+        assert isinstance(network, ReaderWithHeads)
+        network.config = replace(network.config, dropout=self.config.dropout)
+        return save_reader(target, network, self.tokenizer, saving.labels, saving.record)
+
+    def save(self, target: Path, architecture: str | None) -> Path:
+        if architecture is not None:
+            raise InputError(f"{self.path} is a {self.architecture}: transformers has no class for it.")
+        return save_reader(target, self.network, self.tokenizer, self.labels, self.record)
+
+    def opened(self, facts: Facts) -> Opened:
+        parts: dict[Ability[Any], Callable[[], Any]] = {
+            HAS_TASK: self.has_task,
+            ENCODES: self.encodes,
+            SHOWS_LAYERS: self.shown,
+            RECURS: self.shown,
+            TAKES_HEAD: self.takes_head,
+        }
+        return Opened(
+            facts,
+            self.tokenizer,
+            self.config,
+            self.labels,
+            self.architecture,
+            parts={one: parts[one] for one in facts.abilities},
+            write=self.save,
+        )
+
+
+def _describe(path: Path) -> Facts:
+    document = describe_folder(path)
+    document["weight_bytes"] = document["files"][WEIGHTS]
+    config, heads = _config(document["config"], path), tuple(_names(document["config"], "heads", path))
+    can = (HAS_TASK,) if set(heads) & set(TASK_HEADS) else ()
+    recurs = (RECURS,) if config.kind in CELLS or config.features is not None else ()
+    return Facts(
+        "plain",
+        _MODEL_TYPE,
+        path,
+        _ABOUT,
+        "reader",
+        (*can, ENCODES, SHOWS_LAYERS, *recurs, TAKES_HEAD),
+        document,
+        heads,
+        document["record"],
+        sizes=sizes_of_reader(config),
+    )
+
+
+def _open(path: Path, loading: Loading) -> Opened:
+    """The weights are a private mapping of the file, as a BERT's are."""
+    facts, found = _describe(path), read_folder(path, _MODEL_TYPE)
+    config, tensors = _config(found.config, path), found.tensors
+    heads, labels = (_names(found.config, name, path) for name in ("heads", "labels"))
+    if unknown := set(heads) - set(HEADS):
+        raise InputError(f"{path / CONFIG}: there is no head {listed(unknown)}. Known: {', '.join(HEADS)}.")
+    outputs = [len(tensors[name]) for head in heads if (name := f"heads.{head}.linear.weight") in tensors]
+    tokenizer = _read_by(config.features, found.tokenizer, loading.spelled)
+    with torch.device("meta"):
+        network = ReaderWithHeads(config, heads, labels=max(outputs, default=2), words=tokenizer)
+    _check(network, tensors, path, f"which a {config.kind} has")
+    if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
+        raise InputError(f"{path / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
+    # a module that stands in two places is named once in the file
+    stored = {name: tensor.to(loading.dtype) for name, tensor in tensors.items()}
+    network.load_state_dict(stored, strict=False, assign=True)
+    return Plain(network.to(loading.device).eval(), tokenizer, path, tuple(labels), found.record).opened(facts)
+
+
+def _names(config: Mapping[str, Any], name: str, path: Path) -> list[str]:
+    values = config.get(name)
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise InputError(f"{path / CONFIG}: {name} is {values!r}, where a list of names belongs.")
+    return values
+
+
+def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: str) -> list[str]:
+    """Hold a network's parameters against what a folder has, and name them."""
+    wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
+    if missing := set(wanted) - set(tensors):
+        raise InputError(f"{path / WEIGHTS} lacks {listed(sorted(missing))}, {who}.")
+    for name, shape in wanted.items():
+        if (stored := tensors[name].shape) != shape:
+            raise InputError(f"{path / WEIGHTS}: {name} has the shape {list(stored)}, and {CONFIG} says {list(shape)}.")
+    return list(wanted)
+
+
+def _read_by(features: Features | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
+    return tokenizer if features is None else features.opened(tokenizer, most)
+
+
+PLAIN = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
+
+
+# --- One that is made from nothing, on what is known.
+
+
+def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
+    """Whoever changes a size expects another model."""
+    of_others = {size for one in KINDS.values() for size in one.sizes} - set(KINDS[kind].sizes)
+    usual = ReaderSettings()
+    if idle := [size for size in sorted(of_others) if getattr(sizes, size) != getattr(usual, size)]:
+        raise InputError(
+            f"The settings {', '.join(f'reader.{size}' for size in idle)} do nothing for {named}: leave them out."
+        )
+
+
+def layers_from_nothing(kind: str, sizes: ReaderSettings) -> int:
+    return KINDS[kind].layers(1) if sizes.layers is None else sizes.layers
+
+
+def from_nothing(
+    kind: str, sizes: ReaderSettings, below: Feeds | None, tokenizer: Tokenizer, named: str, tell: Callable[[str], None]
+) -> Opened:
+    """A plain encoder on torch's meta device, where nothing is drawn yet, but for what was trained before."""
+    if below is not None and sizes.embedding_width not in (None, below.width):
+        raise InputError(
+            f"reader.embedding_width is {sizes.embedding_width}, and the vectors of {below.place} have {below.width}."
+        )
+    config = ReaderConfig(
+        kind,
+        vocabulary_size=tokenizer.size,
+        embedding_width=sizes.embedding_width or 128 if below is None else below.width,
+        inner_width=sizes.inner_width,
+        layers=layers_from_nothing(kind, sizes),
+        kernels=sizes.kernels,
+        dropout=sizes.dropout,
+        max_length=sizes.max_length,
+        pad_id=tokenizer.pad_id,
+        features=None if below is None else below.features,
+    )
+    tokenizer = _read_by(config.features, tokenizer, None)  # a run keeps the tokens of all its texts
+    with torch.device("meta"):
+        network = ReaderWithHeads(config, words=tokenizer)
+    if below is not None:
+        tell(_put_in(network, below, tokenizer))
+    facts = Facts("plain", _MODEL_TYPE, Path(named), _ABOUT, "reader", (TAKES_HEAD,), {}, sizes=sizes_of_reader(config))
+    return Plain(network, tokenizer, facts.path, from_nothing=True).opened(facts)
+
+
+def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str:
+    """What is known, into a network; what there is to say of it."""
+    if below.features is None:
+        table, known = below.table(tokenizer)
+        if not known.any():
+            raise InputError(
+                f"None of the {tokenizer.size:,} tokens of the tokenizer is a word of {below.place}. Take the "
+                "tokenizer that the vectors were trained with, or leave --tokenizer out."
+            )
+        _table_of(network).weight = nn.Parameter(draw_unknown(table, known))
+        return f"{int(known.sum()):,} of {tokenizer.size:,} tokens have a vector in {below.place}"
+    _load_features(network, below)
+    if mixed := below.features.mixed_layers:
+        return f"a token has the vectors of {mixed} layers of {below.place}, mixed as the task learns"
+    return f"a token has the state of {below.place} after it"
+
+
+def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
+    """(V, E), where the tokens that have no vector are drawn as widely as the others spread: alike in every seed, as
+    the vectors are."""
+    drawn = torch.randn(table.shape, generator=torch.Generator().manual_seed(0)) * table[known].std(correction=0)
+    return torch.where(known[:, None], table, drawn)
+
+
+def _table_of(network: ReaderWithHeads) -> Table:
+    assert isinstance(network.encoder.embedding, Table)
+    return network.encoder.embedding
+
+
+def _load_features(network: ReaderWithHeads, below: Feeds) -> None:
+    features = network.encoder.embedding.network
+    assert isinstance(features, nn.Module)
+    features.load_state_dict(below.weights(), assign=True)
+
+
+# --- What can lie below one: families that give vectors of words, and no more until a task is put on them.
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """In the place of a table (`Feeds` of models/family.py)."""
+
+    place: Path
+    features: Features
+    tensors: Mapping[str, Tensor]
+    tokenizer: Tokenizer
+
+    @property
+    def model_type(self) -> str:
+        return self.features.model_type
+
+    @property
+    def width(self) -> int:
+        return self.features.features_width
+
+    def weights(self) -> Mapping[str, Tensor]:
+        return self.tensors
+
+    def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+        raise AssertionError(f"{self.place} has no table")
+
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        raise InputError(
+            f"{self.place} is a model of type {self.model_type}, whose vectors belong to the tokens of its own "
+            "tokenizer: leave --tokenizer out."
+        )
+
+
+def read_features(
+    path: Path, kind: type[_F], build: Callable[[_F], nn.Module]
+) -> tuple[Path, _F, Mapping[str, Tensor], Tokenizer]:
+    """What `LanguageModel` has, of a folder. Those weights are taken that make vectors of tokens. What scores words
+    stays behind: a task does not need it, and it is the larger part of a model with many words."""
+    folder = read_folder(path, kind.model_type)
+    config = sizes_of(kind, folder.config, path / CONFIG)
+    with torch.device("meta"), Undrawn():
+        network = build(config)
+    names = _check(network, folder.tensors, path, f"which {CONFIG} says it has")
+    return path, config, {name: folder.tensors[name].float() for name in names}, folder.tokenizer
+
+
+def with_scores(network: _N, below: Feeds, loading: Loading) -> _N:
+    """All of a language model, its scores of words too, ready to be asked."""
+    try:
+        network.load_state_dict(read_folder(below.place, below.model_type).tensors)
+    except RuntimeError as error:
+        raise InputError(f"{below.place}: {CONFIG} and {WEIGHTS} do not fit together: {error}") from None
+    return network.to(loading.device, loading.dtype).eval()
+
+
+OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
+"""What one of these families has beside what all have, from what it feeds."""
+
+
+def family_below(
+    name: str,
+    about: Phrase,
+    view_kind: str,
+    feeds: Callable[[Path], Feeds],
+    own: OwnParts,
+    features: type[Features] | None = None,
+) -> Family:
+    def describe(path: Path) -> Facts:
+        document = describe_folder(path)
+        document["weight_bytes"] = document["files"][WEIGHTS]
+        sizes = None
+        if features is not None:
+            below = sizes_of(features, document["config"], path / CONFIG)
+            size = document["vocabulary"]["size"]
+            sizes = sizes_of_reader(_lookup(size, below.features_width, below))
+        return Facts(
+            name,
+            name,
+            path,
+            about,
+            view_kind,
+            tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
+            document,
+            record=document["record"],
+            sizes=sizes,
+        )
+
+    def open_folder(path: Path, loading: Loading) -> Opened:
+        return open_below(describe(path), feeds(path), own, loading)
+
+    return Family(name, (name,), about, describe, open_folder, lines_of_ours, features)
+
+
+def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:
+    tokenizer = _read_by(below.features, below.tokenizer, loading.spelled)
+    parts: dict[Ability[Any], Callable[[], Any]] = {
+        ENCODES: partial(_encodes, below, tokenizer, loading),
+        SHOWS_LAYERS: partial(_network, below, tokenizer, loading),
+        FEEDS: partial(_itself, below),
+    }
+    parts |= {kind: partial(part, below, loading) for kind, part in own.items()}
+    config = _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id)
+    return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
+
+
+def _lookup(vocabulary_size: int, width: int, features: Features | None, pad_id: int = 0) -> ReaderConfig:
+    return ReaderConfig("lookup", vocabulary_size, width, layers=0, pad_id=pad_id, features=features)
+
+
+def _itself(below: Feeds) -> Feeds:
+    return below
+
+
+def _encodes(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> Encodes:
+    network, known = _around(below, tokenizer, loading)
+    sizes = sizes_of_reader(network.config)
+    layers = sizes.mixed_layers - 1 if sizes.mixed_layers else None
+    return Encodes(network, tokenizer, sizes, layers, counts_marks=False, pools_first=False, known=known)
+
+
+def _network(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> ReaderWithHeads:
+    return _around(below, tokenizer, loading)[0]
+
+
+def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[ReaderWithHeads, Tensor | None]:
+    """An encoder of kind lookup, and (V,) which tokens have a vector; None: all of them."""
+    with torch.device("meta"), Undrawn():
+        network = ReaderWithHeads(
+            _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer
+        )
+    known: Tensor | None = None
+    if below.features is None:
+        table, known = below.table(tokenizer)
+        _table_of(network).weight = nn.Parameter(table)
+    else:
+        _load_features(network, below)
+        network.encoder.mix = below.features.mix()  # equal shares, which is where learning them begins
+    return network.to(loading.device, loading.dtype).requires_grad_(False).eval(), known

@@ -8,9 +8,9 @@ a row's result never depends on its neighbours.
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
-The vectors are looked up in a table, or given by a pretrained language model (contextual.py): the same reader on other
-features. Those of ELMo, a vector a layer, go through a mix that is learned with the task (Peters et al. 2018, equation
-1).
+The vectors are looked up in a table, or given by a pretrained language model (`Features`): the same reader on other
+features. Where that gives a vector of every layer, they go through a mix that is learned with the task (Peters et al.
+2018, equation 1). Nobody says here whether a language model moves with its task.
 
 What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
 by whoever has some.
@@ -18,23 +18,55 @@ by whoever has some.
 Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.data.batch import Packing
+from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
-from qkv.models.elmo.network import ElmoConfig, ScalarMix
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads
-from qkv.models.plain.contextual import Pretrained, Words, contextual, width_of
 from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows
 from qkv.nn.fused import Packed
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_stack import Bidirectional
+from qkv.text.tokenizer import Tokenizer
+
+
+class Features(Protocol):
+    """A language model in the place of a table: its config, which says how wide its vectors are and builds what gives
+    them."""
+
+    model_type: ClassVar[str]  # of its family
+
+    @property
+    def features_width(self) -> int: ...
+    @property
+    def mixed_layers(self) -> int:
+        """Vectors of a token that a mix makes one; 0 where there is one from the beginning."""
+        ...
+
+    def vectors(self, words: Tokenizer | None) -> nn.Module:
+        """Called with tokens (N,) of rows end to end and their lengths → (N, E), or (N, K, E) for a mix; `layers` of
+        it yields those of the model. `words` are how tokens are written, for what is spelled."""
+        ...
+
+    def mix(self) -> nn.Module | None:
+        """(N, K, E) → (N, E)"""
+        ...
+
+    def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
+        """The tokenizer as this model reads: one without unknown words, if it spells them (`most` of OpenTokenizer)."""
+        ...
+
+
+PART = "reader"
+"""The name of a reader's own layers."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +83,7 @@ class ReaderConfig:
     head_dropout: float | None = None
     initial_std: float = 0.02
     pad_id: int = 0
-    features: Pretrained | None = None  # None: vectors are looked up in a table
+    features: Features | None = None  # None: vectors are looked up in a table
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -60,10 +92,10 @@ class ReaderConfig:
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
-        if self.features is not None and self.embedding_width != width_of(self.features):
+        if self.features is not None and self.embedding_width != self.features.features_width:
             raise InputError(
                 f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
-                f"{width_of(self.features)}."
+                f"{self.features.features_width}."
             )
         if self.layers != KINDS[self.kind].layers(self.layers):
             raise InputError(f"a {self.kind} has {KINDS[self.kind].layers(self.layers)} layers, not {self.layers}.")
@@ -75,8 +107,28 @@ class ReaderConfig:
 
     @property
     def mixed_layers(self) -> int:
-        """Of ELMo, how many vectors of a token are mixed to one; 0 where there is one from the beginning."""
-        return 1 + self.features.layers if isinstance(self.features, ElmoConfig) else 0
+        return 0 if self.features is None else self.features.mixed_layers
+
+
+@dataclass(frozen=True)
+class ReaderSettings:
+    """Sizes of one that begins from nothing: the settings reader.* of a run."""
+
+    embedding_width: int | None = None  # None: that of the word vectors; without any, 128
+    inner_width: int = 128  # of one direction, of one size of window, or of a convolution
+    layers: int | None = None  # None: one, where the kind has layers
+    kernels: tuple[int, ...] = (3, 5, 7)  # sizes of windows; `cnn` has the first
+    dropout: float = 0.3
+    max_length: int = 512
+
+    def __post_init__(self) -> None:
+        for name, least in (("embedding_width", 1), ("inner_width", 1), ("layers", 0), ("max_length", 8)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise InputError(f"reader.{name} must be at least {least}, not {value}.")
+        if not self.kernels or min(self.kernels) < 1:
+            raise InputError("reader.kernels are sizes of windows, such as [3, 5, 7].")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
 class Table(nn.Embedding):
@@ -86,11 +138,17 @@ class Table(nn.Embedding):
         """(N,) → (N, E)"""
         return super().forward(input)
 
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """None: a word is looked up."""
+        return iter(())
+
 
 class Reader(Encoder):
-    """Vectors of tokens, then whatever `_read` makes of them."""
+    """Vectors of tokens, then layers that read them."""
 
-    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+    embedding: Any  # a `Table`, or what `Features.vectors` gives
+
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         """`words` are for features that are spelled."""
         super().__init__()
         self.config = config
@@ -98,8 +156,8 @@ class Reader(Encoder):
             self.embedding = Table(config.vocabulary_size, config.embedding_width)
             nn.init.normal_(self.embedding.weight, std=0.1)
         else:
-            self.embedding = contextual(config.features, words)
-        self.mix = ScalarMix(config.mixed_layers) if config.mixed_layers else None
+            self.embedding = config.features.vectors(words)
+        self.mix = None if config.features is None else config.features.mix()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList()
         self.pooler = Pooler(config.width) if pooler else None
@@ -114,15 +172,33 @@ class Reader(Encoder):
         pool: bool = True,
     ) -> Encoding:
         """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
-        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
-        x = x if self.mix is None else self.mix(x)
-        hidden = self._read(self.dropout(x), packing)  # (N, D)
+        hidden = self._entering(ids, packing)
+        for layer in self.own_layers(hidden, packing):
+            hidden = layer.left  # (N, D)
         pooled = self.pooler(self.of_rows(hidden, packing)) if pool and self.pooler is not None else None
         return Encoding(hidden, pooled, None, {})
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
-        """(N, E) → (N, D)"""
-        return x
+    def layers(self, batch: Batch) -> Iterator[Layer]:
+        """Those of the language model below, where there is one, then its own."""
+        yield from self.embedding.layers(batch.ids, batch.lengths)
+        yield from self.own_layers(self._entering(batch.ids, batch.packing), batch.packing)
+
+    def token_states(self, batch: Batch) -> list[Tensor]:
+        """Of a mix (N, E) of every layer that is mixed, else the one that tokens are looked up as; then what comes out,
+        where it has layers of its own."""
+        looked_up: Tensor = self.embedding(batch.ids, batch.lengths)
+        below = [looked_up] if self.mix is None else list(looked_up.unbind(1))
+        return [*below, self(**batch.inputs(), pool=False).hidden] if len(self.blocks) else below
+
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
+        """On what goes into the first of them (N, E)."""
+        return iter(())
+
+    def _entering(self, ids: Tensor, packing: Packing) -> Tensor:
+        """(N,) → (N, E)"""
+        x = self.embedding(ids, packing.lengths)  # (N, E), or (N, K, E) for a mix
+        entering: Tensor = self.dropout(x if self.mix is None else self.mix(x))
+        return entering
 
 
 class Lookup(Reader):
@@ -131,22 +207,23 @@ class Lookup(Reader):
 
 
 class TextCNN(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         super().__init__(config, pooler, words)
         windows = (Convolution(config.embedding_width, config.inner_width, kernel) for kernel in config.kernels)
         self.blocks = nn.ModuleList([nn.ModuleList(windows)])
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
         windows = self.blocks[0]
         assert isinstance(windows, nn.ModuleList)
-        return functional.relu(torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1))
+        found = torch.cat([window(x, Packed(*packing)) for window in windows], dim=-1)
+        yield Layer(PART, x, functional.relu(found))
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         return max_over_rows(hidden, Packed(*packing))
 
 
 class CNN(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         super().__init__(config, pooler, words)
         blocks: list[nn.Module] = [
             ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
@@ -156,21 +233,22 @@ class CNN(Reader):
         entrance = nn.Linear(config.embedding_width, config.inner_width)
         self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
         lowest, *above = self.blocks
         assert isinstance(lowest, nn.ModuleList)
         entrance, first = lowest
         x = entrance(x)
         for block in (first, *above):
-            x = block(x, Packed(*packing))
-        return x
+            left = block(x, Packed(*packing))
+            yield Layer(PART, x, left)
+            x = left
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         return max_over_rows(hidden, Packed(*packing))
 
 
 class Recurrent(Reader):
-    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> None:
+    def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         super().__init__(config, pooler, words)
         cell, width = CELLS[config.kind], config.inner_width
         inputs = [config.embedding_width, *[2 * width] * (config.layers - 1)]
@@ -178,8 +256,8 @@ class Recurrent(Reader):
         self.stack = Bidirectional(ways[0], ways[1], config.dropout)
         self.blocks = self.stack.layers
 
-    def _read(self, x: Tensor, packing: Packing) -> Tensor:
-        return self.stack(x, packing.lengths)[0][-1]
+    def own_layers(self, x: Tensor, packing: Packing) -> Iterator[Layer]:
+        return self.stack.run_layers(PART, x, packing.lengths)
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
         """The last token of what read forward, the first of what read backward."""
@@ -190,7 +268,7 @@ class Recurrent(Reader):
 
 @dataclass(frozen=True)
 class _Kind:
-    build: Callable[[ReaderConfig, bool, Words | None], Reader]
+    build: Callable[[ReaderConfig, bool, Tokenizer | None], Reader]
     width: Callable[[ReaderConfig], int]
     layers: Callable[[int], int]  # how many it has when so many are asked for
     sizes: tuple[str, ...] = ()  # of its config, beside the layers, those that not every kind uses
@@ -210,7 +288,7 @@ KINDS: dict[str, _Kind] = {
 }
 
 
-def reader(config: ReaderConfig, pooler: bool = False, words: Words | None = None) -> Reader:
+def reader(config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> Reader:
     return KINDS[config.kind].build(config, pooler, words)
 
 
@@ -225,7 +303,22 @@ class ReaderWithHeads(WithHeads):
         heads: Sequence[str] = (),
         labels: int = 2,
         pooler: bool | None = None,
-        words: Words | None = None,
+        words: Tokenizer | None = None,
     ) -> None:
         self.config: ReaderConfig
         super().__init__(config, partial(reader, config, words=words), heads, labels, pooler)
+
+
+class Mix(NamedTuple):
+    """How much of each layer of a language model a task uses."""
+
+    shares: tuple[float, ...]
+    gamma: float
+
+
+def mix_of(network: WithHeads) -> Mix | None:
+    """None where nothing is mixed, or the mix is not drawn yet."""
+    mix: Any = network.encoder.mix if isinstance(network.encoder, Reader) else None
+    if mix is None or mix.gamma.is_meta:
+        return None
+    return Mix(tuple(mix.shares().tolist()), mix.gamma.item())

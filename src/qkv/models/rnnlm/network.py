@@ -10,19 +10,28 @@ The network returns the state and keeps none. Who carries it on: models/language
 Shapes: R rows, N tokens of all rows, D width of a word, P width of the last layer's output, V vocabulary.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS, LSTM, Cell
-from qkv.nn.recurrent_stack import Stack, States
+from qkv.nn.recurrent_stack import Stack, States, learns
 from qkv.nn.word_scores import WordScores
+from qkv.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class RNNLMConfig:
+    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+
+    model_type: ClassVar[str] = "rnnlm"
+    mixed_layers: ClassVar[int] = 0
+
     vocabulary_size: int
     cell: str = "lstm"  # a name of nn/recurrent.py
     layers: int = 2
@@ -58,6 +67,19 @@ class RNNLMConfig:
             raise InputError(f"Unknown size '{name}'.{did_you_mean(name, PRESETS)} Known: {', '.join(PRESETS)}.")
         return cls(**(PRESETS[name] | changes))
 
+    @property
+    def features_width(self) -> int:
+        return self.output_width
+
+    def vectors(self, words: Tokenizer | None) -> "StateVectors":
+        return StateVectors(self)
+
+    def mix(self) -> None:
+        return None
+
+    def opened(self, tokenizer: Tokenizer, most: int | None = None) -> Tokenizer:
+        return tokenizer
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "small": {"layers": 2, "width": 200, "dropout": 0.0},
@@ -84,9 +106,35 @@ class RNNStates(nn.Module):
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...], states: States | None = None) -> tuple[Tensor, States]:
         """Tokens (N,) of rows end to end → what the next ones are scored from (N, P), and the states after each row."""
-        x = self.dropout(self.embedding(ids) * self.scale)  # (N, D)
-        outputs, states = self.stack(x, lengths, states)
+        outputs, states = self.stack(self._embed(ids), lengths, states)
         return self.dropout(outputs[-1]), states
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        """Tokens (N,) of rows end to end."""
+        return self.stack.run_layers("language_model", self._embed(ids), lengths)
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        """(N,) → (N, D)"""
+        x: Tensor = self.dropout(self.embedding(ids) * self.scale)
+        return x
+
+
+class StateVectors(nn.Module):
+    """A token has the state after it: what stands before it has been read, and nothing else. Every row begins with
+    nothing seen."""
+
+    def __init__(self, config: RNNLMConfig) -> None:
+        super().__init__()
+        self.network = RNNStates(config)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
+        """Tokens (N,) of rows end to end → (N, P)"""
+        with torch.set_grad_enabled(learns(self)):
+            states: Tensor = self.network(ids, lengths)[0]
+            return states
+
+    def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
+        return self.network.layers(ids, lengths)
 
 
 class RNNLM(RNNStates):

@@ -12,20 +12,22 @@ and what is scored comes, in all of them, from t_i = tanh(W [H_i; y_{i-1}; conte
 with H_i for his s_{i-1} and tanh for maxout.
 So the three differ in what reaches the decoder, and in nothing else.
 
-The network keeps no state: `start` and `step` hand it to the caller. Who searches: generate/.
+The network keeps no state: `start` and `step` hand it to the caller. Who searches: search/.
 
 Shapes: N, M tokens of all source and target rows, R sources, S tokens of the longest one, Q rows (hypotheses of all
 sources), D width of a token, P width of the decoder's cells, E width of the encoder's output, V target vocabulary.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from qkv.data.batch import Packing, pad
+from qkv.data.batch import Batch, Packing, pad
 from qkv.errors import InputError, did_you_mean
+from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.recurrent import CELLS, Cell, State
 from qkv.nn.recurrent_decoder import (
     AttentionDecoder,
@@ -48,7 +50,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "previous": PreviousDecoder,
     "current": CurrentDecoder,
 }
-SCORES: dict[str, type[Score]] = {"additive": AdditiveScore, "dot": DotScore, "bilinear": BilinearScore}
+SCORES: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
 
 
 @dataclass(frozen=True)
@@ -198,13 +200,43 @@ class Seq2Seq(nn.Module):
 
     def read(self, source: Tensor, packing: Packing) -> tuple[Source, States]:
         """(N,) → what the decoder may look at, and the states that it begins from."""
-        table = self.embedding if self.source_embedding is None else self.source_embedding
-        x = self.dropout(table(source) * self.scale)  # (N, D)
-        outputs, ends = self.encoder(x, packing.lengths)
+        outputs, ends = self.encoder(self._embed_source(source), packing.lengths)
+        return self._remember(outputs[-1], ends, packing)
+
+    def layers(self, source: Batch, target: Batch | None = None) -> Iterator[Layer]:
+        """The encoder's, then those of the decoder, if there is something for it to read."""
+        encoded: list[Layer] = []
+        for layer in self.encoder.run_layers("encoder", self._embed_source(source.ids), source.lengths):
+            yield layer
+            encoded.append(layer)
+        if target is not None:
+            ends = tuple(way.after for layer in encoded for way in layer.recurrences)
+            read, states = self._remember(encoded[-1].left, ends, source.packing)
+            yield from self.decoder.run_layers(self._embed(target.ids), target.lengths, read, states)
+
+    @property
+    def context(self) -> str:
+        return self.config.context
+
+    @property
+    def attentions(self) -> tuple[AttentionKind, ...]:
+        has = self.config.context == "attention"
+        return (AttentionKind("cross", "decoder", "cross", 1, 1, asks_for_next=True),) if has else ()
+
+    @property
+    def position_encoding(self) -> None:
+        """A recurrent network knows where it is from what it has read."""
+
+    def fixed_context(self, source: Tensor, packing: Packing) -> Tensor | None:
+        """(R, E): C, where that is all the decoder sees of the source; None where it attends."""
+        return None if self.attentions else self.read(source, packing)[0].context
+
+    def _remember(self, outputs: Tensor, ends: States, packing: Packing) -> tuple[Source, States]:
+        """The encoder's last outputs (N, E), and the states of its layers after each row."""
         ways = self.config.directions
         layers = [_side_by_side(ends[first : first + ways]) for first in range(0, len(ends), ways)]
-        states = pad(self.dropout(outputs[-1]), packing)  # (R, S, E)
-        mask = pad(torch.ones_like(source, dtype=torch.bool), packing, False)  # (R, S)
+        states = pad(self.dropout(outputs), packing)  # (R, S, E)
+        mask = pad(torch.ones(len(outputs), dtype=torch.bool, device=outputs.device), packing, False)  # (R, S)
         read = Source(self.dropout(layers[-1][0]), states, mask, self.decoder.keys(states))
         return read, tuple(self._begin(number, layer) for number, layer in enumerate(layers))
 
@@ -215,6 +247,12 @@ class Seq2Seq(nn.Module):
             found.append(self.to_memory[number](ends[1]))
         # in autocast too, a cell begins in the type of its weights
         return tuple(part.to(self.readout.weight.dtype) for part in found)
+
+    def _embed_source(self, source: Tensor) -> Tensor:
+        """(N,) → (N, D)"""
+        table = self.embedding if self.source_embedding is None else self.source_embedding
+        x: Tensor = self.dropout(table(source) * self.scale)
+        return x
 
     def _embed(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.dropout(self.embedding(tokens) * self.scale)

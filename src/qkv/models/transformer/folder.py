@@ -1,5 +1,5 @@
 """Folders of translation models trained here, in the manner of the others (models/folders/own.py), with a tokenizer or
-two.
+two: the Transformer's, and those of recurrent encoders and decoders (models/seq2seq).
 
     config.json          model_type "qkv-transformer" or "qkv-seq2seq", and the sizes
     model.safetensors    the weights
@@ -10,49 +10,248 @@ two.
 What this file does NOT do: read the folders of others; marian.py does.
 """
 
+import math
 import os
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from qkv.config import merge
 from qkv.data.pairs.batching import Languages
-from qkv.errors import InputError, reading
+from qkv.errors import InputError, listed, reading
 from qkv.files import read_object, to_json
-from qkv.models.bert.folder import CARD
-from qkv.models.bert.keys import listed
-from qkv.models.bert.plan import FORMAT, check_vocabulary
+from qkv.models.family import (
+    ATTENDS,
+    RECURS,
+    SHOWS_LAYERS,
+    TRANSLATES,
+    Ability,
+    Facts,
+    Family,
+    Loading,
+    Opened,
+    Translates,
+)
 from qkv.models.folders.card import Card, write_card
-from qkv.models.folders.own import CONFIG, OURS, TRANSLATORS, WEIGHTS, model_type_of, write_folder
-from qkv.models.folders.weights import read_header
+from qkv.models.folders.codec import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    OURS,
+    WEIGHTS,
+    check_vocabulary,
+    read_record,
+    write_folder,
+)
+from qkv.models.folders.info import vocabulary_line
+from qkv.models.folders.weights import StoredTensor, Undrawn, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
-from qkv.models.transformer.marian import MODEL_TYPE as MARIAN
-from qkv.models.transformer.marian import load_marian
 from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu.precision import check_precision, set_precision
+from qkv.report.bilingual import Phrase
+from qkv.search.options import GenerateConfig
 from qkv.text.tokenizer import Tokenizer
 
 _SIDES = ("source", "target")
 _ABOUT = {
-    "qkv-transformer": ("a Transformer that translates (Vaswani et al. 2017)", "翻译用的 Transformer 模型"),
-    "qkv-seq2seq": ("a recurrent encoder and decoder that translates", "翻译用的循环编码器—解码器（seq2seq）模型"),
+    "qkv-transformer": Phrase("a Transformer that translates (Vaswani et al. 2017)", "翻译用的 Transformer 模型"),
+    "qkv-seq2seq": Phrase(
+        "a recurrent encoder and decoder that translates", "翻译用的循环编码器—解码器（seq2seq）模型"
+    ),
 }
-"""Every `model_type` that a folder of a translation model may have."""
+ABOUT = Phrase("a model that translates", "翻译模型")
+_LONGEST = 512  # tokens of a text, where neither the record nor the network says
 
 
-class TranslationFolder(NamedTuple):
-    network: Transformer | Seq2Seq
-    languages: Languages
-    max_length: int  # tokens of a text, the mark at its end among them
-    record: dict[str, Any]
+@dataclass(frozen=True)
+class _Plan:
+    """What is in a folder, found out and checked by names and shapes before a weight is read."""
+
     path: Path
+    config: TransformerConfig | Seq2SeqConfig
+    record: dict[str, Any]
+    source: Tokenizer
+    target: Tokenizer  # the same object where they share one
+    tensors: Mapping[str, StoredTensor]
+
+    @property
+    def is_recurrent(self) -> bool:
+        return isinstance(self.config, Seq2SeqConfig)
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a translation says where it looked."""
+        return not isinstance(self.config, Seq2SeqConfig) or self.config.context == "attention"
+
+    @cached_property
+    def max_length(self) -> int:
+        """Tokens of a text, the mark at its end among them."""
+        longest = self.record.get("max_length")
+        return longest if isinstance(longest, int) else getattr(self.config, "max_length", _LONGEST)
+
+    def network(self) -> Transformer | Seq2Seq:
+        return Seq2Seq(self.config) if isinstance(self.config, Seq2SeqConfig) else Transformer(self.config)
 
 
-def is_translation(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a model that translates, ours or another's."""
-    return model_type_of(path) in TRANSLATORS
+def _planned(folder: Path) -> _Plan:
+    config, record = _sizes_of(folder), read_record(folder)
+    source, target = _tokenizers_of(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
+    plan = _Plan(folder, config, record, source, target, read_header(folder / WEIGHTS))
+    rows = {"source": config.source_vocabulary_size or config.vocabulary_size, "target": config.vocabulary_size}
+    for side, tokenizer in zip(_SIDES, (source, target), strict=True):
+        check_vocabulary(tokenizer, rows[side], f"{folder} ({side})")
+    with torch.device("meta"), Undrawn():
+        wanted = {name: tuple(parameter.shape) for name, parameter in plan.network().named_parameters()}
+    if different := set(wanted) ^ set(plan.tensors):
+        raise InputError(f"{folder / WEIGHTS} and {CONFIG} do not go together: {listed(sorted(different))}.")
+    for name, shape in wanted.items():
+        if (stored := plan.tensors[name].shape) != shape:
+            raise InputError(
+                f"{folder / WEIGHTS}: {name} has the shape {list(stored)}, and {CONFIG} says {list(shape)}."
+            )
+    return plan
+
+
+def _sizes_of(folder: Path) -> TransformerConfig | Seq2SeqConfig:
+    table = read_object(folder / CONFIG)
+    start = Seq2SeqConfig(1) if table.pop("model_type", None) == "qkv-seq2seq" else TransformerConfig(1)
+    plain = {name: value for name, value in table.items() if value is not None}
+    # None is a field's own default only where it says "not given"; the vocabulary has to be said
+    if "vocabulary_size" not in plain:
+        raise InputError(f"{folder / CONFIG} has no vocabulary_size.")
+    return merge(start, plain, str(folder / CONFIG))
+
+
+def _tokenizers_of(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    if (folder / _SIDES[0]).is_dir():
+        return Tokenizer.load(folder / _SIDES[0]), Tokenizer.load(folder / _SIDES[1])
+    joint = Tokenizer.load(folder)
+    return joint, joint
+
+
+def describe(path: Path) -> Facts:
+    with reading(path):
+        return _facts(_planned(path))
+
+
+def _facts(plan: _Plan) -> Facts:
+    model_type = "qkv-seq2seq" if plan.is_recurrent else "qkv-transformer"
+    document = {
+        "path": str(plan.path),
+        "model_type": model_type,
+        "about": _ABOUT[model_type].en,
+        "config": {name: value for name, value in asdict(plan.config).items() if value is not None},
+        "languages": [plan.record.get("source_language"), plan.record.get("target_language")],
+        "max_length": plan.record.get("max_length"),
+        "parameters": sum(math.prod(tensor.shape) for tensor in plan.tensors.values()),
+        "vocabularies": [
+            {name: getattr(one, name) for name in ("size", "kind", "lowercase", "segmenter")}
+            for one in ([plan.source] if plan.source is plan.target else [plan.source, plan.target])
+        ],
+        "scores": plan.record.get("scores"),
+        "record": plan.record,
+    }
+    if plan.is_recurrent:
+        return facts_of("seq2seq", plan.path, document, (*((ATTENDS,) if plan.aligns else ()), RECURS))
+    return facts_of("transformer", plan.path, document)
+
+
+def facts_of(
+    family: str, path: Path, document: dict[str, Any], shown: tuple[Ability[Any], ...] = (ATTENDS, SHOWS_LAYERS)
+) -> Facts:
+    """Of any model that translates: its document, and what look shows of it."""
+    kind = "transformer" if SHOWS_LAYERS in shown else "seq2seq"
+    return Facts(
+        family,
+        document["model_type"],
+        path,
+        ABOUT,
+        kind,
+        (TRANSLATES, *shown),
+        document,
+        record=document["record"],
+        notes=tuple(document.get("notes", ())),
+    )
+
+
+def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `qkv info` shows."""
+    source, target = (language or "?" for language in facts["languages"])
+    vocabularies = [vocabulary_line(one) for one in facts["vocabularies"]]
+    sides = vocabularies if len(vocabularies) == 1 else [f"source {vocabularies[0]}; target {vocabularies[1]}"]
+    longest = facts["max_length"]
+    scores = [
+        f"{score['bleu']:.2f} on {name} ({score['bleu_signature']})"
+        for name, score in (facts["scores"] or {}).items()
+        if "bleu" in score
+    ]
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        ("languages", f"{source} → {target}" if any(facts["languages"]) else ""),
+        ("sizes", ", ".join(f"{name} {value}" for name, value in facts["config"].items())),
+        ("longest text", f"{longest} tokens" if longest else ""),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("vocabulary", sides[0]),
+        ("BLEU", "; ".join(scores)),
+        ("licence", facts["licence"] or ""),
+        ("for", f"qkv translate {facts['path']} TEXT"),
+    ]
+
+
+# --- A folder that is opened.
+
+
+def open_folder(path: Path, loading: Loading) -> Opened:
+    with reading(path):
+        plan = _planned(path)
+        return opened(_facts(plan), loading, partial(_translates, plan))
+
+
+def _translates(plan: _Plan) -> Translates:
+    network, record = plan.network(), plan.record
+    with reading(plan.path):
+        state = {name: tensor.mapped().to(torch.float32) for name, tensor in plan.tensors.items()}
+    network.load_state_dict(state, strict=False)
+    made_with = record.get("config", {}).get("decoding", {})
+    return Translates(
+        network.eval(),
+        Languages.of(plan.source, plan.target),
+        plan.max_length,
+        GenerateConfig.of({name: value for name, value in made_with.items() if value is not None}, str(plan.path)),
+        str(record.get("source_language", "")),
+        str(record.get("target_language", "")),
+        plan.aligns,
+        tuple(map(str, record.get("train_sha256", ()))),
+    )
+
+
+def opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Opened:
+    """Any model that translates."""
+    precision, device = loading.precision, loading.device
+    check_precision(precision)
+    if precision != "fp32" and device.type != "cpu":
+        raise InputError(f"{precision} is for a CPU, not for {device}. Use device cpu, or precision fp32.")
+    translates = load()
+    network = translates.network.to(device)
+    if isinstance(network, Transformer):
+        set_precision(network, precision)
+    elif precision != "fp32":
+        raise InputError(
+            f"Precision {precision} is for the Transformer, and {facts.path} is a recurrent network. Use fp32."
+        )
+    parts: dict[Ability[Any], Callable[[], Any]] = {one: lambda: network for one in facts.abilities}
+    parts[TRANSLATES] = lambda: translates
+    return Opened(facts, translates.languages.source, network.config, notes=facts.notes, parts=parts)
+
+
+# --- A folder that is written.
 
 
 def save_translation(
@@ -65,9 +264,8 @@ def save_translation(
     """Write a folder, whole or not at all; return its path. The same object for both sides is one vocabulary."""
     folder = Path(os.path.expanduser(path))
     model_type = "qkv-transformer" if isinstance(network, Transformer) else "qkv-seq2seq"
-    sizes = asdict(network.config)
     files = {
-        CONFIG: to_json({"model_type": model_type, **sizes}),
+        CONFIG: to_json({"model_type": model_type, **asdict(network.config)}),
         OURS: to_json({"format": FORMAT, "record": dict(record)}),
         CARD: _card(folder.resolve().name, model_type, network, record),
     }
@@ -79,127 +277,6 @@ def save_translation(
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in network.named_parameters()}
     write_folder(folder, files, stored, below=_SIDES)
     return folder
-
-
-def load_translation(path: str | os.PathLike[str]) -> TranslationFolder:
-    folder = Path(os.path.expanduser(path))
-    with reading(folder):
-        if not (folder / CONFIG).is_file():
-            held = listed(entry.name for entry in folder.iterdir()) if folder.is_dir() else ""
-            rest = f"no {CONFIG}, only {held}" if held else f"no {CONFIG}"
-            raise InputError(f"{folder} is not a model folder: it has {rest}.")
-        model_type = model_type_of(folder)
-        if model_type not in _ABOUT:
-            raise InputError(
-                f"{folder} holds a model of type {model_type}, which does not translate. Give a run of qkv train "
-                "translate, or the folder of an OPUS-MT model."
-            )
-        config = _sizes_of(folder)
-        record = _record(folder)
-        source, target = tokenizers_of(folder)
-        if not (folder / WEIGHTS).is_file():
-            raise InputError(f"{folder} has no weights: {WEIGHTS} is missing. Copy it there.")
-        tensors = {name: tensor.mapped() for name, tensor in read_header(folder / WEIGHTS).items()}
-    _check_vocabularies(folder, config, source, target)
-    network: Transformer | Seq2Seq
-    network = Transformer(config) if isinstance(config, TransformerConfig) else Seq2Seq(config)
-    wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
-    if different := set(wanted) ^ set(tensors):
-        raise InputError(f"{folder / WEIGHTS} and {CONFIG} do not go together: {listed(sorted(different))}.")
-    for name, shape in wanted.items():
-        if tensors[name].shape != shape:
-            raise InputError(
-                f"{folder / WEIGHTS}: {name} has the shape {list(tensors[name].shape)}, and {CONFIG} says "
-                f"{list(shape)}."
-            )
-    network.load_state_dict({name: tensor.to(torch.float32) for name, tensor in tensors.items()}, strict=False)
-    longest = record.get("max_length")
-    longest = longest if isinstance(longest, int) else getattr(config, "max_length", 512)
-    return TranslationFolder(network.eval(), Languages.of(source, target), longest, record, folder)
-
-
-def _sizes_of(folder: Path) -> TransformerConfig | Seq2SeqConfig:
-    table = read_object(folder / CONFIG)
-    model_type = table.pop("model_type", None)
-    plain = {name: value for name, value in table.items() if value is not None}
-    start = TransformerConfig(1) if model_type == "qkv-transformer" else Seq2SeqConfig(1)
-    # None is a field's own default only where it says "not given"; the vocabulary has to be said
-    if "vocabulary_size" not in plain:
-        raise InputError(f"{folder / CONFIG} has no vocabulary_size.")
-    return merge(start, plain, str(folder / CONFIG))
-
-
-def tokenizers_of(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """Of source and target; the same object where they share one."""
-    if (folder / _SIDES[0]).is_dir():
-        return Tokenizer.load(folder / _SIDES[0]), Tokenizer.load(folder / _SIDES[1])
-    joint = Tokenizer.load(folder)
-    return joint, joint
-
-
-def describe_translation(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a folder holds, for people to look at and programs to read. Of the weights of ours only the header is read;
-    those of OPUS-MT are loaded."""
-    folder = Path(os.path.expanduser(path))
-    model_type = str(model_type_of(folder))
-    if model_type == MARIAN:
-        return _describe_marian(folder)
-    config, record = _sizes_of(folder), _record(folder)
-    source, target = tokenizers_of(folder)
-    weights = read_header(folder / WEIGHTS)
-    return {
-        "path": str(folder),
-        "model_type": model_type,
-        "about": _ABOUT[model_type][0],
-        "config": {name: value for name, value in asdict(config).items() if value is not None},
-        "languages": [record.get("source_language"), record.get("target_language")],
-        "max_length": record.get("max_length"),
-        "parameters": sum(tensor.mapped().numel() for tensor in weights.values()),
-        "vocabularies": [
-            {name: getattr(one, name) for name in ("size", "kind", "lowercase", "segmenter")}
-            for one in ([source] if source is target else [source, target])
-        ],
-        "scores": record.get("scores"),
-        "record": record,
-    }
-
-
-def _describe_marian(folder: Path) -> dict[str, Any]:
-    found = load_marian(folder)
-    vocabulary = {"size": found.model.config.vocabulary_size, "kind": "sentencepiece"}
-    return {
-        "path": str(folder),
-        "model_type": MARIAN,
-        "about": "a Transformer that translates, as OPUS-MT publishes them",
-        "config": {name: value for name, value in asdict(found.model.config).items() if value is not None},
-        "languages": [None, None],
-        "max_length": found.model.config.max_length,
-        "parameters": sum(parameter.numel() for parameter in found.model.parameters()),
-        "vocabularies": [vocabulary | {"lowercase": False, "segmenter": None}],
-        "scores": None,
-        "record": {},
-        "notes": list(found.notes),
-    }
-
-
-def _check_vocabularies(
-    folder: Path, config: TransformerConfig | Seq2SeqConfig, source: Tokenizer, target: Tokenizer
-) -> None:
-    rows = {"source": config.vocabulary_size, "target": config.vocabulary_size}
-    if config.source_vocabulary_size is not None:
-        rows["source"] = config.source_vocabulary_size
-    for side, tokenizer in (("source", source), ("target", target)):
-        check_vocabulary(tokenizer, rows[side], f"{folder} ({side})")
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    ours: dict[str, Any] = read_object(folder / OURS) if (folder / OURS).is_file() else {"format": FORMAT}
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
-        raise InputError(
-            f"{folder / OURS} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a "
-            "newer qkv: upgrade, or delete the file to load the model without it."
-        )
-    return dict(ours.get("record") or {})
 
 
 def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Mapping[str, Any]) -> str:
@@ -224,3 +301,7 @@ def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Ma
             command="qkv translate path/to/this/folder TEXT",
         )
     )
+
+
+TRANSFORMER = Family("transformer", ("qkv-transformer",), ABOUT, describe, open_folder, lines_of)
+SEQ2SEQ = Family("seq2seq", ("qkv-seq2seq",), ABOUT, describe, open_folder, lines_of)

@@ -5,27 +5,42 @@ the scores of words, and texts that begin with the padding token. `KEYS` is the 
 fields of config.json each becomes a value of ours, must have the one value that this network has, is known to say
 nothing about the numbers, or is unknown and named in a note.
 
-What this file does NOT do: the tokenizer of such a folder (text/sentencepiece.py), or write one.
+What this file does NOT do: cut texts as such a folder's tokenizers do (text/sentencepiece.py), or write a folder.
 
 Shapes: V vocabulary, D width.
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from qkv.errors import InputError, did_you_mean, reading
+from qkv.data.pairs.batching import Languages
+from qkv.errors import InputError, listed, reading
 from qkv.files import read_object
-from qkv.models.bert.keys import ACTIVATIONS, listed
-from qkv.models.bert.plan import Undrawn
-from qkv.models.folders.weights import StoredTensor, Weights, open_weights, same
+from qkv.models.family import Facts, Family, Loading, Opened, Translates
+from qkv.models.folders.codec import CONFIG
+from qkv.models.folders.fields import NEUTRAL, Fields
+from qkv.models.folders.weights import (
+    StoredTensor,
+    Undrawn,
+    Weights,
+    check_names,
+    check_tensor,
+    gathered,
+    open_weights,
+    same,
+)
+from qkv.models.transformer.folder import ABOUT, facts_of, lines_of, opened
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.position import HalvedSinusoidalPositions
+from qkv.search.options import GenerateConfig
+from qkv.text.sentencepiece import MarianTokenizer
 
 MODEL_TYPE = "marian"
 
@@ -63,46 +78,17 @@ its words as well."""
 BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
-_FIELDS: dict[str, str] = {
-    "encoder_layers": "encoder_layers",
-    "decoder_layers": "decoder_layers",
-    "d_model": "width",
-    "encoder_attention_heads": "heads",
-    "encoder_ffn_dim": "inner_width",
-    "max_position_embeddings": "max_length",
-    "dropout": "dropout",
-    "attention_dropout": "attention_dropout",
-    "activation_function": "activation",
-    "scale_embedding": "scaled",
-}
-_WORDS = ("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings")
 DECODING = (
     *("decoder_start_token_id", "eos_token_id", "pad_token_id", "bad_words_ids", "num_beams", "max_length"),
     *("renormalize_logits", "forced_eos_token_id"),
 )
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "is_encoder_decoder": (True, None),
-    "is_decoder": (False, None),
-    "tie_word_embeddings": (True, None),
-    "normalize_before": (False, None),
-    "normalize_embedding": (False, None),
-    "add_final_layer_norm": (False, None),
-    "static_position_embeddings": (True, None),
-    "quantization_config": (None,),
-}
 SAME_ON_BOTH_SIDES = (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim"))
 OF_TRAINING = ("activation_dropout", "encoder_layerdrop", "decoder_layerdrop")
 """What drops more than qkv drops in training: 0 in every published folder, and named in a note elsewhere."""
-_NEUTRAL = frozenset(
-    {
-        *("model_type", "architectures", "transformers_version", "_name_or_path", "dtype", "torch_dtype", "init_std"),
-        *("num_hidden_layers", "bos_token_id", "use_cache", "gradient_checkpointing", "add_bias_logits"),
-        *("id2label", "label2id", "_num_labels", "num_labels", "classif_dropout", "classifier_dropout"),
-        *("extra_pos_embeddings", "force_bos_token_to_be_generated", "tokenizer_class", "torchscript"),
-        *("output_attentions", "output_hidden_states", "output_past", "return_dict"),
-        *("_from_model_config", "task_specific_params"),
-    }
-)
+_NEUTRAL = NEUTRAL | {
+    *("init_std", "num_hidden_layers", "add_bias_logits", "classif_dropout", "classifier_dropout"),
+    *("extra_pos_embeddings", "force_bos_token_to_be_generated", "_from_model_config"),
+}
 UNFOLLOWED: dict[str, tuple[Any, ...]] = {
     "length_penalty": (None, 1),
     "early_stopping": (None, False),
@@ -117,6 +103,37 @@ FORCED_END = (
     "token; qkv keeps the token and says that the text is not finished"
 )
 ABOUT_DECODING = frozenset({*DECODING, *UNFOLLOWED, *_NEUTRAL})
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True, None),
+    "is_decoder": (False, None),
+    "tie_word_embeddings": (True, None),
+    "normalize_before": (False, None),
+    "normalize_embedding": (False, None),
+    "add_final_layer_norm": (False, None),
+    "static_position_embeddings": (True, None),
+    "quantization_config": (None,),
+}
+_FIELDS = Fields(
+    {
+        "encoder_layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
+        "d_model": "width",
+        "encoder_attention_heads": "heads",
+        "encoder_ffn_dim": "inner_width",
+        "max_position_embeddings": "max_length",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "activation_function": "activation",
+        "scale_embedding": "scaled",
+        "vocab_size": "vocabulary_size",
+    },
+    fixed={name: (allowed, f"qkv loads Marian models with {allowed[0]!r} alone") for name, allowed in _FIXED.items()},
+    neutral=ABOUT_DECODING
+    | {
+        *("decoder_vocab_size", "share_encoder_decoder_embeddings", *OF_TRAINING),
+        *(other for _, other in SAME_ON_BOTH_SIDES),
+    },
+)
 
 
 class Marian(NamedTuple):
@@ -134,28 +151,44 @@ class Marian(NamedTuple):
 
 
 def load_marian(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> Marian:
-    """Load the network of an OPUS-MT folder for decoding. Weights stored in another dtype are converted.
-
-    The weights are a private mapping of the file where they fit as they are; it must not be written over in place while
-    the model lives.
+    """The network of a folder and how to decode with it, without its tokenizers. Weights stored in another dtype are
+    converted; others are a private mapping of the file, which must not be written over in place while the model lives.
     """
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        file = folder / "config.json"
-        fields = read_object(file)
-        config, notes = _read_config(fields, file)
-        weights = open_weights(folder)
-        names, tensors = _matched(weights, config)
-        with torch.device("meta"), Undrawn():
-            model = Transformer(config)
-        _check_shapes(weights, names, tensors, model)
-        _check_positions(weights, config)
+        plan = _planned(folder, compare=True)
+        model, names = plan.decoding.model, plan.names
         state = {
-            ours: _gathered([names[name] for name in tensors[ours]], dtype).view(parameter.shape)
+            ours: gathered([names[name] for name in plan.tensors[ours]], dtype).view(parameter.shape)
             for ours, parameter in model.state_dict().items()
         }
-        model.load_state_dict(state, strict=True, assign=True)
-        return _with_decoding(model.eval(), fields, folder, notes)
+    model.load_state_dict(state, strict=True, assign=True)
+    model.eval()
+    return plan.decoding
+
+
+class _Plan(NamedTuple):
+    names: dict[str, StoredTensor]  # by their names
+    tensors: dict[str, tuple[str, ...]]  # ours → those of theirs that lie in it one under the other
+    decoding: Marian  # with the network on the meta device
+
+
+def _planned(folder: Path, compare: bool) -> _Plan:
+    """`compare`: look into the file whether what is stored twice is the same, and waves are waves."""
+    file = folder / CONFIG
+    fields = read_object(file)
+    config, notes = _read_config(fields, file)
+    weights = open_weights(folder, shapes_only=not compare)
+    names, tensors = _matched(weights, config, compare)
+    with torch.device("meta"), Undrawn():
+        model = Transformer(config)
+    for ours, parameter in model.state_dict().items():
+        shape = parameter.shape[0] // len(tensors[ours]), *parameter.shape[1:]
+        for name in tensors[ours]:
+            check_tensor(names[name], name, (1, *shape) if name == BIAS else shape)
+    if compare:
+        _check_positions(weights, config)
+    return _Plan(names, tensors, _with_decoding(model, fields, folder, notes))
 
 
 def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConfig, list[str]]:
@@ -163,22 +196,18 @@ def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConf
         raise InputError(
             f"{file} says model_type {fields.get('model_type')!r}, where '{MODEL_TYPE}' (an OPUS-MT model) belongs."
         )
-    for name, allowed in _FIXED.items():
-        if fields.get(name) not in allowed:
-            raise InputError(
-                f"{file}: {name} is {fields[name]!r}; qkv loads Marian models with {allowed[0]!r} alone. This folder "
-                "cannot be loaded."
-            )
     for one, other in SAME_ON_BOTH_SIDES:
         if fields.get(other, fields.get(one)) != fields.get(one):
             raise InputError(
                 f"{file}: {one} is {fields.get(one)!r} and {other} {fields[other]!r}; qkv's Transformer has the same "
                 "on both sides. This folder cannot be loaded."
             )
-    if missing := [name for name in (*_FIELDS, "vocab_size") if name not in fields]:
+    if missing := [name for name in _FIELDS.table if name not in fields]:
         raise InputError(f"{file} lacks {listed(missing)}: it is no whole config of a Marian model. Copy it again.")
-    values = {ours: _value(file, theirs, fields[theirs]) for theirs, ours in _FIELDS.items()}
-    source, target = (_value(file, name, fields.get(name) or fields["vocab_size"]) for name in _WORDS[:2])
+    values = _FIELDS.read(fields, file)
+    source, target = values["vocabulary_size"], fields.get("decoder_vocab_size") or values["vocabulary_size"]
+    if not _is_count(target):
+        raise InputError(f"{file}: decoder_vocab_size is {target!r}, where a whole number above 0 belongs.")
     is_shared = fields.get("share_encoder_decoder_embeddings", True)
     if is_shared and source != target:
         raise InputError(
@@ -189,8 +218,7 @@ def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConf
     notes = []
     if dropped := [name for name in OF_TRAINING if fields.get(name)]:
         notes.append(f"{file.name}: {listed(dropped)} would count in training, and qkv's Transformer has no such thing")
-    known = {*_FIELDS, *_WORDS, *_FIXED, *OF_TRAINING, *(other for _, other in SAME_ON_BOTH_SIDES), *ABOUT_DECODING}
-    if unknown := set(fields) - known:
+    if unknown := _FIELDS.unknown(fields):
         notes.append(f"{file.name}: {listed(unknown)} mean nothing to qkv and change nothing here")
     try:
         return TransformerConfig(**values, positions="halved"), notes
@@ -198,30 +226,13 @@ def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConf
         raise InputError(f"{file}: {error}") from None
 
 
-def _value(file: Path, name: str, value: Any) -> Any:
-    """One field, checked where it is read."""
-    if name == "activation_function":
-        if not isinstance(value, str) or value not in ACTIVATIONS:
-            hint = did_you_mean(str(value), ACTIVATIONS)
-            raise InputError(f"{file}: {name} {value!r} is not known.{hint} Known: {', '.join(ACTIVATIONS)}.")
-        return ACTIVATIONS[value]
-    if name == "scale_embedding":
-        good, wanted = isinstance(value, bool), "true or false"
-    elif name in ("dropout", "attention_dropout"):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        good, wanted = number and 0 <= value < 1, "a number in [0, 1)"
-    else:
-        good, wanted = _is_count(value), "a whole number above 0"
-    if not good:
-        raise InputError(f"{file}: {name} is {value!r}, where {wanted} belongs.")
-    return value
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10_000_000
 
 
-def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
+def _matched(
+    weights: Weights, config: TransformerConfig, compare: bool
+) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
     """What is stored by name, and for each of our tensors the names that make it up: all there, and no others."""
     names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
     tensors: dict[str, tuple[str, ...]] = {}
@@ -233,56 +244,30 @@ def _matched(weights: Weights, config: TransformerConfig) -> tuple[dict[str, Sto
                         f"model.{side}.layers.{number}.{one}.{kind}" for one in theirs
                     )
     if config.source_vocabulary_size is None:
-        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["joint"], _SCORES)),)
+        tensors["embedding.weight"] = (_one_of(weights, names, compare, (*_TABLES["joint"], _SCORES)),)
     else:
-        tensors["embedding.weight"] = (_one_of(weights, names, (*_TABLES["target"], _SCORES)),)
-        tensors["source_embedding.weight"] = (_one_of(weights, names, _TABLES["source"]),)
+        tensors["embedding.weight"] = (_one_of(weights, names, compare, (*_TABLES["target"], _SCORES)),)
+        tensors["source_embedding.weight"] = (_one_of(weights, names, compare, _TABLES["source"]),)
     tensors["words.bias"] = (BIAS,)
     if BIAS not in names:  # left out where it is zero
         names[BIAS] = _Zeros(weights.source, (1, config.vocabulary_size))
     wanted = {name for theirs in tensors.values() for name in theirs}
-    shape = f"{config.encoder_layers} + {config.decoder_layers} layers"
-    if missing := wanted - set(names):
-        raise InputError(
-            f"{weights.source} lacks {len(missing)} of the tensors that a Marian model of {shape} needs: "
-            f"{listed(missing)}. The file is incomplete, or config.json belongs to another model."
-        )
-    if unexpected := set(names) - wanted:
-        raise InputError(
-            f"{weights.source} holds {len(unexpected)} tensors that a Marian model of {shape} does not have: "
-            f"{listed(unexpected)}. The folder is of another architecture, or config.json of another model."
-        )
+    what = f"a Marian model of {config.encoder_layers} + {config.decoder_layers} layers"
+    check_names(weights, names, wanted, what)
     return names, tensors
 
 
-def _one_of(weights: Weights, names: dict[str, StoredTensor], aliases: Sequence[str]) -> str:
+def _one_of(weights: Weights, names: dict[str, StoredTensor], compare: bool, aliases: Sequence[str]) -> str:
     """The name that a table is stored under; the others, if they are there, must hold the same and are put aside."""
     first, *others = [name for name in aliases if name in names] or [aliases[0]]
     for other in others:
-        if not same(names[first], names[other]):
+        if compare and not same(names[first], names[other]):
             raise InputError(
                 f"{weights.source}: {first} and {other} differ, and config.json says that they are one table. One of "
                 "the two files belongs to another model."
             )
         del names[other]
     return first
-
-
-def _check_shapes(
-    weights: Weights, names: Mapping[str, StoredTensor], tensors: Mapping[str, tuple[str, ...]], model: Transformer
-) -> None:
-    for ours, parameter in model.state_dict().items():
-        theirs = tensors[ours]
-        shape = (parameter.shape[0] // len(theirs), *parameter.shape[1:])
-        for name in theirs:
-            stored = names[name]
-            if stored.shape != ((1, *shape) if name == BIAS else shape):
-                raise InputError(
-                    f"{weights.source}: {name} has the shape {list(stored.shape)}, but config.json asks for "
-                    f"{list(shape)}. One of the two files belongs to another model."
-                )
-            if not stored.dtype.is_floating_point:
-                raise InputError(f"{weights.source}: {name} is stored as {stored.dtype}; qkv reads float weights.")
 
 
 def _check_positions(weights: Weights, config: TransformerConfig) -> None:
@@ -314,17 +299,6 @@ class _Zeros:
         destination.zero_()
 
 
-def _gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
-    """One tensor as the file has it, or several one under the other in new memory."""
-    if len(stored) == 1 and stored[0].dtype == dtype:
-        return stored[0].mapped()
-    rows = [one.shape[0] for one in stored]
-    whole = torch.empty((sum(rows), *stored[0].shape[1:]), dtype=dtype)
-    for one, part in zip(stored, whole.split(rows), strict=True):
-        one.read_into(part)
-    return whole
-
-
 def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, notes: Sequence[str]) -> Marian:
     """What config.json says about decoding, and over it generation_config.json, where newer folders have it."""
     newer = folder / "generation_config.json"
@@ -342,7 +316,7 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
     vocabulary = model.config.vocabulary_size
 
     def wrong(name: str, wanted: str) -> InputError:
-        file = newer if name in more else folder / "config.json"
+        file = newer if name in more else folder / CONFIG
         return InputError(f"{file}: {name} is {said.get(name)!r}, where {wanted} belongs.")
 
     def is_token(value: object) -> bool:
@@ -385,3 +359,50 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
         renormalise=bool(renormalise),
         notes=tuple(notes),
     )
+
+
+# --- The family.
+
+
+def describe(path: Path) -> Facts:
+    with reading(path):
+        found = _planned(path, compare=False).decoding
+        return _facts(path, found)
+
+
+def _facts(path: Path, found: Marian) -> Facts:
+    config = found.model.config
+    vocabulary = {"size": config.vocabulary_size, "kind": "sentencepiece", "lowercase": False, "segmenter": None}
+    document = {
+        "path": str(path),
+        "model_type": MODEL_TYPE,
+        "about": "a Transformer that translates, as OPUS-MT publishes them",
+        "config": {name: value for name, value in asdict(config).items() if value is not None},
+        "languages": [None, None],
+        "max_length": config.max_length,
+        "parameters": sum(parameter.numel() for parameter in found.model.parameters()),
+        "vocabularies": [vocabulary],
+        "scores": None,
+        "record": {},
+        "notes": list(found.notes),
+    }
+    return facts_of("marian", path, document)
+
+
+def open_folder(path: Path, loading: Loading) -> Opened:
+    with reading(path):
+        found = load_marian(path)
+        return opened(_facts(path, found), loading, partial(_translates, path, found))
+
+
+def _translates(path: Path, found: Marian) -> Translates:
+    source, target = MarianTokenizer.load(path, "source"), MarianTokenizer.load(path, "target")
+    languages = Languages(source, target, found.begin_id, found.end_id, found.end_id, found.banned)
+    longest = found.model.config.max_length
+    decoding = GenerateConfig(
+        beams=found.beams or 4, max_length=min(longest, found.longest or longest), renormalise=found.renormalise
+    )
+    return Translates(found.model, languages, longest, decoding)
+
+
+MARIAN = Family("marian", (MODEL_TYPE,), ABOUT, describe, open_folder, lines_of)

@@ -13,7 +13,9 @@ Shapes: V words, D width, Q questions, N words of a block, U distinct words of t
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +26,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
+from qkv.models.family import LOOKS_UP, Loading
 from qkv.models.folders import hub
 from qkv.models.folders.hub import HUB, locate
-from qkv.models.folders.own import model_type_of, read_folder, save_folder
+from qkv.models.folders.own import read_folder, save_folder
+from qkv.models.table import open_model
 from qkv.models.word2vec.files import is_writable, read_vectors, write_vectors
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
@@ -36,10 +40,6 @@ from qkv.train.run_folder import model_folder
 _Floats = NDArray[np.float32]
 
 MODEL_TYPE, TABLE = "word2vec", "embedding"
-TABLES = {MODEL_TYPE: TABLE, "nnlm": "embedding.weight"}
-"""The matrix with a row a word, in a folder of each model_type that has one."""
-CONTEXTUAL = {"bert": "a BERT", "elmo": "an ELMo", "rnnlm": "a recurrent language model"}
-"""Those that have none."""
 BLOCK, QUESTIONS = 2048, 32
 """Words and questions that are scored at once: few enough for a processor's cache, where the time goes into moving
 numbers about. numpy does it, since the threads of torch wait for each other in pieces as small as these."""
@@ -288,6 +288,9 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
     return [other for _, _, other in nlargest(n, scored)]
 
 
+# --- Where they come from: a folder, or a file.
+
+
 def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
     """Word vectors from our own folder, a run's, the hub's (hf:owner/name), or a file of the C tool's or GloVe's form.
 
@@ -296,46 +299,115 @@ def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordV
 
     `most` takes no more than the first so many words, which are the most frequent.
     """
+    place = place_of_vectors(name)
+    return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)
+
+
+def place_of_vectors(name: str | os.PathLike[str]) -> Path:
+    """The file or folder that a name stands for."""
     text = os.fspath(name)
     path = Path(os.path.expanduser(text))
-    if path.is_file():
-        found = read_vectors(path, most)
-        return WordVectors(found.words, found.vectors, str(path), found.notes)
+    if path.is_file() and text not in hub.MODELS:
+        return path
     if not (text.startswith(HUB) or text in hub.MODELS or path.exists()):
         near = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"There is no file or folder {path}.{did_you_mean(path.name, near)}")
-    return _from_folder(model_folder(locate(text)), most)
+    return model_folder(locate(text))
 
 
-def _from_folder(path: Path, most: int | None) -> WordVectors:
-    if (found := model_type_of(path)) in CONTEXTUAL:
-        raise InputError(
-            f"{path} holds {CONTEXTUAL[found]}, whose vectors depend on the sentence (qkv embed --tokens TEXT --model "
-            f"{path}). Give word vectors: the folder of a word2vec model, or a file .txt, .vec or .bin."
-        )
-    model_type = "nnlm" if found == "nnlm" else MODEL_TYPE
-    folder, name = read_folder(path, model_type), TABLES[model_type]
-    is_alone = model_type != MODEL_TYPE or set(folder.tensors) == {name}
+class _Table:
+    """A vector a word: `LooksUp`, and `Feeds` without a language model (models/family.py)."""
+
+    features: None = None
+
+    def vectors(self, most: int | None = None) -> WordVectors:
+        raise NotImplementedError
+
+    def weights(self) -> dict[str, Tensor]:
+        return {}
+
+    def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+        return look_up_tokens(tokenizer, self.vectors())
+
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        """Vectors are found by how a word is written: any will do."""
+
+
+class VectorFile(_Table):
+    """Of the C tool's or GloVe's form, read when it is asked for."""
+
+    model_type = MODEL_TYPE
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def vectors(self, most: int | None = None) -> WordVectors:
+        return self._all if most is None else self._read(most)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """A file has words and no tokenizer."""
+        return tokenizer_of_words(self._all.words)
+
+    @property
+    def width(self) -> int:
+        return self._all.width
+
+    @cached_property
+    def _all(self) -> WordVectors:
+        return self._read(None)
+
+    def _read(self, most: int | None) -> WordVectors:
+        found = read_vectors(self.place, most)
+        return WordVectors(found.words, found.vectors, str(self.place), found.notes)
+
+
+@dataclass(frozen=True)
+class StoredTable(_Table):
+    """Of a folder: a row a token."""
+
+    place: Path
+    model_type: str
+    matrix: Tensor
+    tokenizer: Tokenizer
+
+    @property
+    def width(self) -> int:
+        return self.matrix.shape[1]
+
+    def vectors(self, most: int | None = None) -> WordVectors:
+        tokenizer, table = self.tokenizer, self.matrix
+        is_seen = torch.cat([part.any(dim=1) for part in table.split(BLOCK)]).tolist()
+        named = {word: row for word, row in tokenizer.vocabulary.items() if row not in tokenizer.special_ids}
+        kept = {word: row for word, row in named.items() if is_seen[row]}
+        rows = torch.tensor(list(kept.values())[:most], dtype=torch.long)
+        if not len(rows):
+            raise InputError(f"{self.place} has no words with a vector beside the special tokens.")
+        first, last = int(rows[0]), int(rows[-1])
+        # without gaps, as in every vocabulary of ours, a view is enough
+        vectors = table[first : last + 1] if last - first + 1 == len(rows) else table[rows]
+        unseen = [word for word in named if word not in kept]
+        return WordVectors(list(kept)[:most], vectors, str(self.place), fold=_speller(tokenizer), unseen=unseen)
+
+
+def open_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABLE) -> StoredTable:
+    """The matrix of this name in a folder of this model_type; of word2vec, it is all there is."""
+    folder = read_folder(path, model_type)
+    is_alone = name != TABLE or set(folder.tensors) == {name}
     if not is_alone or (table := folder.tensors.get(name)) is None or table.dim() != 2:
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in folder.tensors.items())
         raise InputError(f"{path / 'model.safetensors'} holds {shapes}, where one matrix {name} belongs, a row a word.")
-    tokenizer = folder.tokenizer
-    if tokenizer.size > len(table):
+    if folder.tokenizer.size > len(table):
         raise InputError(
-            f"{path}: the tokenizer has {tokenizer.size:,} words, but the matrix {len(table):,} rows. The tokenizer "
-            "belongs to another model."
+            f"{path}: the tokenizer has {folder.tokenizer.size:,} words, but the matrix {len(table):,} rows. The "
+            "tokenizer belongs to another model."
         )
-    is_seen = torch.cat([part.any(dim=1) for part in table.split(BLOCK)]).tolist()
-    named = {word: row for word, row in tokenizer.vocabulary.items() if row not in tokenizer.special_ids}
-    kept = {word: row for word, row in named.items() if is_seen[row]}
-    rows = torch.tensor(list(kept.values())[:most], dtype=torch.long)
-    if not len(rows):
-        raise InputError(f"{path} has no words with a vector beside the special tokens.")
-    first, last = int(rows[0]), int(rows[-1])
-    # without gaps, as in every vocabulary of ours, a view is enough
-    vectors = table[first : last + 1] if last - first + 1 == len(rows) else table[rows]
-    unseen = [word for word in named if word not in kept]
-    return WordVectors(list(kept)[:most], vectors, str(path), fold=_speller(tokenizer), unseen=unseen)
+    return StoredTable(path, model_type, table, folder.tokenizer)
+
+
+def words_of(below: _Table, loading: Loading) -> _Table:
+    """What feeds an encoder is also what is looked up in."""
+    return below
 
 
 def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:

@@ -12,13 +12,14 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed
 from qkv.data.labelled.examples import Fault
 from qkv.jobs.finetune.training import TrainingBatches, even_cuts
+from qkv.text.tokenizer import Marks
 
 
 class Units:
     """Units that are rows of their own."""
 
     def __init__(self, sizes: list[int]) -> None:
-        self.rows = Windowed([[7] * n for n in sizes], None, cls_id=1, sep_id=2, max_length=512, overlap=8)
+        self.rows = Windowed([[7] * n for n in sizes], None, Marks(1, (2,), 2), max_length=512, overlap=8)
         self.unit_tokens = self.rows.lengths
         self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
 

@@ -17,10 +17,12 @@ from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
-from qkv.jobs.finetune.model import configured_for, make_table, tokenizer_of
-from qkv.jobs.finetune.settings import FinetuneConfig, ReaderSettings, epochs_for
+from qkv.jobs.finetune.model import configured_for, tokenizer_of
+from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
-from qkv.models.word2vec.vectors import WordVectors, load_vectors
+from qkv.models.plain.folder import draw_unknown
+from qkv.models.plain.network import ReaderSettings
+from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -75,7 +77,7 @@ def test_every_task_from_nothing_to_prediction(
     settings = config(
         "scratch:lstm", file, task, tokenizer=tokenizer, epochs={"choice": 40.0, "tag": 16.0}.get(task, 8.0)
     )
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"][result["main"]] > 0.5, result["dev"]
     assert result["model"] == "scratch:lstm"
     model = load(tmp_path / "run")
@@ -83,7 +85,7 @@ def test_every_task_from_nothing_to_prediction(
     json.dumps(found)
     # as the network that was trained would answer, probabilities and all
     prepared, trained, task_trained = ended[0]
-    solver = Solver(trained, task_trained, prepared.folder.tokenizer, prepared.max_length, model.solver.calibration)
+    solver = Solver(trained, task_trained, prepared.opened.tokenizer, prepared.max_length, model.solver.calibration)
     examples = prepared.data.dev.examples
     expected = [one.to_dict() for one in solver.answers(examples)]
     assert_near([one.to_dict() for _, part in model.answer_stream(examples) for one in part], expected)
@@ -97,7 +99,7 @@ def test_every_kind_learns(tmp_path: Path, tokenizer: Path, kind: str) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     sizes: dict[str, Any] = {} if kind in ("lookup", "textcnn") else {"reader.layers": 2}
     settings = config(f"scratch:{kind}", file, tokenizer=tokenizer, **sizes)
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"]["accuracy"] > 0.6
     shape = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert (shape["model_type"], shape["kind"]) == ("reader", kind)
@@ -109,7 +111,7 @@ def moved(run: Path, vectors: Path) -> bool:
     """Whether the vector of a word is another one than the file's."""
     model = load(run)
     row = model.tokenizer.id("cat")
-    now = model._folder.model.state_dict()["encoder.embedding.weight"][row]
+    now = model.network.state_dict()["encoder.embedding.weight"][row]
     return not torch.equal(now, load_vectors(vectors)["cat"])
 
 
@@ -117,7 +119,7 @@ def moved(run: Path, vectors: Path) -> bool:
 def test_word_vectors_are_where_it_begins(tmp_path: Path, vectors: Path, transfer: str) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:lstm", file, "classify", transfer, embeddings=vectors, epochs=4.0)
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"]["accuracy"] > 0.6
     assert moved(tmp_path / "run", vectors) == (transfer == "full")
     assert str(vectors.parent) not in (tmp_path / "run" / "model" / "qkv.json").read_text()
@@ -127,10 +129,10 @@ def test_of_looked_up_vectors_freeze_and_features_learn_the_same_head(tmp_path: 
     file = sets.write_texts(tmp_path / "data.csv")
     heads = []
     for way in ("freeze", "features"):
-        finetune.start(
+        finetune.FINETUNING.start(
             config("scratch:lookup", file, "classify", way, embeddings=vectors, epochs=2.0), tmp_path / way, Silent()
         )
-        heads.append(load(tmp_path / way)._folder.model.state_dict())
+        heads.append(load(tmp_path / way).network.state_dict())
     for name, value in heads[0].items():
         torch.testing.assert_close(value, heads[1][name], msg=name)
 
@@ -138,10 +140,10 @@ def test_of_looked_up_vectors_freeze_and_features_learn_the_same_head(tmp_path: 
 def test_a_file_of_vectors_brings_its_words(tmp_path: Path, vectors: Path, tokenizer: Path) -> None:
     file, plain = sets.write_texts(tmp_path / "data.csv"), tmp_path / "plain.vec"
     load_vectors(vectors).save(plain)
-    finetune.start(config("scratch:lookup", file, embeddings=plain, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config("scratch:lookup", file, embeddings=plain, epochs=1.0), tmp_path / "run", Silent())
     assert load(tmp_path / "run").tokenizer.kind == "word"
     both = config("scratch:lookup", file, embeddings=plain, tokenizer=tokenizer, epochs=1.0)
-    finetune.start(both, tmp_path / "both", Silent())
+    finetune.FINETUNING.start(both, tmp_path / "both", Silent())
     assert load(tmp_path / "both").tokenizer.kind == "wordpiece"
 
 
@@ -151,12 +153,12 @@ def test_a_file_of_vectors_as_the_model(tmp_path: Path, vectors: Path) -> None:
     given = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for("classify", str(plain), None, None, given, ["texts_per_step=8"])
     assert (settings.model, settings.embeddings) == ("scratch:lookup", str(plain))
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["model"] == "scratch:lookup + plain.vec"
     with pytest.raises(InputError, match="is itself what --embeddings brings"):
         configured_for("classify", str(plain), None, None, {"embeddings": str(vectors)}, [])
     with pytest.raises(InputError, match=r"data\.csv"):
-        finetune.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
+        finetune.FINETUNING.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
 
 
 @pytest.mark.parametrize("given", ["--embeddings", "--model"])
@@ -173,13 +175,19 @@ def test_a_file_of_chinese_words_is_found_in_texts(tmp_path: Path, given: str) -
 def test_tokens_without_a_vector_are_drawn_as_widely_as_the_others_spread() -> None:
     words = WordVectors(["cat", "dog"], torch.tensor([[1.0, -1.0], [-1.0, 1.0]]), "two.vec")
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "cat", *(f"w{n}" for n in range(500))]
-    tokenizer = Tokenizer.from_vocabulary(tokens, "word")
-    table, n_known = make_table(tokenizer, words)
-    assert n_known == 2 and table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
+    found = look_up_tokens(Tokenizer.from_vocabulary(tokens, "word"), words)
+    table = draw_unknown(*found)
+    assert table[5:7].tolist() == [[-1.0, 1.0], [1.0, -1.0]]
     assert table[7:].std() == pytest.approx(1.0, abs=0.1)
-    assert torch.equal(make_table(tokenizer, words)[0], table)
-    with pytest.raises(InputError, match="None of the 507 tokens"):
-        make_table(tokenizer, WordVectors(["猫"], torch.ones(1, 2), "one.vec"))
+    assert torch.equal(draw_unknown(*found), table)
+
+
+def test_no_token_has_a_vector(tmp_path: Path, tokenizer: Path) -> None:
+    WordVectors(["狮子"], torch.ones(1, 2)).save(tmp_path / "one.vec")
+    file = sets.write_texts(tmp_path / "data.csv")
+    settings = config("scratch:lookup", file, embeddings=tmp_path / "one.vec", tokenizer=tokenizer)
+    with pytest.raises(InputError, match=r"None of the .* tokens of the tokenizer is a word of .*one\.vec"):
+        finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
 
 
 def test_a_broken_run_ends_like_a_whole_one(
@@ -188,7 +196,7 @@ def test_a_broken_run_ends_like_a_whole_one(
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:gru", file, embeddings=vectors, tokenizer=tokenizer, epochs=3.0)
     monkeypatch.setattr("qkv.jobs.finetune.training.SAVED", 1)
-    finetune.start(settings, tmp_path / "whole", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "whole", Silent())
     plain = TrainingBatches.__call__
 
     def broken(batches: TrainingBatches, step: int) -> Sequence[Batch]:
@@ -199,27 +207,27 @@ def test_a_broken_run_ends_like_a_whole_one(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingBatches, "__call__", broken)
         with pytest.raises(KeyboardInterrupt):
-            finetune.start(settings, tmp_path / "broken", Silent())
+            finetune.FINETUNING.start(settings, tmp_path / "broken", Silent())
     table = (vectors / "model.safetensors").read_bytes()
     (vectors / "model.safetensors").write_bytes(table[:-1] + bytes([table[-1] ^ 1]))
     with pytest.raises(InputError, match="has changed since the run began"):
-        finetune.resume(tmp_path / "broken", Silent())
+        finetune.FINETUNING.resume(tmp_path / "broken", Silent())
     (vectors / "model.safetensors").write_bytes(table)
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
 
 
 def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config("scratch:cnn", file, tokenizer=tokenizer), tmp_path / "first", Silent())
+    finetune.FINETUNING.start(config("scratch:cnn", file, tokenizer=tokenizer), tmp_path / "first", Silent())
     given = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for("classify", str(tmp_path / "first"), "freeze", None, given, ["texts_per_step=8"])
     assert settings.train.lr == 1e-3
-    result = finetune.start(settings, tmp_path / "second", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "second", Silent()).result
     assert result["model"] == "first"
     assert load(tmp_path / "second").record["config"]["model"] == "first"
-    before, after = (load(tmp_path / run)._folder.model.state_dict() for run in ("first", "second"))
+    before, after = (load(tmp_path / run).network.state_dict() for run in ("first", "second"))
     still = {name for name in before if torch.equal(before[name], after[name])}
     assert still == {name for name in before if name.startswith("encoder.") and "pooler" not in name}
 
@@ -227,7 +235,7 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
 def test_a_curve_of_one_that_begins_from_nothing(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     tuned = config("scratch:textcnn", file, tokenizer=tokenizer, epochs=2.0)
-    done = curve.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
+    done = curve.CURVES.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
     assert [point["n"] for point in done.result["points"]] == [27, 54]
 
 
@@ -264,7 +272,7 @@ def test_what_cannot_be_begun(
     places = {"T": str(tokenizer), "V": str(vectors)}
     given = {name: places.get(value, value) if isinstance(value, str) else value for name, value in flags.items()}
     with pytest.raises(InputError, match=message):
-        finetune.start(config(model, file, **given), tmp_path / "run", Silent())
+        finetune.FINETUNING.start(config(model, file, **given), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
@@ -291,12 +299,17 @@ def test_on_the_command_line(tmp_path: Path, vectors: Path, capfd: pytest.Captur
     assert json.loads(capfd.readouterr().out)["label"] in ("animal", "place")
     assert main(["evaluate", str(run), str(file), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)
-    assert main(["convert", str(run / "model"), str(tmp_path / "other")]) == 2
-    assert "Traceback" not in capfd.readouterr().err
+    half = str(tmp_path / "half")
+    assert main(["convert", str(run / "model"), half, "--architecture", "BertModel"]) == 2
+    assert "transformers has no class for it" in capfd.readouterr().err
+    assert main(["convert", str(run / "model"), half, "--dtype", "float16", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["dtype"] == "float16"
+    assert main(["predict", half, "the cat sat", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["label"] in ("animal", "place")
     assert main(["info", str(run)]) == 0
     assert "textcnn" in capfd.readouterr().out
     assert main(["attention", "the cat", "--model", str(run)]) == 2
-    assert "has no attention" in capfd.readouterr().err
+    assert "cannot show attention. It holds an encoder without attention" in capfd.readouterr().err
     assert main(["fill", "the [MASK]", "--model", str(run)]) == 2
     error = capfd.readouterr().err
-    assert "run is a reader of kind textcnn and has no weights to fill a blank. It can embed texts. To" in error
+    assert "cannot fill a blank" in error and "qkv embed TEXT --model" in error

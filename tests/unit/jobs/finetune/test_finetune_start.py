@@ -9,7 +9,7 @@ import torch
 from qkv.errors import InputError
 from qkv.jobs.finetune.model import configured_for, usual_transfer
 from qkv.jobs.finetune.settings import FinetuneConfig, starting_point
-from qkv.models.bert.network import BertConfig
+from qkv.models.plain.folder import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.tasks.transfer import Transfer
@@ -61,12 +61,14 @@ def test_what_was_said_stays(places: dict[str, Path]) -> None:
 
 
 def test_what_moves_when_training_goes_on() -> None:
-    features, nothing = elmo_config(word_tokenizer()), FinetuneConfig(model="scratch:lstm")
-    on_elmo: dict[str, Any] = {"embedding_width": 10, "features": features}
-    assert usual_transfer(nothing, None) == usual_transfer(nothing, BertConfig()) == "full"
-    assert usual_transfer(nothing, ReaderConfig("lstm", layers=2)) == "full"
-    assert usual_transfer(nothing, ReaderConfig("lstm", layers=2, **on_elmo)) == "top:2"
-    assert usual_transfer(nothing, ReaderConfig("lookup", layers=0, **on_elmo)) == "freeze"
+    on_elmo: dict[str, Any] = {"embedding_width": 10, "features": elmo_config(word_tokenizer())}
+
+    def moves(*sizes: Any, is_new: bool = False, **others: Any) -> str:
+        return usual_transfer(sizes_of_reader(ReaderConfig(*sizes, **others)), is_new)
+
+    assert moves("lstm", layers=2) == moves("lstm", layers=2, is_new=True) == "full"
+    assert moves("lstm", layers=2, **on_elmo) == "top:2"
+    assert moves("lookup", layers=0, **on_elmo) == moves("lstm", layers=2, is_new=True, **on_elmo) == "freeze"
 
 
 def test_small_models_and_lone_heads_take_larger_steps() -> None:

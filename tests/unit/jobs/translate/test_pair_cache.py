@@ -13,7 +13,7 @@ from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.jobs.translate.data import KEPT, forget, keep, kept, key_of
 from qkv.jobs.translate.settings import BitextChoice
-from qkv.jobs.translate.training import resume, start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -126,11 +126,11 @@ def test_a_resumed_run_does_not_cut_its_pairs_again(tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr("qkv.jobs.translate.training.judged", full)
         with pytest.raises(InputError, match="Out of memory"):
-            start(settings("transformer", files, "train.steps=2"), run, Silent())
+            TRANSLATING.start(settings("transformer", files, "train.steps=2"), run, Silent())
     assert (run / KEPT).is_file()
     with monkeypatch.context() as patch:
         patch.setattr("qkv.jobs.translate.data.encode_pairs", again)
-        assert resume(run, Silent()).finished
+        assert TRANSLATING.resume(run, Silent()).finished
     assert not (run / KEPT).exists()
-    whole = start(settings("transformer", files, "train.steps=2"), tmp_path / "whole", Silent()).run
+    whole = TRANSLATING.start(settings("transformer", files, "train.steps=2"), tmp_path / "whole", Silent()).run
     assert (whole / "model" / "model.safetensors").read_bytes() == (run / "model" / "model.safetensors").read_bytes()

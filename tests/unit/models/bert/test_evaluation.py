@@ -10,7 +10,7 @@ import torch
 from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import Pretraining, PretrainingBatches
+from qkv.models.bert.objective import MaskedAndNextSentence, PretrainingBatches
 from qkv.models.bert.pretrain import Evaluation, blanked_sentences
 from tests.support.small_run import make_config, make_shards, make_tokenizer
 
@@ -31,7 +31,7 @@ def make(shards: Path, *changes: str) -> tuple[Evaluation, BertWithHeads]:
     heads = ["masked", "next_sentence"] if paired else ["masked"]
     torch.manual_seed(1)
     model = BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads).eval()
-    return Evaluation(held_out, tokenizer, batches, Pretraining(paired), config.evaluation_rows), model
+    return Evaluation(held_out, tokenizer, batches, MaskedAndNextSentence(paired), config.evaluation_rows), model
 
 
 def test_the_same_questions_every_time(shards: Path) -> None:

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.models.bert.keys import OWN
-from qkv.models.bert.plan import Plan, Undrawn, make_plan
-from qkv.models.folders.own import KINDS
+from qkv.models.bert.folder import LIKE
+from qkv.models.bert.plan import Plan, make_plan
+from qkv.models.folders.weights import Undrawn
 from tests.support.folders import TOKENS, make_folder
 
 Change = Callable[[dict[str, Tensor]], Any]
@@ -32,7 +32,7 @@ def change_config(folder: Path, **changes: Any) -> None:
 
 
 def plan(folder: Path) -> Plan:
-    return make_plan(folder, compare=True)
+    return make_plan(LIKE, folder, compare=True)
 
 
 def heads(folder: Path) -> tuple[list[str], bool, str]:
@@ -171,10 +171,10 @@ def test_a_tokenizer_far_smaller_than_the_table_is_another_ones(tmp_path: Path) 
 
 def test_a_decoder_that_was_not_looked_at(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "m")
-    assert make_plan(folder, compare=False).is_decoder_compared
+    assert make_plan(LIKE, folder, compare=False).is_decoder_compared
     table = {"cls.predictions.decoder.weight": torch.zeros(len(TOKENS), 32)}
     change_weights(folder, lambda tensors: tensors.update(table))
-    quick, whole = make_plan(folder, compare=False), plan(folder)
+    quick, whole = make_plan(LIKE, folder, compare=False), plan(folder)
     assert (quick.is_decoder_compared, whole.is_decoder_compared) == (False, True)
     assert "whether it differs is seen when it is loaded" in quick.notes[0] and whole.notes == ()
     assert not whole.skeleton.config.tied
@@ -217,12 +217,11 @@ def test_a_tokenizer_that_is_missing(tmp_path: Path) -> None:
 def test_another_architecture(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "m")
     change_config(folder, model_type="roberta")
-    with pytest.raises(InputError, match=r"model_type 'roberta'; qkv loads folders of model_type 'bert'"):
+    with pytest.raises(InputError, match=r"model_type 'roberta', where a BERT belongs: model_type 'bert'"):
         plan(folder)
     change_config(folder, model_type="reader")
-    with pytest.raises(InputError, match=f"model_type 'reader', a model that qkv alone has.*qkv info {folder}"):
+    with pytest.raises(InputError, match=f"model_type 'reader', where a BERT belongs.*qkv info {folder}"):
         plan(folder)
-    assert tuple(KINDS) == OWN, "they are listed twice, since folder.py stands above"
     with pytest.raises(InputError, match="There is no folder"):
         plan(tmp_path / "nothing")
 

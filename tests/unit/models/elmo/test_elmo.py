@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.models.elmo.network import DIRECTIONS, Elmo, ElmoConfig, ScalarMix
+from qkv.models.elmo.network import Elmo, ElmoConfig, ScalarMix
+from qkv.nn.recurrent_stack import DIRECTIONS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -5,18 +5,22 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from qkv.config import merge, read_toml
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.elmo import pretrain
 from qkv.models.elmo.objective import CarryingBoth
-from qkv.models.elmo.pretrain import ElmoTraining, configured, load_elmo, resume, start
+from qkv.models.elmo.pretrain import ElmoTraining
+from qkv.models.family import RECURS
 from qkv.models.folders.own import read_folder
-from qkv.models.pretraining import Finished, model_of
+from qkv.models.table import open_model
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
-from tests.support.small_run import Recorder, contents, make_shards
+from tests.support.small_run import Recorder, configured, contents, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,7 +46,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(shards: Path, *changes: str) -> ElmoTraining:
-    return configured(str(shards), None, {}, [*SETTINGS, *changes])
+    return configured("elmo", str(shards), None, {}, [*SETTINGS, *changes])
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +70,27 @@ def test_what_a_run_leaves(finished: Finished) -> None:
     assert resume(run, Silent()).already
 
 
+@torch.inference_mode()
+def read(network: nn.Module, batch: Batch) -> torch.Tensor:
+    found: torch.Tensor = network(batch.ids, batch.lengths)
+    return found
+
+
 def test_the_same_text_has_the_same_vectors(finished: Finished) -> None:
     folder = read_folder(finished.run / "model")
     assert folder.model_type == "elmo" and folder.record["steps"] == 8
     assert not any("carried" in name or "spelled" in name for name in folder.tensors)
-    first, again = load_elmo(finished.run / "model"), load_elmo(finished.run / "model")
-    assert not first.network.training and first.record["config"]["model_type"] == "elmo"
-    rows = [one.ids for one in first.tokenizer.encode_batch(["the cat sat on a mat", "猫坐着 the", "a"])]
+    opened = open_model(finished.run / "model")
+    first, again = opened.ability(RECURS), open_model(finished.run / "model").ability(RECURS)
+    assert not first.training and opened.record["config"]["model_type"] == "elmo"
+    rows = [one.ids for one in folder.tokenizer.encode_batch(["the cat sat on a mat", "猫坐着 the", "a"])]
     batch = Batch.of(rows)
-    vectors = first.vectors(batch)
+    vectors = read(first, batch)
     assert vectors.shape == (batch.n_tokens, 3, 12)
-    assert vectors.equal(first.vectors(batch))
-    torch.testing.assert_close(again.vectors(batch), vectors)
+    assert vectors.equal(read(first, batch))
+    torch.testing.assert_close(read(again, batch), vectors)
     for row, found in zip(rows, batch.rows(vectors), strict=True):
-        torch.testing.assert_close(first.vectors(Batch.of([row])), found)
+        torch.testing.assert_close(read(first, Batch.of([row])), found)
     trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
     assert trained.tensors["model"]["network.scores.table"].equal(folder.tensors["scores.table"])
@@ -154,8 +165,8 @@ def test_bad_input(shards: Path, tmp_path: Path, finished: Finished) -> None:
     config = json.loads((broken / "config.json").read_text())
     for changed in (config | {"width": 7}, {name: value for name, value in config.items() if name != "filters"}):
         (broken / "config.json").write_text(json.dumps(changed))
-        with pytest.raises(InputError, match="do not fit together"):
-            load_elmo(broken)
+        with pytest.raises(InputError, match="lacks|config.json says"):
+            open_model(broken)
 
 
 def test_other_shards_than_those_of_the_beginning(shards: Path, finished: Finished, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 
 import qkv
 from qkv.cli.main import main
+from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.folders import hub
 from qkv.models.folders.hub import locate
@@ -116,7 +117,7 @@ def test_the_environment_comes_before_the_zoo(
 def test_the_default_model_from_python(folder: Path) -> None:
     model = qkv.load()
     assert model.name == "qkv-mini" == qkv.Classifier().model
-    assert {one.dtype for one in model._folder.model.parameters()} == {torch.float32}, "whatever is stored"
+    assert {one.dtype for one in model.network.parameters()} == {torch.float32}, "whatever is stored"
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -186,7 +187,8 @@ def test_the_shipped_model_is_a_bert_of_transformers(shipped: Path) -> None:
     assert ours.ids == tokenizer(*texts)["input_ids"]
     with torch.inference_mode():
         found = reference.eval()(**tokenizer(*texts, return_tensors="pt"))
-        logits = model._network.predict("masked", model._encode(ours).hidden)
+        batch = Batch.of([ours.ids], segments=[ours.segments])
+        logits = model.network.predict("masked", model.network.encoder(**batch.inputs()).hidden)
     torch.testing.assert_close(logits, found.prediction_logits[0], atol=1e-4, rtol=1e-4)
     judged = model.next_sentence(*texts)
     expected = found.seq_relationship_logits[0].softmax(-1).tolist()

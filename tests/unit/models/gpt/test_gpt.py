@@ -13,6 +13,7 @@ from qkv.errors import InputError
 from qkv.models.bert.network import PRESETS as BERTS
 from qkv.models.gpt.network import GPT, PRESETS, GPTConfig, positions_of
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 from tests.support.folders import randomise
@@ -180,21 +181,21 @@ def test_8_bits_are_nearly_the_same(variant: str) -> None:
     model = make(variant, width=64, heads=4).float()
     begin = BATCH.ids[BATCH.offsets[1:].long() - 1]
     exact, _, _ = model.step(begin, model.start(BATCH.ids, BATCH.packing, longest=1))
-    assert model.int8_bytes() == 0
-    model.set_precision("int8")
+    assert model.decoding.int8_bytes() == 0
+    set_precision(model, "int8")
     state = model.start(BATCH.ids, BATCH.packing, longest=1)
     near, _, _ = model.step(begin, state)
     assert not torch.equal(near, exact)
     assert (near - exact).norm() < 0.1 * exact.norm()
     weights = sum(parameter.numel() for parameter in model.parameters() if parameter.dim() == 2)
-    assert 0 < model.int8_bytes() < 2 * weights
-    model.set_precision("fp32")
+    assert 0 < model.decoding.int8_bytes() < 2 * weights
+    set_precision(model, "fp32")
     again, _, _ = model.step(begin, model.start(BATCH.ids, BATCH.packing, longest=1))
     assert torch.equal(again, exact)
     with pytest.raises(InputError, match="int8 is made from fp32 weights on a CPU; these are torch.float64"):
-        model.double().set_precision("int8").start(BATCH.ids, BATCH.packing, longest=1)
+        set_precision(model.double(), "int8").start(BATCH.ids, BATCH.packing, longest=1)
     with pytest.raises(InputError, match="Unknown precision 'int4'"):
-        model.set_precision("int4")
+        set_precision(model, "int4")
 
 
 @pytest.mark.skipif(unavailable() is not None, reason="no products of 8 bits here")
@@ -205,7 +206,7 @@ def test_guesses_change_nothing(variant: str, share: float) -> None:
     model, chance = make(variant, width=64, heads=4, max_length=80).float(), random.Random(0)
     text = [5, 6, 7]
     batch = Batch.of([text])
-    state = model.set_precision("drafted").start(batch.ids, batch.packing, longest=60)
+    state = set_precision(model, "drafted").start(batch.ids, batch.packing, longest=60)
     guessed = 0
     for step in range(60):
         guessed += state.draft is not None
@@ -227,7 +228,7 @@ def test_guesses_are_for_a_single_text(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(width=64, heads=4).float()
     begin = BATCH.ids[BATCH.offsets[1:].long() - 1]
     exact, _, _ = model.step(begin, model.start(BATCH.ids, BATCH.packing, longest=4))
-    state = model.set_precision("drafted").start(BATCH.ids, BATCH.packing, longest=4)
+    state = set_precision(model, "drafted").start(BATCH.ids, BATCH.packing, longest=4)
     logits, state, _ = model.step(begin, state)
     assert torch.equal(logits, exact) and state.draft is None
     state = state.select(torch.tensor([2]))  # the longest prompt has left, and the others' places before them stay

@@ -10,12 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from qkv.cli.info import info
 from qkv.errors import InputError
-from qkv.models.gpt.folder import describe, is_gpt, load, save
+from qkv.models.family import FILLS
+from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.plain.folder import open_model
+from qkv.models.table import facts_of_folder, open_model
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
+from tests.support.gpt_folders import load_gpt
 
 
 def make(folder: Path, tokenizer: Tokenizer | None = None, **changes: Any) -> Path:
@@ -33,7 +35,7 @@ def change(folder: Path, **fields: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_are_views_of_the_file_or_converted(tmp_path: Path, dtype: torch.dtype) -> None:
     stored = load_file(make(tmp_path / "gpt") / "model.safetensors")
-    model = load(tmp_path / "gpt", dtype=dtype).model
+    model = load_gpt(tmp_path / "gpt", dtype=dtype).model
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}
     turned = stored["transformer.h.1.mlp.c_fc.weight"].t()
     found = model.get_parameter("blocks.1.feed_forward.up.weight")
@@ -44,7 +46,7 @@ def test_weights_are_views_of_the_file_or_converted(tmp_path: Path, dtype: torch
 def test_training_does_not_write_to_the_file(tmp_path: Path) -> None:
     folder = make(tmp_path / "gpt")
     before = (folder / "model.safetensors").read_bytes()
-    model = load(folder).model
+    model = load_gpt(folder).model
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -55,7 +57,7 @@ def test_training_does_not_write_to_the_file(tmp_path: Path) -> None:
 def test_byte_pairs_go_with_the_model(tmp_path: Path, backend: Any, has_end: bool) -> None:
     tokenizer = Tokenizer(backend(), "byte-pair")
     folder = make(tmp_path / "gpt", tokenizer, order="pre" if has_end else "post")
-    found = load(folder)
+    found = load_gpt(folder)
     assert found.tokenizer.kind == "byte-pair"
     assert found.end_id == (tokenizer.sep_id if has_end else None)
     fields = json.loads((folder / "config.json").read_text())
@@ -68,9 +70,9 @@ def test_masks_of_older_files_say_nothing(tmp_path: Path) -> None:
     bare = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     bare["h.0.attn.bias"] = torch.ones(1, 1, 32, 32).tril()
     bare["lm_head.weight"] = bare["wte.weight"].clone()
-    expected = load(folder).model.state_dict()
+    expected = load_gpt(folder).model.state_dict()
     save_file(bare, folder / "model.safetensors")
-    found = load(folder)
+    found = load_gpt(folder)
     assert found.config.tied
     for name, tensor in found.model.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
@@ -81,7 +83,7 @@ def test_scores_that_differ_from_the_tokens_count(tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["lm_head.weight"] = tensors["transformer.wte.weight"] + 1
     save_file(tensors, folder / "model.safetensors")
-    found = load(folder)
+    found = load_gpt(folder)
     assert not found.config.tied
     assert found.model.table is not None and torch.equal(found.model.table, tensors["lm_head.weight"])
 
@@ -107,13 +109,13 @@ def test_a_config_that_does_not_fit(tmp_path: Path, fields: dict[str, Any], mess
     folder = make(tmp_path / "gpt")
     change(folder, **fields)
     with pytest.raises(InputError, match=message):
-        load(folder)
+        load_gpt(folder)
 
 
 def test_an_unknown_field_is_named(tmp_path: Path) -> None:
     folder = make(tmp_path / "gpt")
     change(folder, sliding_window=7)
-    assert load(folder).notes == ("config.json: sliding_window mean nothing to qkv and change nothing here",)
+    assert load_gpt(folder).notes == ("config.json: sliding_window mean nothing to qkv and change nothing here",)
 
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
@@ -138,24 +140,21 @@ def test_networks_that_transformers_does_not_have(tmp_path: Path, changes: dict[
 
 def test_what_it_is_called_and_what_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make(tmp_path / "gpt")
-    assert is_gpt(folder) and not is_gpt(make_folder(tmp_path / "bert"))
-    facts = describe(folder)
-    assert facts["parameters"] == sum(parameter.numel() for parameter in load(folder).model.parameters())
+    facts = facts_of_folder(folder)
+    assert facts.document["parameters"] == sum(parameter.numel() for parameter in load_gpt(folder).model.parameters())
     info(str(folder))
     shown = capsys.readouterr().out
     assert "gpt2: a language model" in shown and "qkv generate" in shown
     info(str(folder), as_json=True)
     assert json.loads(capsys.readouterr().out)["config"]["order"] == "pre"
-    with pytest.raises(InputError, match="holds a GPT, which writes on from a text: qkv generate"):
-        open_model(folder)
+    with pytest.raises(InputError, match="cannot fill a blank. It holds a GPT, which writes.*qkv generate"):
+        open_model(folder).ability(FILLS)
     with pytest.raises(InputError, match=r"model_type 'bert', where gpt2 or openai-gpt belongs"):
-        load(tmp_path / "bert")
-    with pytest.raises(InputError, match="There is no folder"):
-        load(tmp_path / "nothing")
+        load_gpt(make_folder(tmp_path / "bert"))
 
 
 def test_a_newer_qkv(tmp_path: Path) -> None:
     folder = make(tmp_path / "gpt")
     (folder / "qkv.json").write_text('{"format": 99}', encoding="utf-8")
     with pytest.raises(InputError, match="written by a newer qkv"):
-        load(folder)
+        load_gpt(folder)

@@ -10,17 +10,19 @@ import torch
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
-from qkv.models.gpt import folder as gpt2
-from qkv.models.gpt.encoder import GPTWithHeads
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
+from qkv.models.family import TAKES_HEAD, Head, Saving
+from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.pretrain import GPTTrainConfig, configured, resume, start
-from qkv.models.gpt.task_folder import open_gpt, save_gpt
-from qkv.models.pretraining import Finished, model_of
+from qkv.models.gpt.pretrain import GPTTrainConfig
+from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
-from tests.support.small_run import Recorder, contents, make_shards, make_tokenizer
+from tests.support.gpt_folders import load_gpt
+from tests.support.small_run import Recorder, configured, contents, make_shards, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -48,7 +50,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(shards: Path, *changes: str, init: Path | None = None) -> GPTTrainConfig:
     # a model to go on from brings its own shape
     given = [one for one in SETTINGS if init is None or not one.startswith("model.")]
-    return configured(str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
+    return configured("gpt", str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
 
 
 @pytest.fixture(scope="module", params=["pre", "post"])
@@ -73,7 +75,7 @@ def test_what_a_run_leaves(finished: Finished) -> None:
 
 
 def test_the_folder_is_the_model(finished: Finished) -> None:
-    folder = gpt2.load(finished.run / "model")
+    folder = load_gpt(finished.run / "model")
     assert folder.config.order == finished.run.name and folder.config.max_length == 16
     assert folder.record["steps"] == 8 and folder.record["config"]["model_type"] == "gpt"
     assert folder.end_id == folder.tokenizer.sep_id
@@ -112,13 +114,13 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(finished: Finished, tmp_
 def test_it_goes_on_from_a_folder(finished: Finished, shards: Path, tmp_path: Path) -> None:
     init = tmp_path / "begun"
     shutil.copytree(finished.run / "model", init)
-    before = gpt2.load(init).model.state_dict()
+    before = load_gpt(init).model.state_dict()
     fields = json.loads((init / "config.json").read_text(encoding="utf-8")) | {"attn_pdrop": 0.0}
     (init / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     (init / "LICENSE").write_bytes("谁的\n".encode("gbk"))
     config = settings(shards, "train.steps=1", "train.lr=1e-9", "model.dropout=0.2", init=init)
     run = start(config, tmp_path / "run", Silent()).run
-    after = gpt2.load(run / "model")
+    after = load_gpt(run / "model")
     assert after.config.dropout == 0.2 and after.config.order == finished.run.name
     assert after.config.attention_dropout == 0.0  # which nobody said anything about
     assert (run / "model" / "LICENSE").read_bytes() == "谁的\n".encode("gbk")
@@ -127,7 +129,7 @@ def test_it_goes_on_from_a_folder(finished: Finished, shards: Path, tmp_path: Pa
 
 def test_it_goes_on_from_a_run(finished: Finished, shards: Path, tmp_path: Path) -> None:
     begun = start(settings(shards, "train.steps=1", init=finished.run), tmp_path / "run", Silent())
-    assert gpt2.load(begun.run / "model").config == gpt2.load(finished.run / "model").config
+    assert load_gpt(begun.run / "model").config == load_gpt(finished.run / "model").config
 
 
 def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, tmp_path: Path) -> None:
@@ -138,11 +140,9 @@ def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, t
     ):
         with pytest.raises(InputError, match=message):
             start(settings(shards, *changes, init=init), tmp_path / "run", Silent())
-    folder = open_gpt(init)
-    for_a_task = GPTWithHeads(folder.config, ["sequence"])
-    for_a_task.load_state_dict(folder.model.state_dict(), strict=False)
-    save_gpt(tmp_path / "task", for_a_task, folder.tokenizer, ("a", "b"))
-    with pytest.raises(InputError, match=r"made for a task \(score.weight\), .* Go on from the one"):
+    takes = open_model(init).ability(TAKES_HEAD)
+    takes.save(tmp_path / "task", takes.with_head(Head("sequence", 2, seed=0)).network, Saving(("a", "b")))
+    with pytest.raises(InputError, match=r"made for a task \(sequence\), .* Go on from the one"):
         start(settings(shards, init=tmp_path / "task"), tmp_path / "run", Silent())
     other = make_shards(tmp_path / "other", tokenizer=make_tokenizer(seed=1, size=120))
     with pytest.raises(InputError, match="prepared with another tokenizer"):
@@ -192,10 +192,10 @@ def test_it_goes_on_from_a_gpt2_with_its_own_vocabulary(tmp_path: Path) -> None:
     """Pairs of bytes: the corpus is prepared with the folder, and what is written is a folder like it."""
     tokenizer = Tokenizer(gpt2_backend(), "byte-pair")
     network = GPT(GPTConfig(tokenizer.size, layers=1, width=16, heads=2, inner_width=64, max_length=32))
-    published = gpt2.save(tmp_path / "published", network.eval(), tokenizer)
+    published = save(tmp_path / "published", network.eval(), tokenizer)
     shards = make_shards(tmp_path / "data", count=30, tokenizer=Tokenizer.load(published))
     finished = start(settings(shards, "train.steps=2", init=published), tmp_path / "run", Silent())
-    folder = gpt2.load(finished.run / "model")
+    folder = load_gpt(finished.run / "model")
     assert folder.tokenizer.kind == "byte-pair" and folder.end_id == tokenizer.id("<|endoftext|>")
     assert finished.evaluation is not None and finished.evaluation["samples"]
 

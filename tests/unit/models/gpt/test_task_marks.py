@@ -7,8 +7,8 @@ import tokenizers
 from tokenizers import models
 
 from qkv.errors import InputError
-from qkv.models.gpt.tokenizer import DELIMITER, EXTRACT, START, Marks, TaskTokenizer, marks_of
-from qkv.text.tokenizer import Tokenizer
+from qkv.models.gpt.tokenizer import DELIMITER, EXTRACT, START, TaskTokenizer
+from qkv.text.tokenizer import Marks, Tokenizer
 from tests.support.folders import make_tokenizer
 from tests.support.gpt_folders import VOCABULARIES
 
@@ -40,7 +40,7 @@ def test_around_a_text_and_a_pair(vocabulary: str) -> None:
     assert leftward
     one, two = tokenizer.encode("the cat"), tokenizer.encode("the cat", "the street")
     assert one.ids == [start, *first, end]
-    assert two.ids == [start, *first, between, *second, end]
+    assert two.ids == [start, *first, *between, *second, end]
     assert two.segments == [0] * (len(first) + 2) + [1] * (len(second) + 1)
     assert tokenizer.with_special(first) == (one.ids, one.segments)
     assert tokenizer.with_special(first, second) == (two.ids, two.segments)
@@ -60,8 +60,8 @@ def test_they_are_found_again(tmp_path: Path, vocabulary: str) -> None:
 
 def test_a_bert_has_cls_and_sep() -> None:
     tokenizer = make_tokenizer()
-    assert marks_of(tokenizer) == Marks(tokenizer.cls_id, tokenizer.sep_id, tokenizer.sep_id, leftward=False)
-    assert marks_of(TaskTokenizer(tokenizer)).leftward
+    assert tokenizer.marks == Marks(tokenizer.cls_id, (tokenizer.sep_id,), tokenizer.sep_id, leftward=False)
+    assert TaskTokenizer(tokenizer).marks.leftward
 
 
 def test_a_vocabulary_with_gaps_is_refused() -> None:

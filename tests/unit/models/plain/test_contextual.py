@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.elmo.network import Elmo, ScalarMix
+from qkv.models.elmo.network import Elmo, ElmoVectors, ScalarMix
 from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.models.plain.contextual import ElmoVectors, StateVectors, width_of
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
-from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
+from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, StateVectors
 from qkv.tasks.model import TaskModel
 from qkv.tasks.transfer import hold, transfer_from_nothing
 from tests.support.below_readers import elmo_config, tokens_by_id, word_tokenizer
@@ -138,7 +137,7 @@ def test_states_of_a_recurrent_language_model() -> None:
     vectors.network.load_state_dict(kept)
     batch = Batch.of([one.ids for one in tokenizer.encode_batch(TEXTS)])
     torch.testing.assert_close(run(vectors, batch), model(batch.ids, batch.lengths)[0])
-    assert width_of(config) == run(vectors, batch).shape[1] == 8
+    assert config.features_width == run(vectors, batch).shape[1] == 8
 
 
 def test_widths_must_fit() -> None:

@@ -1,6 +1,7 @@
 """Language models opened as features: their vectors and nothing of their scores, and what does not fit is named."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,25 @@ from safetensors.torch import load_file, save_file
 
 from qkv.errors import InputError
 from qkv.models.elmo.network import ElmoConfig
-from qkv.models.plain.features import read_features, sizes_of, sizes_table
+from qkv.models.family import FEEDS, Feeds
+from qkv.models.plain.folder import features_of
 from qkv.models.rnnlm.network import RNNLMConfig
+from qkv.models.table import open_model
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 
 
+def below(folder: Path) -> Feeds:
+    return open_model(folder).ability(FEEDS)
+
+
 def test_what_makes_vectors_is_taken(tmp_path: Path) -> None:
-    elmo, rnnlm = read_features(make_elmo(tmp_path / "elmo")), read_features(make_rnnlm(tmp_path / "rnnlm"))
-    assert isinstance(elmo.config, ElmoConfig) and elmo.config.filters == (4, 4, 4)
-    assert isinstance(rnnlm.config, RNNLMConfig) and rnnlm.config.cell == "gru"
+    elmo, rnnlm = below(make_elmo(tmp_path / "elmo")), below(make_rnnlm(tmp_path / "rnnlm"))
+    assert isinstance(elmo.features, ElmoConfig) and elmo.features.filters == (4, 4, 4)
+    assert isinstance(rnnlm.features, RNNLMConfig) and rnnlm.features.cell == "gru"
     for found, part in ((elmo, "characters.project.weight"), (rnnlm, "embedding.weight")):
-        assert part in found.tensors and not any(name.startswith("scores.") for name in found.tensors)
-        assert sizes_of(json.loads(json.dumps(sizes_table(found.config))), Path("config.json")) == found.config
+        assert part in found.weights() and not any(name.startswith("scores.") for name in found.weights())
+        table = {"model_type": found.model_type, **asdict(found.features)}
+        assert features_of(json.loads(json.dumps(table)), Path("config.json")) == found.features
         assert found.tokenizer.kind == "word"
 
 
@@ -32,14 +40,14 @@ def test_what_makes_vectors_is_taken(tmp_path: Path) -> None:
         ({"widht": 6}, "unknown key 'widht'. Did you mean 'width'"),
         ({"cell_width": 2}, "cell_width .2. must be more than width"),
         ({"filters": 4}, "filters takes a list"),
-        ({"model_type": "elmos"}, "model_type 'elmos', where elmo or rnnlm belongs.* Did you mean 'elmo'"),
+        ({"model_type": "elmos"}, "model_type 'elmos'. Did you mean 'elmo'"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     file = make_elmo(tmp_path / "elmo") / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(InputError, match=message):
-        read_features(tmp_path / "elmo")
+        below(tmp_path / "elmo")
 
 
 def test_a_weight_that_is_missing(tmp_path: Path) -> None:
@@ -47,12 +55,11 @@ def test_a_weight_that_is_missing(tmp_path: Path) -> None:
     tensors = {name: tensor.clone() for name, tensor in load_file(path).items() if "forward_stack" not in name}
     save_file(tensors, path)
     with pytest.raises(InputError, match="model.safetensors lacks .*forward_stack"):
-        read_features(tmp_path / "elmo")
+        below(tmp_path / "elmo")
 
 
 def test_others_have_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds a model of type nnlm, where elmo or rnnlm belongs"):
-        read_features(make_nnlm(tmp_path / "nnlm"))
+    assert below(make_nnlm(tmp_path / "nnlm")).features is None
     for wrong in (None, "elmo", {"model_type": "bert"}):
         with pytest.raises(InputError, match="features are of elmo or rnnlm"):
-            sizes_of(wrong, Path("config.json"))
+            features_of(wrong, Path("config.json"))

@@ -17,12 +17,12 @@ from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches
-from qkv.models.plain.contextual import ElmoVectors
-from qkv.models.plain.folder import ReaderFolder, open_model
-from qkv.models.plain.sources import open_source, source_type
+from qkv.models.elmo.network import ElmoVectors
+from qkv.models.family import FEEDS, HAS_TASK, Feeds
+from qkv.models.table import open_model
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
@@ -62,9 +62,12 @@ def config(model: str, file: Path, task: str = "classify", transfer: Any = None,
     return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
+def below(folder: Path) -> Feeds:
+    return open_model(folder).ability(FEEDS)
+
+
 def elmo_of(model: Model) -> dict[str, torch.Tensor]:
-    assert isinstance(model._folder, ReaderFolder)
-    vectors = model._folder.model.encoder.embedding
+    vectors = model.network.encoder.embedding
     assert isinstance(vectors, ElmoVectors)
     return vectors.network.state_dict()
 
@@ -76,7 +79,7 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     source = places["pieces" if task == "tag" else "elmo"]
     settings = config("scratch:lstm", file, task, embeddings=source)
     assert settings.transfer == "freeze"
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["model"] == f"scratch:lstm + {source.name}"
     assert sum(result["mix"]["shares"]) == pytest.approx(1) and result["mix"]["shares"] != [1 / 3] * 3
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -85,10 +88,9 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     model = load(tmp_path / "run")
     assert model.architecture == "reader of kind lstm on vectors of elmo"
     # all of ELMo is inside, as it was, but for its scores of words
-    before = open_source(str(source), None).below
-    assert not isinstance(before, WordVectors)
+    before = below(source).weights()
     for name, value in elmo_of(model).items():
-        assert torch.equal(value, before.tensors[name]), name
+        assert torch.equal(value, before[name]), name
     found = [one.to_dict() for one in model.predict(ASKED[task])]
     again = load(model.save(tmp_path / "copy"))
     assert_near([one.to_dict() for one in again.predict(ASKED[task])], found)
@@ -100,7 +102,7 @@ def test_words_that_are_not_known_are_told_apart(tmp_path: Path, places: dict[st
     """Of words that nobody has met, two spellings are two words; to a table they are the same."""
     file, found = sets.write_texts(tmp_path / "data.csv"), {}
     for name in ("elmo", "words"):
-        finetune.start(config(str(places[name]), file, epochs=1.0), tmp_path / name, Silent())
+        finetune.FINETUNING.start(config(str(places[name]), file, epochs=1.0), tmp_path / name, Silent())
         answers = load(tmp_path / name).predict(["the zebra sat", "the Zebra sat", "the okapi sat"])
         found[name] = [one.probabilities["animal"] for one in answers]
     assert found["elmo"][0] == found["elmo"][1] != found["elmo"][2]
@@ -123,14 +125,13 @@ def test_a_folder_as_the_model(
     settings = config(str(places[name]), file)
     assert (settings.model, settings.embeddings) == ("scratch:lookup", str(places[name]))
     assert (settings.transfer, settings.train.lr) == (transfer, lr)
-    finetune.start(settings, tmp_path / "run", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     held = config(str(places[name]), file, "classify", "features")
-    finetune.start(held, tmp_path / "held", Silent())
-    (one, other), beginning = (load(tmp_path / run) for run in ("run", "held")), open_source(str(places[name]), None)
+    finetune.FINETUNING.start(held, tmp_path / "held", Silent())
+    (one, other), beginning = (load(tmp_path / run) for run in ("run", "held")), below(places[name])
     assert one.tokenizer.vocabulary == beginning.tokenizer.vocabulary
-    found, still = (model._folder.model.state_dict() for model in (one, other))
-    tensors = {} if isinstance(beginning.below, WordVectors) else beginning.below.tensors
-    for part, value in tensors.items():
+    found, still = (model.network.state_dict() for model in (one, other))
+    for part, value in beginning.weights().items():
         assert torch.equal(still[f"encoder.embedding.network.{part}"], value), part
     moved = {part for part in found if not torch.equal(found[part], still[part])}
     assert not moved if moving is None else any(part.startswith(moving) for part in moved)
@@ -139,19 +140,19 @@ def test_a_folder_as_the_model(
 def test_training_goes_on_and_elmo_stays_unless_it_is_told_to_move(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     first_run = config("scratch:gru", file, embeddings=places["elmo"])
-    began = finetune.start(first_run, tmp_path / "first", Silent()).result["mix"]
+    began = finetune.FINETUNING.start(first_run, tmp_path / "first", Silent()).result["mix"]
     assert began["began"] == [1 / 3] * 3 != began["shares"]
     given = {"data.train": str(file), "epochs": 1.0}
     for transfer, used in ((None, "top:1"), ("full", "full")):
         settings = configured_for("classify", str(tmp_path / "first"), transfer, None, given, ["texts_per_step=8"])
         assert settings.transfer == used
-        result = finetune.start(settings, tmp_path / used, Silent()).result
+        result = finetune.FINETUNING.start(settings, tmp_path / used, Silent()).result
         assert result["mix"]["began"] == began["shares"] and result["model"] == "first"
         assert "the model that this run went on from" in (tmp_path / used / "report.html").read_text(encoding="utf-8")
     first, held, full = (load(tmp_path / run) for run in ("first", "top:1", "full"))
     same = [torch.equal(value, elmo_of(held)[name]) for name, value in elmo_of(first).items()]
     assert all(same) and not all(torch.equal(value, elmo_of(full)[name]) for name, value in elmo_of(first).items())
-    before, after = (model._folder.model.state_dict() for model in (first, held))
+    before, after = (model.network.state_dict() for model in (first, held))
     for part in ("encoder.mix.gamma", "encoder.blocks.0.0.from_input.weight", "heads.sequence.linear.weight"):
         assert not torch.equal(before[part], after[part]), part
 
@@ -162,7 +163,7 @@ def test_a_broken_run_ends_like_a_whole_one(
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:lstm", file, embeddings=places["elmo"])
     monkeypatch.setattr("qkv.jobs.finetune.training.SAVED", 1)
-    finetune.start(settings, tmp_path / "whole", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "whole", Silent())
     plain = TrainingBatches.__call__
 
     def broken(batches: TrainingBatches, step: int) -> Sequence[Batch]:
@@ -173,8 +174,8 @@ def test_a_broken_run_ends_like_a_whole_one(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingBatches, "__call__", broken)
         with pytest.raises(KeyboardInterrupt):
-            finetune.start(settings, tmp_path / "broken", Silent())
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+            finetune.FINETUNING.start(settings, tmp_path / "broken", Silent())
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
 
@@ -208,27 +209,26 @@ def test_what_cannot_be(
     file = sets.write_texts(tmp_path / "data.csv")
     given: dict[str, Any] = {name: places.get(value, value) for name, value in flags.items()}
     with pytest.raises(InputError, match=message):
-        finetune.start(config(str(places.get(model, model)), file, **given), tmp_path / "run", Silent())
+        finetune.FINETUNING.start(config(str(places.get(model, model)), file, **given), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
-def test_another_tokenizer_of_the_same_kind(places: dict[str, Path]) -> None:
-    source = open_source(str(places["elmo"]), str(places["tokenizer"]))
-    assert source.tokenizer.vocabulary == word_tokenizer().vocabulary
-    assert source_type(str(places["elmo"])) == "elmo" and source_type("nowhere.vec") == "word2vec"
+def test_another_tokenizer_of_the_same_kind(tmp_path: Path, places: dict[str, Path]) -> None:
+    file = sets.write_texts(tmp_path / "data.csv")
+    found = tokenizer_of(config("scratch:lstm", file, embeddings=places["elmo"], tokenizer=places["tokenizer"]))
+    assert found.vocabulary == word_tokenizer().vocabulary
 
 
 def test_a_folder_that_no_task_was_put_on_says_what_to_do(places: dict[str, Path]) -> None:
     for name in ("elmo", "rnnlm", "nnlm", "words"):
-        with pytest.raises(InputError, match="no task was put on.*qkv finetune classify --model"):
+        with pytest.raises(InputError, match="cannot predict.*TASK --model.*qkv finetune classify --model"):
             load(places[name]).predict("the cat")
-        with pytest.raises(InputError, match="not made for a task.*qkv finetune TASK --model"):
-            open_model(places[name])
+        assert not open_model(places[name]).has(HAS_TASK)
 
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config(str(places["elmo"]), file, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config(str(places["elmo"]), file, epochs=1.0), tmp_path / "run", Silent())
     model = load(tmp_path / "run")
     expected = [one.to_dict() for one in model.predict(ASKED["classify"])]
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -241,7 +241,7 @@ def test_a_model_names_the_run_that_lies_below_it(tmp_path: Path, places: dict[s
     shutil.copytree(places["elmo"], run / "model")
     (run / "config.toml").write_text("")
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config(str(run), file, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config(str(run), file, epochs=1.0), tmp_path / "run", Silent())
     record = load(tmp_path / "run").record["config"]
     assert (record["model"], record["embeddings"]) == ("scratch:lookup", "my-elmo")
 

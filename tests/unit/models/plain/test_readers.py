@@ -10,12 +10,14 @@ from safetensors.torch import load_file, save_file
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.bert import folder as hf
-from qkv.models.elmo.tokenizer import MOST, OpenTokenizer
-from qkv.models.plain.folder import ReaderFolder, load_reader, open_model, save_reader, shape_of
+from qkv.models.elmo.tokenizer import OpenTokenizer
+from qkv.models.encoder import WithHeads
+from qkv.models.family import ENCODES, MOST_SPELLED, Loading
+from qkv.models.plain.folder import save_reader
 from qkv.models.plain.network import KINDS, ReaderConfig, ReaderWithHeads
+from qkv.models.table import open_model
 from tests.support.below_readers import elmo_config, word_tokenizer
-from tests.support.folders import TOKENS, make_folder, make_tokenizer
+from tests.support.folders import TOKENS, make_tokenizer
 
 BATCH = Batch.of([[2, 40, 41, 3], [2, 50, 3]])
 
@@ -26,19 +28,20 @@ def written(path: Path, kind: str = "lstm") -> tuple[Path, ReaderWithHeads]:
     return save_reader(path, model, make_tokenizer(), ["a", "b", "丙"], {"task": "classify"}), model
 
 
+def network(path: Path, dtype: torch.dtype = torch.float32) -> WithHeads:
+    return open_model(path, Loading(dtype)).ability(ENCODES).network
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_folder_comes_back(tmp_path: Path, kind: str) -> None:
     path, model = written(tmp_path / "model", kind)
     folder = open_model(path)
-    assert isinstance(folder, ReaderFolder)
     assert (folder.config, folder.labels, folder.record) == (model.config, ("a", "b", "丙"), {"task": "classify"})
-    assert shape_of(path) == model.config
-    found, expected = (one(**BATCH.inputs())[1]["sequence"] for one in (folder.model, model))
+    found, expected = (one(**BATCH.inputs())[1]["sequence"] for one in (network(path), model))
     torch.testing.assert_close(found, expected)  # weights that lie elsewhere may be rounded differently
     for name, value in model.state_dict().items():
-        assert torch.equal(folder.model.state_dict()[name], value), name
-    half = open_model(path, dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+        assert torch.equal(network(path).state_dict()[name], value), name
+    assert {parameter.dtype for parameter in network(path, torch.bfloat16).parameters()} == {torch.bfloat16}
 
 
 def on_elmo(path: Path) -> tuple[Path, ReaderWithHeads, OpenTokenizer]:
@@ -51,20 +54,19 @@ def on_elmo(path: Path) -> tuple[Path, ReaderWithHeads, OpenTokenizer]:
 def test_a_language_model_below_is_inside(tmp_path: Path) -> None:
     path, model, before = on_elmo(tmp_path / "model")
     folder = open_model(path)
-    assert folder.config == model.config == shape_of(path)
+    assert folder.config == model.config
     assert isinstance(folder.tokenizer, OpenTokenizer) and folder.tokenizer.vocabulary == before.vocabulary
     folder.tokenizer.encode("okapi")  # numbers of words that are not known need not agree
     texts = ["the zebra sat", "a okapi"]
     found, expected = (
         one(**Batch.of([encoded.ids for encoded in tokenizer.encode_batch(texts)]).inputs())[1]["token"]
-        for one, tokenizer in ((folder.model, folder.tokenizer), (model, before))
+        for one, tokenizer in ((folder.ability(ENCODES).network, folder.tokenizer), (model, before))
     )
     torch.testing.assert_close(found, expected)
-    assert folder.tokenizer.most == MOST
-    kept = open_model(path, most=None).tokenizer
+    assert folder.tokenizer.most == MOST_SPELLED
+    kept = open_model(path, Loading(spelled=None)).tokenizer
     assert isinstance(kept, OpenTokenizer) and kept.most is None
-    again = open_model(path, dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in again.model.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in network(path, torch.bfloat16).parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize(
@@ -82,17 +84,11 @@ def test_what_does_not_fit_below(tmp_path: Path, change: dict[str, Any], message
         open_model(tmp_path / "model")
 
 
-def test_a_bert_comes_through_the_same_door(tmp_path: Path) -> None:
-    path = make_folder(tmp_path / "bert", "BertModel")
-    folder = open_model(path)
-    assert isinstance(folder, hf.Folder) and shape_of(path) == folder.config
-
-
 def test_transformers_has_no_class_for_it(tmp_path: Path) -> None:
-    folder = load_reader(written(tmp_path / "model")[0])
+    folder = open_model(written(tmp_path / "model")[0])
     with pytest.raises(InputError, match="transformers has no class"):
         folder.save(tmp_path / "other", "BertModel")
-    assert load_reader(folder.save(tmp_path / "other")).labels == folder.labels
+    assert open_model(folder.save(tmp_path / "other")).labels == folder.labels
 
 
 @pytest.mark.parametrize(

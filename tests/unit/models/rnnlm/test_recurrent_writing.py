@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
+from qkv.models.rnnlm.folder import RecurrentWriting
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
-from qkv.models.rnnlm.writing import RecurrentWriting
 from tests.support.folders import randomise
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.models.transformer.decoding import TransformerDecoding
 from qkv.models.transformer.network import PRESETS, Transformer, TransformerConfig, alignment_layer
 from qkv.nn.attention import causal_mask
 from qkv.nn.position import sinusoidal_table
@@ -287,14 +288,14 @@ def test_a_text_longer_than_the_first_table_of_positions() -> None:
 
 
 def test_another_thread_may_keep_a_shorter_table_of_positions() -> None:
-    class Contested(Transformer):
+    class Contested(TransformerDecoding):
         """Whatever table it keeps, another thread puts a shorter one in its place at once."""
 
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value[:64] if name == "_wave_table" and value is not None else value)
 
-    network = Contested(TransformerConfig(30, width=8, heads=2, inner_width=8, encoder_layers=1, decoder_layers=1))
-    place = network._waves(100, torch.device("cpu"))
+    network = Transformer(TransformerConfig(30, width=8, heads=2, inner_width=8, encoder_layers=1, decoder_layers=1))
+    place = Contested()._waves(network, 100, torch.device("cpu"))
     torch.testing.assert_close(place, network.positions(torch.arange(101))[100:])
 
 

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.transformer import network
+from qkv.models.transformer.decoding import TransformerDecoding
 from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu import precision as precision_module
 from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.precision import set_precision
 from qkv.nn.cpu.speculative import COUNTS
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -32,7 +34,7 @@ def make(**changes: Any) -> Transformer:
 
 def written(model: Transformer, precision: str, source: Batch, **options: Any) -> list[Any]:
     config = GenerateConfig(**({"max_length": 100, "min_length": 90} | options))
-    model.set_precision(precision)
+    set_precision(model, precision)
     state = model.start(source.ids, source.packing, hypotheses=config.hypotheses, longest=config.max_length)
     begin = torch.full((source.n_rows,), 2)
     return [best for best, *_ in generate(model.step, state, begin, END, config, source_lengths=source.lengths)]
@@ -58,7 +60,7 @@ def test_what_is_written_may_be_none_of_the_guesses() -> None:
     tokens = torch.randint(2, 40, (40, 1))
     found: dict[str, list[Tensor]] = {}
     for precision in ("fp32", "drafted"):
-        state = model.set_precision(precision).start(ONE.ids, ONE.packing, longest=40)
+        state = set_precision(model, precision).start(ONE.ids, ONE.packing, longest=40)
         found[precision] = []
         for token in tokens:
             logits, state, _ = model.step(token, state)
@@ -70,21 +72,29 @@ def test_guesses_save_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights are read once for several tokens, and the last token has room."""
     model = make()
     read: list[int] = []
-    own = Transformer._read
+    own = TransformerDecoding._read
 
-    def counted(self: Transformer, tokens: Tensor, past: Any, source: Any, layers: Any, count: int = 1) -> Any:
+    def counted(
+        self: TransformerDecoding,
+        network: Any,
+        tokens: Tensor,
+        past: Any,
+        source: Any,
+        layers: Any,
+        count: int = 1,
+    ) -> Any:
         if layers.guessing is not None:
             read.append(count)
-        return own(self, tokens, past, source, layers, count)
+        return own(self, network, tokens, past, source, layers, count)
 
-    monkeypatch.setattr(Transformer, "_read", counted)
+    monkeypatch.setattr(TransformerDecoding, "_read", counted)
     (text,) = written(model, "drafted", ONE, max_length=60, min_length=59)
     assert len(text.tokens) >= 59
     assert len(read) < 40 and max(read) in [count + 1 for count in COUNTS]
 
 
 def test_a_selection_of_other_rows_forgets_the_guesses() -> None:
-    model = make().set_precision("drafted")
+    model = set_precision(make(), "drafted")
     state = model.start(ONE.ids, ONE.packing, longest=30)
     state = model.step(torch.tensor([2]), state).state
     assert state.draft is not None
@@ -93,14 +103,14 @@ def test_a_selection_of_other_rows_forgets_the_guesses() -> None:
     twice = kept.select(torch.tensor([0, 0]))
     assert twice.draft is None
     again = model.step(torch.tensor([7, 7]), twice).logits
-    exact = model.set_precision("fp32").start(ONE.ids, ONE.packing, longest=30)
+    exact = set_precision(model, "fp32").start(ONE.ids, ONE.packing, longest=30)
     exact = model.step(torch.tensor([2]), exact).state
     assert torch.allclose(again[0], model.step(torch.tensor([7]), exact).logits[0], atol=1e-4)
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"float64 on cpu.*fp32"):
-        make().double().set_precision("drafted").start(ONE.ids, ONE.packing)
-    monkeypatch.setattr(network, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
+        set_precision(make().double(), "drafted").start(ONE.ids, ONE.packing)
+    monkeypatch.setattr(precision_module, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
     with pytest.raises(InputError, match="drafted cannot be had: torch 1.0 has no kernels"):
-        make().set_precision("drafted")
+        set_precision(make(), "drafted")

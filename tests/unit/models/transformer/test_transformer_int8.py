@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.transformer import network
 from qkv.models.transformer.network import Transformer, TransformerConfig
+from qkv.nn.cpu import precision as precision_module
 from qkv.nn.cpu.int8 import Int8Linear, unavailable
+from qkv.nn.cpu.precision import set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -30,10 +31,10 @@ def make(**changes: Any) -> Transformer:
 
 def test_rows_share_a_scale_in_every_layer() -> None:
     """However many there are, and one far larger than the others costs them little: steps are of the largest."""
-    model = make().set_precision("int8")
+    model = set_precision(make(), "int8")
     model.start(SOURCE.ids, SOURCE.packing)
-    assert model._int8.held is not None
-    layers = [layer for layer in model._int8.held.modules() if isinstance(layer, Int8Linear)]
+    assert model.decoding._int8.held is not None
+    layers = [layer for layer in model.decoding._int8.held.modules() if isinstance(layer, Int8Linear)]
     assert len(layers) == 2 * 4 + 2 * 7 + 1
     x = torch.randn(40, 64)
     for layer in layers:
@@ -64,9 +65,9 @@ def test_nearly_the_scores_of_fp32(changes: dict[str, Any]) -> None:
     """Within 4 % of how far scores are apart, through any selection; and what fp32 gives is what it gave before."""
     model = make(**changes)
     exact = logits_of(model)
-    near = logits_of(model.set_precision("int8"))
+    near = logits_of(set_precision(model, "int8"))
     assert 0 < (near - exact).std() < 0.04 * exact.std()
-    assert torch.equal(logits_of(model.set_precision("fp32")), exact)
+    assert torch.equal(logits_of(set_precision(model, "fp32")), exact)
 
 
 def test_trained_weights_write_the_same() -> None:
@@ -85,7 +86,7 @@ def test_trained_weights_write_the_same() -> None:
     source = Batch.of(digits.tolist())
     written: dict[str, list[Tensor]] = {}
     for precision in ("fp32", "int8"):
-        model.set_precision(precision)
+        set_precision(model, precision)
         state, tokens = model.start(source.ids, source.packing, longest=3), torch.full((200,), 2)
         written[precision] = []
         for _ in range(3):
@@ -98,16 +99,16 @@ def test_trained_weights_write_the_same() -> None:
 
 
 def test_it_follows_training_and_is_no_part_of_the_model() -> None:
-    model = make().set_precision("int8")
+    model = set_precision(make(), "int8")
     names = set(model.state_dict())
-    assert model.int8_bytes() == 0
+    assert model.decoding.int8_bytes() == 0
     before = logits_of(model)
     n_weights = sum(weight.numel() for name, weight in model.named_parameters() if weight.dim() == 2)
-    assert n_weights < model.int8_bytes() < 1.1 * n_weights
+    assert n_weights < model.decoding.int8_bytes() < 1.1 * n_weights
     other = copy.deepcopy(model)
-    assert other.precision == "int8" and other.int8_bytes() == 0
+    assert other.decoding.precision == "int8" and other.decoding.int8_bytes() == 0
     model.train()
-    assert model.int8_bytes() == 0
+    assert model.decoding.int8_bytes() == 0
     for parameter in model.parameters():
         parameter.data.mul_(1.1)  # which no tensor counts as a change
     model.eval()
@@ -118,17 +119,17 @@ def test_it_follows_training_and_is_no_part_of_the_model() -> None:
     # all positions at once are fp32, whatever decoding is
     begun = Batch.of([[2]] * 4)
     hidden = model(SOURCE.ids, SOURCE.packing, begun.ids, begun.packing)
-    assert torch.equal(hidden, model.set_precision("fp32")(SOURCE.ids, SOURCE.packing, begun.ids, begun.packing))
+    assert torch.equal(hidden, set_precision(model, "fp32")(SOURCE.ids, SOURCE.packing, begun.ids, begun.packing))
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="Unknown precision 'int4'. Did you mean 'int8'"):
-        make().set_precision("int4")
+        set_precision(make(), "int4")
     with pytest.raises(InputError, match=r"float64 on cpu.*fp32"):
-        make().double().set_precision("int8").start(SOURCE.ids, SOURCE.packing)
+        set_precision(make().double(), "int8").start(SOURCE.ids, SOURCE.packing)
     with pytest.raises(InputError, match="on meta"):
-        make().to("meta").set_precision("int8").start(SOURCE.ids, SOURCE.packing)
-    monkeypatch.setattr(network, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
+        set_precision(make().to("meta"), "int8").start(SOURCE.ids, SOURCE.packing)
+    monkeypatch.setattr(precision_module, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
     with pytest.raises(InputError, match="int8 cannot be had: torch 1.0 has no kernels"):
-        make().set_precision("int8")
-    assert make().set_precision("fp32").precision == "fp32"
+        set_precision(make(), "int8")
+    assert set_precision(make(), "fp32").decoding.precision == "fp32"

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from qkv.errors import InputError
+from qkv.models.family import FILLS, TRANSLATES
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
-from qkv.models.transformer.folder import describe_translation, is_translation, load_translation, save_translation
+from qkv.models.table import facts_of_folder, open_model
+from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
@@ -35,13 +37,13 @@ def test_there_and_back(tmp_path: Path, kind: str) -> None:
         network = Seq2Seq(Seq2SeqConfig(target.size, source_vocabulary_size=other, width=8, cell_width=8))
     for _ in range(2):  # a folder of its own is replaced
         folder = save_translation(tmp_path / "model", network, source, target, RECORD)
-    found = load_translation(folder)
-    assert is_translation(folder) and type(found.network) is type(network) and found.network.config == network.config
+    found = open_model(folder).ability(TRANSLATES)
+    assert type(found.network) is type(network) and found.network.config == network.config
     for (name, one), (_, other_one) in zip(network.named_parameters(), found.network.named_parameters(), strict=True):
         assert torch.equal(one, other_one), name
     assert found.max_length == 40 and found.languages.are_joint == (target is source)
     assert found.languages.source.encode_ids(["a cat"]) == source.encode_ids(["a cat"])
-    facts = describe_translation(folder)
+    facts = facts_of_folder(folder).document
     assert facts["languages"] == ["en", "zh"] and len(facts["vocabularies"]) == (1 if target is source else 2)
     assert facts["parameters"] == sum(one.numel() for one in network.parameters())
     card = (folder / "README.md").read_text()
@@ -57,22 +59,18 @@ def test_what_does_not_fit_together(tmp_path: Path) -> None:
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | changes))
         with pytest.raises(InputError, match=message):
-            load_translation(folder)
+            open_model(folder)
         (folder / "config.json").write_text(json.dumps(config))
 
     refused("do not go together", decoder_layers=2)
     refused("has the shape", inner_width=20)
     refused("belongs to another model", vocabulary_size=5)
     refused("unknown key 'widht'. Did you mean 'width'", widht=8)
-    refused("holds a model of type bert", model_type="bert")
+    with pytest.raises(InputError, match="cannot fill a blank. It holds a model that translates. It can translate"):
+        open_model(folder).ability(FILLS)
     (folder / "mine.txt").write_text("kept")
     with pytest.raises(InputError, match="holds 'mine.txt'|holds mine.txt"):
         save_translation(folder, network, source, source, RECORD)
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="has no weights"):
-        load_translation(folder)
-    with pytest.raises(InputError, match="not a model folder: it has no config.json, only model.$"):
-        load_translation(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="not a model folder: it has no config.json.$"):
-        load_translation(tmp_path / "empty")
+        open_model(folder)

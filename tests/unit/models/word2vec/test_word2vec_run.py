@@ -17,15 +17,14 @@ import torch
 
 from qkv.data.corpus.prepare import prepare_corpus
 from qkv.errors import InputError
+from qkv.jobs import pretrain as job
 from qkv.models.folders.own import read_folder
-from qkv.models.pretraining import model_of
-from qkv.models.word2vec import pretrain as job
-from qkv.models.word2vec.learners import Word2VecConfiguration, configured
+from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.models.word2vec.vectors import load_vectors
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from qkv.train.run_folder import read_lines
-from tests.support.small_run import Recorder, contents
+from tests.support.small_run import Recorder, configured, contents
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -70,7 +69,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(shards: Path, *changes: str) -> Word2VecConfiguration:
-    return configured(str(shards), None, {}, [*SETTINGS, *changes])
+    return configured("word2vec", str(shards), None, {}, [*SETTINGS, *changes])
 
 
 def cosine(run: Path, first: str, second: str) -> float:
@@ -109,7 +108,7 @@ def test_what_it_leaves(shards: Path, tmp_path: Path, kernel: str) -> None:
     assert not embedding[:5].any() and embedding[5:].any(1).all()
     assert folder.config["architecture"] == "skipgram" and folder.config["window"] == 2
     assert folder.record["config"]["train"]["kernel"] == kernel
-    assert model_of(run) == "word2vec"
+    assert job.model_of(run) == "word2vec"
     steps = [line["step"] for line in read_lines(run / "log.jsonl") if "loss" in line]
     assert steps == [*range(4, finished.steps, 4), finished.steps]
     tokens = sum(line["tokens"] for line in read_lines(run / "log.jsonl") if "tokens" in line)

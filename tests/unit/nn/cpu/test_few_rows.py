@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.models.transformer.network import Transformer, TransformerConfig, TransformerState
+from qkv.models.transformer.decoding import TransformerState
+from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import int8_step as module
 from qkv.nn.cpu.cache import SourceMemory
 from qkv.nn.cpu.compiler import has_half
 from qkv.nn.cpu.int8 import unavailable
 from qkv.nn.cpu.int8_step import FEW, FewRows, PackedSources, bytes_beside, few_rows, fits
+from qkv.nn.cpu.precision import set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -26,7 +28,7 @@ needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is no
 def make(**changes: Any) -> Transformer:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"encoder_layers": 1, "decoder_layers": 3, "width": 64, "heads": 4, "inner_width": 128}
-    return Transformer(TransformerConfig(40, **(sizes | changes))).eval().set_precision("int8")
+    return set_precision(Transformer(TransformerConfig(40, **(sizes | changes))).eval(), "int8")
 
 
 def started(model: Transformer, hypotheses: int, source: Batch = SOURCE) -> TransformerState:
@@ -90,10 +92,10 @@ def test_many_rows_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_rows_ask_by_compiled_kernels(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
     """In 8 bits past and sources are of half precision where the CPU can; few rows that are left go on with them. What
     judges guesses is exact."""
-    model = make().set_precision(precision)
+    model = set_precision(make(), precision)
     plain = started(model, 4)
     monkeypatch.setattr(module, "_WORTH", 0)
-    model._int8.forget()
+    model.decoding._int8.forget()
     found = started(model, 4)
     assert isinstance(plain.source, SourceMemory) and isinstance(found.source, PackedSources)
     dtype = torch.float16 if precision == "int8" and has_half() else torch.float32
@@ -128,15 +130,15 @@ def test_without_numba_and_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch
 def test_it_is_made_once_counted_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WORTH", 0)
     model = make()
-    assert model._int8.held is None
+    assert model.decoding._int8.held is None
     first = started(model, 1).layers.few_rows
     assert first is not None and started(model, 1).layers.few_rows is first
-    assert model._int8.held is not None
-    blocks = list(model._int8.held)[1:-1]
+    assert model.decoding._int8.held is not None
+    blocks = list(model.decoding._int8.held)[1:-1]
     assert few_rows(blocks, 2) is first
     n_weights = 3 * (6 * 64 * 64 + 2 * 64 * 128)
     assert n_weights < bytes_beside(blocks) < 1.1 * n_weights
-    both = model.int8_bytes()
+    both = model.decoding.int8_bytes()
     model.train()
     before = len(module._made)
     del first, blocks
@@ -145,4 +147,4 @@ def test_it_is_made_once_counted_and_forgotten(monkeypatch: pytest.MonkeyPatch) 
     model.eval()
     monkeypatch.setattr(module, "_WORTH", 1 << 40)
     started(model, 1)
-    assert both - 1.1 * n_weights < model.int8_bytes() < both
+    assert both - 1.1 * n_weights < model.decoding.int8_bytes() < both

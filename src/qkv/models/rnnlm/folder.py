@@ -1,16 +1,24 @@
-"""A recurrent language model that writes: its state as what decoding goes on from (search/decoding.py).
+"""Folders of recurrent language models (models/folders/own.py): what writes, what a task finds below it.
 
-It has no positions, so a text may become as long as one likes; what a row remembers is one vector a layer.
+It writes with its state as what decoding goes on from (search/decoding.py). It has no positions, so a text may become
+as long as one likes; what a row remembers is one vector a layer.
 
 Shapes: N tokens of all rows, R prompts, Q rows (hypotheses of all prompts), V vocabulary.
 """
+
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from qkv.data.batch import Packing
-from qkv.models.rnnlm.network import RNNLM
+from qkv.errors import InputError
+from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
+from qkv.models.gpt.tokenizer import never_written
+from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
+from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
+from qkv.report.bilingual import Phrase
 from qkv.search.decoding import Stepped
 
 
@@ -52,3 +60,32 @@ class RecurrentWriting:
         """(Q,) → scores of the next (Q, V)."""
         hidden, states = self.network(tokens, (1,) * len(tokens), state.states)
         return Stepped(self.network.predict(hidden), RecurrentState(states), None)
+
+
+def _feeds(path: Path) -> Feeds:
+    return LanguageModel(*read_features(path, RNNLMConfig, RNNStates))
+
+
+def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
+    assert isinstance(below.features, RNNLMConfig)
+    return with_scores(RNNLM(below.features), below, loading)
+
+
+def _writes(below: LanguageModel, loading: Loading) -> Writes:
+    if loading.precision != "fp32":
+        raise InputError(
+            f"Precision {loading.precision} is for a GPT, and {below.place} is a recurrent network. Use fp32."
+        )
+    network, tokenizer = _whole(below, loading), below.tokenizer
+    never = never_written(tokenizer, network.config.vocabulary_size, tokenizer.sep_id)
+    return Writes(RecurrentWriting(network), tokenizer, tokenizer.cls_id, tokenizer.sep_id, True, None, never)
+
+
+RNNLM_FAMILY = family_below(
+    "rnnlm",
+    Phrase("a recurrent language model", "循环神经网络语言模型"),
+    "rnnlm",
+    _feeds,
+    {WRITES: _writes, RECURS: _whole},
+    features=RNNLMConfig,
+)

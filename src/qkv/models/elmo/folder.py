@@ -1,0 +1,43 @@
+"""Folders of ELMo (models/folders/own.py): the whole network, and what a task finds below it."""
+
+from pathlib import Path
+
+from qkv.errors import InputError
+from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
+from qkv.models.family import RECURS, Feeds, Loading
+from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
+from qkv.report.bilingual import Phrase
+from qkv.text.tokenizer import Tokenizer
+
+
+class _Spelled(LanguageModel):
+    """Takes any tokenizer that cuts texts into the same kind of tokens."""
+
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        for what in ("kind", "lowercase", "segmenter"):
+            mine, other = getattr(self.tokenizer, what), getattr(given, what)
+            alike = mine == other if what != "segmenter" else (mine is None) == (other is None)
+            if not alike:
+                raise InputError(
+                    f"{self.place} has learned how tokens of its own tokenizer ({what} {mine}) are spelled, and those "
+                    f"of {name} ({what} {other}) are others: leave --tokenizer out, or give one that is alike."
+                )
+
+
+def _feeds(path: Path) -> Feeds:
+    return _Spelled(*read_features(path, ElmoConfig, BothWays))
+
+
+def _whole(below: LanguageModel, loading: Loading) -> Elmo:
+    assert isinstance(below.features, ElmoConfig)
+    return with_scores(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
+
+
+ELMO = family_below(
+    "elmo",
+    Phrase("an ELMo, which gives vectors of words in their sentence", "ELMo，可给出词在句中的向量"),
+    "elmo",
+    _feeds,
+    {RECURS: _whole},
+    features=ElmoConfig,
+)

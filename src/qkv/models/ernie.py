@@ -1,0 +1,22 @@
+"""ERNIE (Sun et al. 2019, 2020), as transformers has it: BERT, with a vector of the task added to every token."""
+
+from dataclasses import replace
+
+from qkv.models.bert import folder
+from qkv.models.bert.engine import family_of_bert
+from qkv.models.folders.fields import Fields
+
+LIKE = replace(
+    folder.LIKE,
+    name="ernie",
+    title="ERNIE",
+    prefix="ernie.",
+    fields=Fields(
+        folder.SIZES | {"task_type_vocab_size": "task_types", "use_task_id": "adds_task_type"},
+        {"task_type_vocab_size": 3},
+        folder.FIXED,
+    ),
+    classes=folder.classes_with_next_sentence("Ernie"),
+    keys=folder.KEYS | {"embedding.task": ("embeddings.task_type_embeddings",)},
+)
+ERNIE = family_of_bert(LIKE)

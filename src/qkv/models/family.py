@@ -1,0 +1,450 @@
+"""What every family of models offers: a record, one result of opening a folder, and abilities to ask for.
+
+    facts = facts_of_folder(path)             # config.json, names and shapes of tensors; no weights (models/table.py)
+    opened = open_model(path)                 # models/table.py
+    opened.has(FILLS)
+    opened.ability(FILLS).scores(batch, places)     # an InputError that says what it can do instead, where it cannot
+
+An ability is a key with the type of what it gives. Where every family gives the same thing, that is a dataclass of this
+file, made of a network and facts about it (Encodes, Fills, HasTask, TakesHead, Writes, Translates); what families do in
+their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of the network
+itself, which yields its layers: these abilities give the network.
+
+What this file does NOT do: import a family (models/table.py does, when a folder of it is met).
+
+Shapes: R rows, N tokens of all rows, M of them, D width, V vocabulary, E width of a table.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from qkv.data.batch import Batch
+from qkv.errors import InputError
+from qkv.models.encoder import WithHeads, initialise
+from qkv.models.folders.info import shown_facts
+from qkv.models.folders.sentence import SentenceFiles
+from qkv.models.folders.weights import Undrawn
+from qkv.report.bilingual import Phrase
+from qkv.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # for what translates alone
+    from qkv.data.pairs.batching import Languages
+    from qkv.search.options import GenerateConfig
+
+_A = TypeVar("_A")
+Json = Mapping[str, Any]
+TASK_HEADS = ("sequence", "token", "span", "choice")
+"""Heads that a task is put on with."""
+MOST_SPELLED = 1 << 20
+"""Words that one who reads on and on remembers at least: more than what is read at a time has."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a folder is to be opened."""
+
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=partial(torch.device, "cpu"))
+    precision: str = "fp32"  # of `Writes` and `Translates` on a CPU (nn/cpu/precision.py)
+    spelled: int | None = (
+        MOST_SPELLED  # words that an open vocabulary remembers; None: all, as a fine-tuning run needs them
+    )
+
+
+@dataclass(frozen=True)
+class EncoderSizes:
+    """What a task, its settings and the reading of texts must know of an encoder; from config.json alone."""
+
+    vocabulary_size: int
+    layers: int  # blocks with weights of their own, as `--transfer top:K` counts them
+    width: int
+    max_length: int  # tokens of a window
+    pairs: bool  # reads two texts in one row
+    dropout: float = 0.0  # its own, where a run does not say
+    mixed_layers: int = 0  # of ELMo below: vectors of a token that a mix makes one
+    attends: bool = True  # has attention_dropout; its blocks can be recomputed
+    on_features: bool = False  # a plain encoder on a language model
+    words: int | None = None  # predicts the next of so many words, which can be learned along with a task (GPT)
+
+
+# --- What can be asked.
+
+
+@dataclass(frozen=True)
+class Ability(Generic[_A]):
+    """A key: `opened.ability(FILLS)`. Two of them are the same where their names are."""
+
+    name: str
+    what: str = field(compare=False)  # goes on after "can"
+    command: str = field(default="", compare=False)  # {} is the folder; "" where no verb shows it
+    needs: str = field(default="", compare=False)  # what would have it
+
+
+@dataclass(frozen=True)
+class Encodes:
+    """Vectors of tokens."""
+
+    network: WithHeads
+    tokenizer: Tokenizer
+    sizes: EncoderSizes
+    named_layers: int | None = None  # `--layer 0 … n`; None: a token has one vector
+    counts_marks: bool = True  # the marks around a text count in its mean; not where no task taught what they mean
+    pools_first: bool = True  # the vector of the first token stands for a text
+    known: Tensor | None = None  # (V,) which tokens have a vector; None: all of them
+
+    def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
+        """(N, D), of the last layer or the one that is named; 0 is what lies below the layers."""
+        encoder = self.network.encoder
+        return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
+
+    def has_vector(self, ids: Tensor) -> Tensor:
+        """(N,) → (N,), of the tokens of a text, on a CPU"""
+        return torch.ones_like(ids, dtype=torch.bool) if self.known is None else self.known[ids]
+
+
+@dataclass(frozen=True)
+class Fills:
+    """Words behind blanks."""
+
+    network: WithHeads
+    mask_id: int
+
+    def scores(self, batch: Batch, places: Tensor) -> Tensor:
+        """(M,) → (M, V)"""
+        return self.network.predict("masked", self.network.encoder(**batch.inputs(), pool=False).hidden[places])
+
+
+@dataclass(frozen=True)
+class JudgesPairs:
+    """Whether one sentence follows another."""
+
+    network: WithHeads
+
+    def follows(self, batch: Batch) -> Tensor:
+        """(R, 2); 0 is IsNext"""
+        pooled = self.network.encoder(**batch.inputs()).pooled
+        assert pooled is not None, "a next-sentence head comes with a pooler"
+        return self.network.predict("next_sentence", pooled)
+
+
+@dataclass(frozen=True)
+class HasTask:
+    network: WithHeads
+    heads: tuple[str, ...]
+
+
+class Writer(Protocol):
+    """What writes on from prompts, one token after another (search/decoding.py): a GPT, a recurrent model."""
+
+    @property
+    def start(self) -> Callable[..., Any]: ...
+    @property
+    def step(self) -> Callable[..., Any]: ...
+
+
+@dataclass(frozen=True)
+class Writes:
+    writer: Writer
+    tokenizer: Tokenizer
+    begin_id: int | None  # what stands before a text, and
+    end_id: int | None  # after it; None: the vocabulary has no mark for it
+    begins_documents: bool  # a prompt is taken as the beginning of a document
+    max_length: int | None  # tokens of a text, prompt and all; None: as many as one likes
+    never: Sequence[int]  # rows that are never written
+
+
+@dataclass(frozen=True)
+class Translates:
+    network: Any  # search/decoding.py: EncoderDecoder, a module
+    languages: "Languages"
+    max_length: int  # tokens of a source, its end among them
+    decoding: "GenerateConfig"  # what its makers decode with
+    source_language: str = ""
+    target_language: str = ""
+    aligns: bool = True  # gives attention to read alignments from
+    train_sha256: tuple[str, ...] = ()  # of the files it was trained on, where its folder says
+
+
+class LooksUp(Protocol):
+    """A vector a word, the same in every text."""
+
+    def vectors(self, most: int | None = None) -> Any:
+        """`WordVectors` (models/word2vec/vectors.py), of the first so many words."""
+        ...
+
+
+class Feeds(Protocol):
+    """Can lie below an encoder that is made from nothing: word2vec, nnlm, rnnlm, elmo, files of vectors."""
+
+    @property
+    def place(self) -> Path: ...
+    @property
+    def model_type(self) -> str: ...  # "word2vec" for files
+    @property
+    def width(self) -> int: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def features(self) -> Any:
+        """The config of a language model that takes the place of a table; None: a table to begin from."""
+        ...
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """Of that language model."""
+        ...
+
+    def table(self, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+        """(V, E) and (V,) which are known; case is folded"""
+        ...
+
+    def check_tokenizer(self, given: Tokenizer, name: str) -> None:
+        """Refuse a tokenizer in the place of its own, where its vectors are those of its own tokens."""
+        ...
+
+
+# --- A head on an encoder, and a folder of it.
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head that a task wants on an encoder, as plain data: families do not know tasks."""
+
+    name: str  # sequence, token, span, choice
+    outputs: int
+    seed: int  # by which what is new is drawn
+    dropout: float | None = None  # None: the folder's own
+    attention_dropout: float = 0.0
+    begin: Mapping[str, Tensor] = field(default_factory=dict)  # weights of a head to go on from; none: drawn
+
+
+class Headed(NamedTuple):
+    network: WithHeads  # on the CPU
+    fresh: frozenset[str]  # parts that were drawn: "heads.sequence", "encoder.pooler"; none of an encoder from nothing
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a folder is written with, beside the network."""
+
+    labels: tuple[str, ...] = ()
+    record: Json = field(default_factory=dict)
+    problem: str | None = None  # transformers' problem_type
+
+
+@dataclass(frozen=True)
+class TakesHead:
+    sizes: EncoderSizes
+    tokenizer: Tokenizer
+    path: Path
+    network: WithHeads  # as the folder has it; on torch's meta device what was never drawn
+    build: Callable[[Head], WithHeads]  # the network with one head
+    save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
+    from_nothing: bool = False  # nobody expects that any of it was trained
+    draws_whole: bool = False  # plain encoders: all of it is drawn, then what is known is put in
+    left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
+
+    def stored_head(self, name: str) -> dict[str, Tensor]:
+        """Its weights; {} where there is none."""
+        return {ours: value for ours, value in self._state().items() if ours.startswith(f"heads.{name}.")}
+
+    def with_head(self, head: Head) -> Headed:
+        """The encoder with a new head, drawn by the seed."""
+        left_out, state = self.left_out(head), self._state()
+        known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
+        known |= head.begin
+        # row by row, as it is trained: a GPT's matrices lie the other way round in their file
+        known = {name: value.clone(memory_format=torch.contiguous_format) for name, value in known.items()}
+        if self.draws_whole:
+            torch.manual_seed(head.seed)
+            network = self.build(head)
+            missing = list(network.load_state_dict(known, strict=False).missing_keys)
+        else:
+            # nothing is drawn that a file is about to fill
+            with torch.device("meta"), Undrawn():
+                network = self.build(head)
+            missing = list(network.load_state_dict(known, strict=False, assign=True).missing_keys)
+            torch.manual_seed(head.seed)
+            for module in network.modules():
+                if any(parameter.is_meta for parameter in module.parameters(recurse=False)):
+                    module.to_empty(device="cpu", recurse=False)
+                    initialise(module, network.config.initial_std)
+        fresh = frozenset() if self.from_nothing else frozenset(".".join(name.split(".")[:2]) for name in missing)
+        if not self.from_nothing and any(one.startswith("encoder.") and "pooler" not in one for one in missing):
+            raise InputError(f"{self.path} has no encoder weights {', '.join(sorted(fresh))}.")
+        return Headed(network, fresh)
+
+    def _state(self) -> dict[str, Tensor]:
+        # what is on the meta device was never drawn
+        return {name: value for name, value in self.network.state_dict().items() if not value.is_meta}
+
+
+HAS_TASK: Ability[HasTask] = Ability(
+    "has_task",
+    "predict",
+    "qkv predict {} TEXT",
+    "To make it predict: qkv finetune classify --model {} --train FILE --out RUN.",
+)
+WRITES: Ability[Writes] = Ability(
+    "writes",
+    "write on from a text",
+    "qkv generate {} TEXT",
+    "What writes is a GPT (gpt2, openai-gpt, or qkv pretrain gpt --data SHARDS --out RUN) or a recurrent language "
+    "model (qkv pretrain rnnlm).",
+)
+TRANSLATES: Ability[Translates] = Ability(
+    "translates",
+    "translate",
+    "qkv translate {} TEXT",
+    "What translates is a run of qkv train translate, or the folder of an OPUS-MT model.",
+)
+FILLS: Ability[Fills] = Ability(
+    "fills",
+    "fill a blank",
+    "qkv fill TEXT --model {}",
+    "What fills blanks has a masked head: a BertForMaskedLM or BertForPreTraining folder, and their like.",
+)
+JUDGES_PAIRS: Ability[JudgesPairs] = Ability(
+    "judges_pairs",
+    "judge whether one sentence follows another",
+    needs="That takes a BertForPreTraining or BertForNextSentencePrediction folder.",
+)
+LOOKS_UP: Ability[LooksUp] = Ability(
+    "looks_up",
+    "name words that are alike",
+    "qkv similar WORD --model {}",
+    "Give word vectors: the folder of a word2vec model, or a file .txt, .vec or .bin.",
+)
+ENCODES: Ability[Encodes] = Ability("encodes", "embed texts and their tokens", "qkv embed TEXT --model {}")
+ATTENDS: Ability[nn.Module] = Ability("attends", "show attention", "qkv attention TEXT --model {}")
+TAKES_HEAD: Ability[TakesHead] = Ability(
+    "takes_head", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN"
+)
+FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN")
+"""No head is put on it, but an encoder is that begins from nothing: a run is told `scratch:lookup --embeddings` it."""
+SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
+RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
+NAMED: tuple[Ability[Any], ...] = (
+    *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
+)
+"""By messages, in this order."""
+
+
+# --- A folder, without and with its weights.
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A folder without its weights: names and shapes of tensors are read, numbers are not."""
+
+    family: str
+    model_type: str
+    path: Path
+    about: Phrase  # "a BERT", "word vectors", … as a sentence goes on with it after "holds"
+    view_kind: str  # what look's frames and page call it: bert gpt reader nnlm table rnnlm elmo transformer seq2seq
+    abilities: tuple[Ability[Any], ...]
+    document: dict[str, Any]  # `qkv info --json`, without the terms of use
+    heads: tuple[str, ...] = ()
+    record: Json = field(default_factory=dict)  # of qkv.json
+    notes: tuple[str, ...] = ()
+    stated: Mapping[str, int | str] = field(default_factory=dict)  # of `shown`, what config.json says in other words
+    sizes: EncoderSizes | None = None  # None: no task can be put on it, or not before an encoder is put on it
+
+    @cached_property
+    def shown(self) -> dict[str, int | str]:
+        """For look: layers, heads, width, parameters, …"""
+        return shown_facts(self.path, self.view_kind) | dict(self.stated)
+
+
+@dataclass
+class Opened:
+    """The one result of opening a folder. Parts are built when first asked for."""
+
+    facts: Facts
+    tokenizer: Any  # a Tokenizer; of what translates the source's, which may be of another kind (`Coder`)
+    config: Any = None  # the family's own config dataclass; read by the family, never by a caller above models/
+    labels: tuple[str, ...] = ()
+    architecture: str = ""  # what `Model.architecture` says
+    carried: Json = field(default_factory=dict)
+    sentence: SentenceFiles = field(default_factory=SentenceFiles)  # how the folder pools, where it says
+    notes: tuple[str, ...] = ()  # what the folder says and qkv does not do
+    parts: Mapping[Ability[Any], Callable[[], Any]] = field(default_factory=dict)
+    write: Callable[[Path, str | None], Path] | None = None  # the same model in another folder, or as another class
+    built: dict[Ability[Any], Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> Path:
+        return self.facts.path
+
+    @property
+    def record(self) -> Json:
+        return self.facts.record
+
+    def has(self, kind: Ability[Any]) -> bool:
+        return kind in self.parts
+
+    def ability(self, kind: Ability[_A]) -> _A:
+        """What this model can be asked; an InputError by `instead` where it cannot."""
+        if kind not in self.parts:
+            raise InputError(instead(self.facts, kind))
+        if kind not in self.built:
+            self.built[kind] = self.parts[kind]()
+        return cast(_A, self.built[kind])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has what was asked for so far: it does not go back to the folder."""
+        return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
+
+    def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
+        """The same model in another folder, whole or not at all; with `architecture`, the parts of that class alone."""
+        if self.write is None:
+            vectors = (
+                f", or write its vectors to a file: qkv convert {self.path} vectors.txt" if self.has(LOOKS_UP) else ""
+            )
+            kind = self.architecture or self.facts.model_type
+            raise InputError(f"{self.path} is a {kind} as it was trained: copy its folder{vectors}.")
+        return self.write(Path(os.path.expanduser(target)), architecture)
+
+
+def _itself(part: _A) -> _A:
+    return part
+
+
+@dataclass(frozen=True)
+class Family:
+    name: str  # the key of the table
+    model_types: tuple[str, ...]  # of config.json
+    about: Phrase  # for cards and messages
+    describe: Callable[[Path], Facts]  # headers only
+    open: Callable[[Path, Loading], Opened]
+    info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
+    features: type[Any] | None = None  # sizes of a language model that a plain encoder has inside (plain/network.py)
+
+
+def instead(facts: Facts, wanted: Ability[Any]) -> str:
+    """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
+
+    >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
+    >>> instead(facts, FILLS).split(". ")[:2]
+    ['here cannot fill a blank', 'It holds an NNLM']
+    """
+    # of a text and its translation, which `qkv attention` does not read, look shows it
+    looked = {ATTENDS: SHOWS_LAYERS.command} if TRANSLATES in facts.abilities else {}
+    can = [
+        f"{one.what} ({command.format(facts.path)})" if (command := looked.get(one, one.command)) else one.what
+        for one in NAMED
+        if one in facts.abilities
+    ]
+    said = (
+        f"{facts.path} cannot {wanted.what}.",
+        f"It holds {facts.about.en}.",
+        f"It can {', '.join(can)}." if can else "",
+        wanted.needs.format(facts.path),
+    )
+    return " ".join(filter(None, said))

@@ -1,0 +1,202 @@
+"""The table of families: every line, and a folder of every kind opened by its family and by the loader below it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from qkv.data.batch import Batch
+from qkv.errors import InputError
+from qkv.models.bert.folder import load
+from qkv.models.family import (
+    ENCODES,
+    FEEDS,
+    FILLS,
+    HAS_TASK,
+    LOOKS_UP,
+    RECURS,
+    SHOWS_LAYERS,
+    TAKES_HEAD,
+    TRANSLATES,
+    WRITES,
+    Head,
+    Opened,
+    Saving,
+)
+from qkv.models.table import FAMILIES, facts_of_folder, family_named, open_model
+from qkv.models.word2vec.vectors import load_vectors
+from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
+from tests.support.folders import make_folder
+from tests.support.gpt_folders import make_gpt
+from tests.support.inside_folders import reader, translator
+from tests.support.word_vectors import make_vectors_folder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def _vectors(path: Path) -> Path:
+    return make_vectors_folder(path, cat=(1.0, 0.0, 2.0, 1.0), dog=(0.5, 1.0, 0.0, 1.0))
+
+
+MAKERS: dict[str, Callable[[Path], Any]] = {
+    "bert": make_folder,
+    "gpt": make_gpt,
+    "plain": lambda path: reader(path, "lstm"),
+    "transformer": lambda path: translator(path, "transformer"),
+    "seq2seq": lambda path: translator(path, "seq2seq"),
+    "word2vec": _vectors,
+    "nnlm": make_nnlm,
+    "rnnlm": make_rnnlm,
+    "elmo": make_elmo,
+}
+NETWORKS: dict[str, Callable[[Path], nn.Module]] = {
+    "bert": lambda path: load(path).model,
+}
+"""As the loader below the family gives them; of the others, what their file holds."""
+
+
+def _network(opened: Opened) -> nn.Module:
+    found: Any = None
+    if opened.has(TRANSLATES):
+        found = opened.ability(TRANSLATES).network
+    elif opened.has(WRITES):
+        found = opened.ability(WRITES).writer
+        found = getattr(found, "network", found)
+    if isinstance(found, nn.Module):
+        return found
+    return opened.ability(RECURS if opened.has(RECURS) else SHOWS_LAYERS)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_folder_opened_by_its_family_is_what_its_loader_gives(name: str, tmp_path: Path) -> None:
+    MAKERS[name](tmp_path / name)
+    facts, opened = facts_of_folder(tmp_path / name), open_model(tmp_path / name)
+    assert facts == opened.facts and facts.family == name and facts.model_type in FAMILIES[name].model_types
+    assert set(opened.parts) == set(facts.abilities)
+    stored = load_file(tmp_path / name / "model.safetensors")
+    mine = _network(opened).state_dict()
+    theirs = NETWORKS[name](tmp_path / name).state_dict() if name in NETWORKS else stored
+    # of words only those with a vector are there, and a GPT's tensors are called otherwise in its file
+    if name not in ("word2vec", "gpt"):
+        assert set(theirs) <= set(mine) and all(value.equal(mine[one]) for one, value in theirs.items())
+    family = family_named(name)
+    terms = {"licence": None, "licence_file": None, "card": None}
+    assert dict(family.info(facts.document | terms))["folder"] == str(tmp_path / name)
+    assert json.loads(json.dumps(facts.document))["path"] == str(tmp_path / name)
+    for kind in facts.abilities:
+        assert opened.ability(kind) is opened.ability(kind)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "plain", "elmo", "rnnlm", "nnlm", "word2vec"])
+def test_vectors_of_tokens(name: str, tmp_path: Path) -> None:
+    MAKERS[name](tmp_path / name)
+    encodes = open_model(tmp_path / name).ability(ENCODES)
+    text = encodes.tokenizer.encode_ids(["the cat"])[0]
+    batch = Batch.of([text, text])
+    with torch.inference_mode():
+        hidden = encodes.hidden(batch)
+        assert hidden.shape == (2 * len(text), encodes.sizes.width)
+        if encodes.named_layers is not None:
+            last = encodes.hidden(batch, encodes.named_layers)
+            assert last.shape[0] == len(hidden) and (name != "bert" or last.equal(hidden))
+    assert encodes.has_vector(torch.tensor(text)).shape == (len(text),)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "plain"])
+def test_a_head_is_put_on_and_saved(name: str, tmp_path: Path) -> None:
+    MAKERS[name](tmp_path / name)
+    takes = open_model(tmp_path / name).ability(TAKES_HEAD)
+    head = Head("sequence", 3, seed=5)
+    network, fresh = takes.with_head(head)
+    again, _ = takes.with_head(head)
+    assert all(value.equal(again.state_dict()[one]) for one, value in network.state_dict().items())
+    assert "heads.sequence" in fresh and "encoder.blocks" not in fresh
+    takes.save(tmp_path / "saved", network, Saving(("a", "b", "c"), {"task": "classify"}))
+    saved = open_model(tmp_path / "saved")
+    assert (
+        saved.labels == ("a", "b", "c") and saved.record == {"task": "classify"} and saved.facts.heads == ("sequence",)
+    )
+    task = saved.ability(HAS_TASK)
+    assert all(value.equal(network.state_dict()[one]) for one, value in task.network.state_dict().items())
+    assert saved.ability(TAKES_HEAD).stored_head("sequence").keys() == {
+        "heads.sequence.linear.weight",
+        "heads.sequence.linear.bias",
+    } - ({"heads.sequence.linear.bias"} if name == "gpt" else set())
+    copy = saved.save(tmp_path / "copy")
+    assert open_model(copy).facts.document["parameters"] == saved.facts.document["parameters"]
+
+
+@pytest.mark.parametrize("name", ["word2vec", "nnlm", "rnnlm", "elmo"])
+def test_what_feeds_an_encoder(name: str, tmp_path: Path) -> None:
+    MAKERS[name](tmp_path / name)
+    feeds = open_model(tmp_path / name).ability(FEEDS)
+    assert feeds.model_type == name and feeds.width > 0
+    if feeds.features is None:
+        table, known = feeds.table(feeds.tokenizer)
+        assert table.shape == (feeds.tokenizer.size, feeds.width) and known.any() and not feeds.weights()
+        vectors = open_model(tmp_path / name).ability(LOOKS_UP).vectors()
+        assert vectors.words == load_vectors(tmp_path / name).words
+    else:
+        assert feeds.weights()
+
+
+def test_a_file_of_vectors_is_opened_as_a_folder_of_them_is(tmp_path: Path) -> None:
+    load_vectors(_vectors(tmp_path / "folder")).save(tmp_path / "vectors.txt")
+    opened = open_model(tmp_path / "vectors.txt")
+    assert opened.facts == facts_of_folder(tmp_path / "vectors.txt") and opened.facts.view_kind == "table"
+    assert set(opened.parts) == set(opened.facts.abilities)
+    assert opened.ability(LOOKS_UP).vectors().words == ["cat", "dog"]
+    assert opened.ability(FEEDS).width == 4 and opened.ability(ENCODES).known is not None
+
+
+def test_what_cannot_be_done_is_said_with_what_can(tmp_path: Path) -> None:
+    opened = open_model(make_nnlm(tmp_path / "nnlm"))
+    with pytest.raises(InputError) as caught:
+        opened.ability(FILLS)
+    said = str(caught.value)
+    assert f"{tmp_path / 'nnlm'} cannot fill a blank. It holds an NNLM" in said and "masked head" in said
+    assert f"qkv similar WORD --model {tmp_path / 'nnlm'}" in said and not opened.has(RECURS)
+    with pytest.raises(InputError, match="copy its folder, or write its vectors to a file: qkv convert"):
+        opened.save(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "t5"}, "says model_type 't5'"),
+        ({"model_type": "gpt3"}, "Did you mean"),
+        ({}, "says no model_type"),
+        ({"model_type": 7}, "says no model_type"),
+    ],
+)
+def test_a_folder_of_no_family(config: dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=said) as caught:
+        open_model(tmp_path)
+    assert "openai-gpt" in str(caught.value)
+
+
+def test_no_folder_and_no_config(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no folder"):
+        open_model(tmp_path / "nothing")
+    (tmp_path / "weights.bin").write_text("")
+    with pytest.raises(InputError, match=r"is not a model folder: it has no config\.json, only weights\.bin"):
+        facts_of_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_line_is_its_record(name: str) -> None:
+    family = family_named(name)
+    assert family.name == name and family.model_types == FAMILIES[name].model_types
+
+
+def test_the_table_imports_no_torch() -> None:
+    code = "import sys, qkv.models.table; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
