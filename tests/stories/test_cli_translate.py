@@ -266,7 +266,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["train", "translate", "--pairs", "no", "such", "--out", "run"], "There is no file no"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "deen"], "--languages takes two"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "en-cn"], "Did you mean 'zh'?"),
-        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "xx-en"], "'xx' is not the code of a"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "xx-en"], "'xx' is not a language code"),
         (["train", "translate", "--resume", "{t}", "--epochs", "3"], "leave out everything else"),
         (
             ["train", "translate", "--pairs", "x", "--out", "{t}"],

@@ -1,10 +1,10 @@
-"""A translation as a picture for a paper: which of its words came from which word of the text.
+"""A translation as a picture for a paper: the alignment of its words with the words of the text.
 
-`svg(found)` returns one self-contained SVG, in the look of `attention_picture`: no script, no font file, nothing from
-the network; it follows the reader's light or dark setting. On the left the words of the translation are joined to those
-of the text, the thicker the more was taken. On the right the same weights as a heat map: a row for each word of the
-translation, a column for each word of the text, and a grey one for what went to the mark that ends the text. The links
-(`text/alignment.py`) stand out in both.
+`draw_alignment(found)` returns one self-contained SVG in the style of `attention_picture`, without script, font file or
+network access; it follows the reader's light or dark setting. On the left lines connect the words of the translation
+with those of the text, thicker for larger weights. On the right are the same weights as a heat map: a row for each word
+of the translation, a column for each word of the text, and a grey one for the end token. The links of text/alignment.py
+are highlighted in both.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ TEXTS = {
 def draw_alignment(
     found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en"
 ) -> str:
-    """`links` are those of `align(found)` unless others are given; [] draws none."""
+    """Draw a translation; `links` defaults to `align(found)`, [] draws none."""
     if lang not in TEXTS:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
     if not found.weights.size:
@@ -91,9 +91,9 @@ class _Picture:
 
     def draw(self, model: str) -> str:
         words = self.words
-        found = words["between"].join(self._said(link) for link in self.links)
-        said = text_width(found, 15)  # the size, and something for bold letters
-        width = round(max(self.width, 480, min(said + 64, 900)))
+        found = words["between"].join(self._describe(link) for link in self.links)
+        needed = text_width(found, 15)  # with a margin for bold letters
+        width = round(max(self.width, 480, min(needed + 64, 900)))
         name = " ".join(map(printable, model.split()))
         height = round(self.height)
         parts = [
@@ -119,7 +119,7 @@ class _Picture:
         ]
         return "\n".join(parts)
 
-    def _said(self, link: Alignment) -> str:
+    def _describe(self, link: Alignment) -> str:
         source, target = self.found.source[slice(*link.source)], self.found.target[slice(*link.target)]
         return self.words["link"].format(source=printable(source), target=printable(target), weight=link.weight)
 
@@ -137,7 +137,7 @@ class _Picture:
         ]
 
     def _sentences(self) -> str:
-        """The words of both texts, one below the other, and the lines between them; those of links lie on top."""
+        """Draw the words of both texts and the lines between them, those of links on top."""
         linked = {(i, j) for rows, columns in self._cells() for i in rows for j in columns}
         quiet: list[str] = []
         hot: list[str] = []
@@ -166,7 +166,7 @@ class _Picture:
         )
 
     def _heat_map(self) -> str:
-        """Rows took, columns gave. Cells of one weight share a path: a small file."""
+        """Draw the heat map: target words as rows, source words as columns. Cells of one weight share a path."""
         row, real = self.row, len(self.right)
         wide, high = row * len(self.columns), row * len(self.left)
         parts = [f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>']

@@ -1,16 +1,16 @@
-"""Which words of a translation came from which words of the text, read off the attention of the network that wrote it.
+"""Word alignment between a text and its translation, from the attention of the network that translated it.
 
-    tokens     Tom chase ##s Jerry [SEP]      attention: for each token of the translation, how much it took from each
-    words      Tom chases Jerry               pieces of a word are added up, pieces of a written word are averaged
+    tokens     Tom chase ##s Jerry [SEP]      attention of each target token to each source token
+    words      Tom chases Jerry               summed over the subwords of a source word, averaged over a target word's
     links      Tom–汤姆, chases–追逐, Jerry–杰瑞       each with the characters of both texts and the weight
 
-Everything is a span of the user's characters: `source[start:end]` and `target[start:end]`. What was looked at and has
-no characters (the mark that ends a text) is kept apart, as `rest`. Words are runs of letters and digits; every 汉字 is
-one by itself, unless a segmenter is given; a token that lies across several words makes one of them.
+All spans are in characters of the user's texts: `source[start:end]` and `target[start:end]`. Attention to tokens
+without characters (the end token) is stored separately, as `rest`. Words are runs of letters and digits; every 汉字 is
+a word, unless a segmenter is given; words that share a token are merged.
 
-What this file does NOT do: say what attention means. It shows where a network looked, which is often, not always, the
-word that was translated. Attention is an ordinary matrix here, of one layer, one head, or a mean of many: whose, and
-whether row i belongs to the step that wrote token i or to the one that read it, is the caller's choice.
+What this file does NOT do: interpret attention. A network often, but not always, attends to the word it translates.
+The attention may be of one layer, one head, or a mean of many; whether row i belongs to the step that generated token i
+or to the one that read it is the caller's choice.
 
 Shapes: T tokens of the translation, S tokens of the source, W and X words of them.
 """
@@ -37,14 +37,14 @@ class WordSpan(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """One word and where it came from."""
+    """A link between a source word and a target word."""
 
     source: WordSpan
     target: WordSpan
-    weight: float  # of what the target word took, the share from this source word
+    weight: float  # share of the target word's attention
 
     def to_dict(self, source: str, target: str) -> dict[str, Any]:
-        """For JSON, with the words themselves."""
+        """Return a JSON object, with the words."""
         return {
             "source": {"text": source[slice(*self.source)], **self.source._asdict()},
             "target": {"text": target[slice(*self.target)], **self.target._asdict()},
@@ -60,9 +60,9 @@ class WordAttention:
     target: str
     source_words: tuple[WordSpan, ...]  # X
     target_words: tuple[WordSpan, ...]  # W
-    weights: _Weights  # (W, X); a row and its rest add up to 1, but for rounding
-    rest: _Weights  # (W,) went to what has no characters
-    by_character: bool = True  # every 汉字 is a word by itself: nobody was asked for Chinese words
+    weights: _Weights  # (W, X); a row and its rest sum to 1, up to rounding
+    rest: _Weights  # (W,) attention to tokens without characters
+    by_character: bool = True  # every 汉字 is a word: no segmenter was given
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,10 +83,10 @@ def word_attention(
     target_tokens: Sequence[tuple[int, int]],
     segmenter: Segmenter | None = None,
 ) -> WordAttention:
-    """From tokens (T, S) to words. Tokens come as spans of the texts, empty where a token has no characters.
+    """Convert attention between tokens (T, S) to words. Tokens are spans of the texts, empty for special tokens.
 
-    `attention` may have more columns than there are source tokens (the end mark, a batch's longer rows), which count as
-    rest, and more rows than target tokens, which count for nothing (the step that wrote the end mark).
+    Additional columns of `attention` (the end token, padding) count as rest; additional rows (the step that generated
+    the end token) are ignored.
 
     >>> found = word_attention([[0.9, 0, 0.1], [0, 0.8, 0.2]], "a bc", [(0, 1), (2, 4)], "甲乙", [(0, 1), (1, 2)])
     >>> found.weights.tolist(), found.rest.round(9).tolist()
@@ -114,12 +114,12 @@ def word_attention(
 
 
 def argmax_links(weights: _Weights) -> Iterator[tuple[int, int]]:
-    """Each target word, with the source word it took most from: (target, source)."""
+    """Yield each target word with the source word of largest weight: (target, source)."""
     yield from ((row, int(best)) for row, best in enumerate(weights.argmax(1)) if weights[row, best] > 0)
 
 
 def mutual_links(weights: _Weights) -> Iterator[tuple[int, int]]:
-    """Of those, where the source word too gave no target word more: fewer links, and surer ones."""
+    """Yield the links of `argmax_links` that are also the maximum of the source word: fewer and more reliable."""
     given = weights.argmax(0)  # (X,)
     yield from ((row, best) for row, best in argmax_links(weights) if given[best] == row)
 
@@ -131,14 +131,15 @@ ALIGNMENT_METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = 
 
 
 def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> list[Alignment]:
-    """The links, in the order of the translation; those whose weight is below `least` are left out.
+    """Return the links with a weight of at least `least`, in the order of the translation.
 
-    A word that took more from what has no characters than from all words together came from none of them. Where every
-    汉字 was taken for a word, neighbours that came from the same source word are joined: 汤 and 姆 of Tom are 汤姆.
+    A target word whose `rest` exceeds its attention to all words has no link. If every 汉字 is a word, neighbours with
+    the same source word are merged: 汤 and 姆 of Tom become 汤姆.
     """
     if method not in ALIGNMENT_METHODS:
         raise InputError(
-            f"Unknown alignment '{method}'.{did_you_mean(method, ALIGNMENT_METHODS)} Known: {', '.join(ALIGNMENT_METHODS)}."
+            f"Unknown alignment '{method}'.{did_you_mean(method, ALIGNMENT_METHODS)} "
+            f"Known: {', '.join(ALIGNMENT_METHODS)}."
         )
     if not found.weights.size:
         return []
@@ -167,11 +168,8 @@ def _makes_one_word(found: WordAttention, before: int, after: int) -> bool:
     return found.by_character and first.end == second.start and all(map(_is_chinese, text))
 
 
-# Texts and tokens as spans
-
-
 def word_spans(text: str, segmenter: Segmenter | None = None) -> list[WordSpan]:
-    """Runs of letters and digits, 汉字 one by one or as the segmenter says, other signs one by one; no spaces.
+    """Return runs of letters and digits, 汉字 one by one or segmented, and punctuation marks one by one.
 
     >>> [text[slice(*span)] for text in ["Tom isn't 3.5 m tall…", "汤姆3岁"] for span in word_spans(text)]
     ['Tom', "isn't", '3.5', 'm', 'tall', '…', '汤', '姆', '3', '岁']
@@ -226,7 +224,7 @@ def _is_chinese(character: str) -> bool:
 
 
 def _is_inside(text: str, place: int) -> bool:
-    """Whether a mark belongs to the word around it: isn't, well-known, U.S.A, 3.5."""
+    """Whether a punctuation mark belongs to the word around it: isn't, well-known, U.S.A, 3.5."""
     if not 0 < place < len(text) - 1:
         return False
     around = text[place - 1], text[place + 1]
@@ -237,7 +235,7 @@ def _is_inside(text: str, place: int) -> bool:
 
 
 def _is_glued(text: str, place: int, before: WordSpan) -> bool:
-    """Whether this sign is drawn as one with those before it: a family of emoji, or the second letter of a flag."""
+    """Whether this symbol and those before it are displayed as one: joined emoji, or the two letters of a flag."""
     if text[place - 1] == "\u200d":  # zero width joiner
         return True
     flag = text[slice(*before)] + text[place]
@@ -245,7 +243,7 @@ def _is_glued(text: str, place: int, before: WordSpan) -> bool:
 
 
 def _joined(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> tuple[WordSpan, ...]:
-    """Words that lie under one token become one."""
+    """Merge words that share a token."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     together: set[int] = set()  # words that belong to the one before them
     for start, end in tokens:
@@ -261,7 +259,7 @@ def _joined(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> tup
 
 
 def _places(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> _Weights:
-    """(tokens, words): 1 where a token is a part of a word. A token without characters is a part of none."""
+    """(tokens, words): 1 where a token is part of a word; zeros for a token without characters."""
     places = np.zeros((len(tokens), len(words)))
     ends = [word.end for word in words]
     for number, (start, end) in enumerate(tokens):

@@ -96,26 +96,30 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "Big5": ("a.txt", "這個國家的人說".encode("big5"), "looks like BIG5; .*iconv -f big5"),
     "Latin": ("a.txt", "déjà vu, cafés".encode("latin-1"), r"byte 2 .*0xe9.* WINDOWS-1252; .*iconv -f windows-1252"),
     "UTF-16": ("a.txt", "hello\n".encode("utf-16"), "byte 1 .*0xff.* looks like UTF-16; .*iconv -f utf-16"),
-    "noise": ("a.txt", b"a\n\xff\x80\xff\xff\n", "line 2, byte 1 .*0xff.* No usual encoding fits"),
+    "noise": ("a.txt", b"a\n\xff\x80\xff\xff\n", "line 2, byte 1 .*0xff.* No common encoding fits"),
     "cut inside a character": ("a.txt", "中文".encode()[:-1], "line 1, byte 4 .* ends inside a character"),
-    "not gzip": ("a.txt.gz", b"plain text", "damaged or cut short: unpacking stops after line 0 .*gzip -t"),
-    "gzip cut": ("a.txt.gz", gzip.compress(bytes(range(97, 123)) * 99)[:-9], "damaged or cut short"),
-    "gzip damaged": ("a.txt.gz", gzip.compress(b"abc" * 99)[:-8] + b"12345678", "damaged or cut short.*CRC"),
-    "gzip rotten": ("a.txt.gz", gzip.compress(b"abc" * 99)[:12] + b"\xff" * 40, "damaged or cut short"),
-    "not xz": ("a.txt.xz", b"plain text", "damaged or cut short: unpacking stops after line 0 .*xz -t"),
-    "xz cut": ("a.txt.xz", lzma.compress(b"a\nb\n")[:-9], "damaged or cut short"),
-    "xz empty": ("a.txt.xz", b"", "damaged or cut short"),
-    "ending": ("a.csv", b"a", r"a.csv: .csv is not a kind of file read here: .txt, .txt.gz, .txt.xz, .jsonl, "),
-    "ending under packing": ("a.csv.gz", gzip.compress(b"a"), r".csv is not a kind of file"),
-    "packing alone": ("a.gz", gzip.compress(b"a"), "a.gz: a name without an ending is not a kind"),
-    "no ending": ("a", b"a", "a: a name without an ending is not a kind"),
+    "not gzip": ("a.txt.gz", b"plain text", "damaged or truncated: decompression stops after line 0 .*gzip -t"),
+    "gzip cut": ("a.txt.gz", gzip.compress(bytes(range(97, 123)) * 99)[:-9], "damaged or truncated"),
+    "gzip damaged": ("a.txt.gz", gzip.compress(b"abc" * 99)[:-8] + b"12345678", "damaged or truncated.*CRC"),
+    "gzip rotten": ("a.txt.gz", gzip.compress(b"abc" * 99)[:12] + b"\xff" * 40, "damaged or truncated"),
+    "not xz": ("a.txt.xz", b"plain text", "damaged or truncated: decompression stops after line 0 .*xz -t"),
+    "xz cut": ("a.txt.xz", lzma.compress(b"a\nb\n")[:-9], "damaged or truncated"),
+    "xz empty": ("a.txt.xz", b"", "damaged or truncated"),
+    "ending": ("a.csv", b"a", r"a.csv: .csv is not supported; use one of .txt, .txt.gz, .txt.xz, .jsonl, "),
+    "ending under packing": ("a.csv.gz", gzip.compress(b"a"), r".csv is not supported"),
+    "packing alone": ("a.gz", gzip.compress(b"a"), "a.gz: a name without suffix is not supported"),
+    "no ending": ("a", b"a", "a: a name without suffix is not supported"),
     "not JSON": ("a.jsonl", b'{"text": "a"}\n{"text": }\n', "line 2 is not JSON, column 10: Expecting value"),
-    "one JSON document": ("a.jsonl", b'[\n{"text": "a"}\n]', "line 1 is not JSON.* write one object a line"),
+    "one JSON document": ("a.jsonl", b'[\n{"text": "a"}\n]', "line 1 is not JSON.* write one object per line"),
     "no object": ("a.jsonl", b'\n["a"]', r'line 2 holds a list; each line must be an object such as {"text": "…"}'),
     "no field": ("a.jsonl", b'{"txet": "a", "id": 1}', "no field 'text', only 'txet', 'id'. Did you mean 'txet'?"),
-    "empty object": ("a.jsonl", b"{}", "line 1 has no field 'text', only no field at all"),
+    "empty object": ("a.jsonl", b"{}", "line 1 has no field 'text', only no fields"),
     "no string": ("a.jsonl", b'{"text": null}', "line 1: field 'text' holds a null, not a string"),
-    "half a character": ("a.jsonl", b'{"text": "\\ud83d"}', r"line 1: field 'text' has \\ud83d without its other half"),
+    "half a character": (
+        "a.jsonl",
+        b'{"text": "\\ud83d"}',
+        r"'text' has the lone surrogate \\ud83d: it was truncated",
+    ),
     "endless nesting": ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
     "endless number": ("a.jsonl", b"1" * 5000, "line 1 is not JSON"),
 }
@@ -147,7 +151,7 @@ def test_bad_paths_are_told_before_anything_is_read(tmp_path: Path, read: Callab
         read(tmp_path / "corpsu.txt")
     with pytest.raises(InputError, match="There is no file .*nowhere/a.txt.$"):
         read(tmp_path / "nowhere" / "a.txt")
-    with pytest.raises(InputError, match=r"is a folder; give the files in it, as in .*\*.txt"):
+    with pytest.raises(InputError, match=r"is a folder; give the files in it, for example .*\*.txt"):
         read(tmp_path)
 
 

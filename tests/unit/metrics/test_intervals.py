@@ -105,7 +105,7 @@ def test_draws_without_a_value_are_left_out() -> None:
 def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"\(examples, statistics\)"):
         bootstrap([1.0, 2.0], mean)
-    with pytest.raises(ValueError, match="one count a row"):
+    with pytest.raises(ValueError, match="one count per row"):
         bootstrap(shares(1, 2), mean, counts=[1, 2, 3])
     with pytest.raises(ValueError, match="same examples"):
         paired_difference(shares(1, 2), shares(1, 3), mean)

@@ -43,4 +43,4 @@ def test_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
     assert "No step was logged yet" in render_page(language_model_page(tmp_path, LanguageModelFacts("nnlm", 100)))
     page = language_model_page(write_run(tmp_path, steps=40), LanguageModelFacts("nnlm", 100))
     text = render_page(page)
-    assert "stands at step 40 of 100" in text and "There was no evaluation" in text
+    assert "stopped at step 40 of 100" in text and "There was no evaluation" in text

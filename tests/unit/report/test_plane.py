@@ -43,7 +43,7 @@ def test_what_is_no_number_is_left_out() -> None:
     assert len(places(picture(plane(Dots("d", points), log=True)))) == 1, "zero has no place on a logarithmic axis"
     for empty in ((), ((math.nan, 1.0),)):
         text = _render_plane(plane(Dots("d", empty), Rule("r", y=0.5)))
-        assert "nothing to draw" in text and "<svg" not in text
+        assert "no data to draw" in text and "<svg" not in text
 
 
 def test_layers_are_drawn() -> None:

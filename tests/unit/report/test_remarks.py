@@ -96,7 +96,7 @@ def test_vocabulary_unseen() -> None:
     assert remarks.vocabulary_unseen(990, 1000) is None
     check(remarks.vocabulary_unseen(989, 1000), NOTE, "1.1", "11", "1,000")
     check(remarks.vocabulary_unseen(800, 1000), NOTE, "20.0")
-    assert "learnt from this text" in check(remarks.vocabulary_unseen(799, 1000), WARNING, "20.1").text.en
+    assert "learned from this text" in check(remarks.vocabulary_unseen(799, 1000), WARNING, "20.1").text.en
     assert remarks.vocabulary_unseen(None, 1000) is None
 
 
@@ -140,7 +140,7 @@ def test_waiting_for_batches() -> None:
 
 def test_training_and_evaluation() -> None:
     check(remarks.training_and_evaluation(4.0, 4.19), GOOD, "4.19", "4.00")
-    assert "by heart" in check(remarks.training_and_evaluation(4.0, 4.21), WARNING, "0.21").text.en
+    assert "overfits" in check(remarks.training_and_evaluation(4.0, 4.21), WARNING, "0.21").text.en
     check(remarks.training_and_evaluation(4.0, 3.81), GOOD)
     check(remarks.training_and_evaluation(4.0, 3.79), NOTE, "0.21")
     assert remarks.training_and_evaluation(None, 4.0) is None

@@ -42,7 +42,7 @@ def test_codes(code: str) -> None:
     ],
 )
 def test_what_is_none_is_refused(code: str, meant: str | None) -> None:
-    with pytest.raises(InputError, match="is not the code of a language") as raised:
+    with pytest.raises(InputError, match="is not a language code") as raised:
         check_language(code, "bitext.source_language")
     message = str(raised.value)
     assert message.startswith(f"bitext.source_language: '{code}'") and "zh (汉字), ja and ko" in message

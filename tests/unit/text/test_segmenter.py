@@ -37,7 +37,7 @@ def test_words_of_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("wrong", [lambda run: [run[:-1]], lambda run: [*run, "。"], lambda run: ["x"], lambda run: []])
 def test_words_must_give_back_the_text(wrong: Cut) -> None:
-    with pytest.raises(InputError, match="'甲乙丙'.*must give exactly the text"):
+    with pytest.raises(InputError, match="'甲乙丙'.*must give exactly the original text"):
         Segmenter("wrong", wrong).words(["甲乙丙"])
 
 
@@ -59,7 +59,7 @@ def test_names_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_rjieba_that_cannot_be_imported_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qkv.text.segmenter.is_installed", lambda name: True)
     monkeypatch.setitem(sys.modules, "rjieba", None)  # an import of it fails from now on
-    with pytest.raises(InputError, match="rjieba is installed and cannot be used .*Install it again.*'none'"):
+    with pytest.raises(InputError, match="rjieba is installed but cannot be imported .*Install it again.*'none'"):
         find_segmenter("rjieba")
 
 

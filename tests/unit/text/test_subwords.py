@@ -69,7 +69,7 @@ def test_the_same_texts_give_the_same_vocabulary() -> None:
     [
         ([], 100, "no text"),
         (["  "], 100, "no text"),
-        (["a b"], 5, "no room"),
+        (["a b"], 5, "is too small"),
         (["abcdefghijklmnopqrstuvwxyz" * 2], 20, "too small for these texts: its alphabet would hold"),
     ],
 )

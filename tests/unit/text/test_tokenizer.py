@@ -170,12 +170,12 @@ def test_a_foreign_step_may_take_everything_away(tmp_path: Path) -> None:
 
 def test_texts_that_are_none(bert: Tokenizer) -> None:
     for call in (bert.encode, lambda text: bert.encode("a", text), lambda text: bert.encode_ids([text])):
-        with pytest.raises(InputError, match="A text holds U.D83D, half of a character"):
+        with pytest.raises(InputError, match="A text contains U.D83D, half of a surrogate pair"):
             call("ab\ud83d")
     wrong: Any = [None]
     with pytest.raises(TypeError, match="A text must be a str, not NoneType"):
         bert.encode_batch(wrong)
-    with pytest.raises(InputError, match="2 texts and 1 pairs"):
+    with pytest.raises(InputError, match="2 texts and 1 second texts"):
         bert.encode_batch(["a", "b"], ["c"])
 
 
@@ -302,7 +302,7 @@ def test_a_foreign_normalizer_is_kept(tmp_path: Path) -> None:
     backend.save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer.lowercase and tokenizer.encode("É", special=False).tokens == ["e"]
-    with pytest.raises(InputError, match="as BERT's does"):
+    with pytest.raises(InputError, match="such as BERT's"):
         tokenizer.plain()
     tokenizer.save(tmp_path)
     same_as_transformers(tokenizer, tmp_path)

@@ -186,7 +186,7 @@ def test_the_alphabet_may_be_limited_by_hand() -> None:
     words = {"aab": 10, "c": 5, "汉": 1}
     assert choose_alphabet(words, 100, limit=1) == ["a", "##a"]
     assert choose_alphabet(words, 100, limit=99) == ["a", "c", "汉", "##a", "##b"]
-    with pytest.raises(InputError, match="A vocabulary of 8 is too small for an alphabet of 5 pieces .99 characters."):
+    with pytest.raises(InputError, match="vocabulary of 8 is too small for an alphabet of 5 subwords .99 characters."):
         choose_alphabet(words, 3, limit=99)
 
 
@@ -202,8 +202,8 @@ def test_characters_keep_space_and_line_end() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no room": ({"size": 5}, "A vocabulary of 5 has no room"),
-    "negative": ({"size": -1}, "A vocabulary of -1 has no room"),
+    "no room": ({"size": 5}, "A vocabulary of 5 is too small"),
+    "negative": ({"size": -1}, "A vocabulary of -1 is too small"),
     "too small for the alphabet": ({"size": 12}, "A vocabulary of 12 is too small for this text: .* characters. "),
     "too small for the characters": ({"size": 12, "kind": "character"}, "A vocabulary of 12 is too small"),
     "nothing": ({"texts": []}, "There is no text to learn a vocabulary from"),
@@ -213,7 +213,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "frequency": ({"min_frequency": 0}, "min_frequency is 0; it must be at least 1"),
     "limit": ({"limit_alphabet": 0}, "limit_alphabet is 0"),
     "no word twice": ({"texts": ["a b c"], "kind": "word"}, "No word occurs 2 times"),
-    "half a character": ({"texts": ["a\ud83d b"]}, "A text holds U\\+D83D, half of a character"),
+    "half a character": ({"texts": ["a\ud83d b"]}, "A text contains U\\+D83D, half of a surrogate pair"),
     "half a character by itself": ({"texts": ["a\ud83d b"], "kind": "character", "lowercase": False}, "U\\+D83D"),
 }
 
@@ -234,7 +234,7 @@ def test_a_vocabulary_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vocab.txt, line 3 is empty"):
         read_vocabulary(file)
     file.write_bytes(b"[PAD]\na\nb\na\n")
-    with pytest.raises(InputError, match="vocab.txt, line 4: 'a' stands on line 2 already"):
+    with pytest.raises(InputError, match="vocab.txt, line 4: 'a' is already on line 2"):
         read_vocabulary(file)
     file.write_bytes("[PAD]\n汉\n".encode("gb18030"))
     with pytest.raises(InputError, match="vocab.txt, line 2 is not UTF-8"):

@@ -3,7 +3,7 @@ from pathlib import Path
 import torch
 
 from qkv.train import checkpoint
-from qkv.train.checkpoint import Mean, average_checkpoints, forget_stops, steps_to_keep
+from qkv.train.checkpoint import Mean, average_checkpoints, checkpoints_to_keep, forget_stops
 
 
 def test_the_mean_of_the_last_regular_ones(tmp_path: Path) -> None:
@@ -22,11 +22,11 @@ def test_the_mean_of_the_last_regular_ones(tmp_path: Path) -> None:
     torch.testing.assert_close(mean(2, 6).weights["w"], torch.tensor([5.0, 1.0]))
     assert said == [] and mean(2, 6).count == 2
     torch.testing.assert_close(mean(9, 7).weights["w"], torch.tensor([19 / 4, 1.0]))
-    assert said == ["note: the mean is that of 4 checkpoints, not of 9: no more were kept"]
+    assert said == ["note: averaged 4 checkpoints instead of 9: no more were kept"]
     assert mean(9, 7).count == 4
     assert average_checkpoints(tmp_path, 1, 2, 7, said.append) is None
     assert average_checkpoints(tmp_path / "none", 3, 2, 7, said.append) is None and "save more often" in said[-1]
-    assert steps_to_keep(1) == 1 and steps_to_keep(5) > 5
+    assert checkpoints_to_keep(1) == 1 and checkpoints_to_keep(5) > 5
 
 
 def test_stops_push_out_nothing_that_the_mean_is_of(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_stops_push_out_nothing_that_the_mean_is_of(tmp_path: Path) -> None:
     for step in range(1, 41):
         forget_stops(tmp_path, 10)
         checkpoint.save_checkpoint(
-            tmp_path, step, {"model": {"w": torch.tensor([float(step)])}}, {}, keep=steps_to_keep(3)
+            tmp_path, step, {"model": {"w": torch.tensor([float(step)])}}, {}, keep=checkpoints_to_keep(3)
         )
     found = average_checkpoints(tmp_path, 3, 10, 40, lambda said: None)
     assert found is not None and found.count == 3 and found.weights["w"].item() == 30

@@ -76,7 +76,7 @@ def test_a_damaged_later_one_does_not_push_out_a_good_one(tmp_path: Path, keep: 
 def test_all_damaged_is_an_error(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     (tmp_path / "step-00000001" / "state.json").unlink()
-    with pytest.raises(InputError, match="none of its 1 checkpoints is whole"):
+    with pytest.raises(InputError, match="all 1 checkpoints are damaged"):
         checkpoint.latest_checkpoint(tmp_path, lambda text: None)
 
 

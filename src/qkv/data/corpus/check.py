@@ -1,8 +1,8 @@
-"""A look at a corpus before anything is trained on it: what there is, what is wrong with it, and where.
+"""Check a corpus before training: statistics, and problems with their file and line.
 
-Unlike everything else that reads files here, a check does not stop at the first fault: it counts them all and names the
-first few of each kind. The files are read once, a block at a time; what stays in memory is a hash for every document
-and every long line, by which repetitions are found.
+Unlike other readers, a check does not stop at the first problem: it counts all and reports the first few of each kind.
+The files are read once, a block at a time; only a hash of every document and every long line is kept, to find
+repetitions.
 """
 
 import re
@@ -25,22 +25,22 @@ CORPUS_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "encoding": "lines that are not UTF-8",
     "object": "lines of a .jsonl file without a text",
-    "lost characters": "U+FFFD, which stands for characters that were lost",
-    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "lost characters": "U+FFFD, the replacement for lost characters",
+    "mojibake": "wrongly decoded text, such as Ã© for é or 锟斤拷",
     "control": "control characters, which are dropped",
     "empty document": "documents without a word",
     "long document": "documents longer than 100,000 characters",
-    "long sentence": "sentences longer than 1,000 characters: perhaps their ends were lost",
-    "repeated document": "documents that were there before",
-    "repeated line": "long lines that were there before",
+    "long sentence": "sentences longer than 1,000 characters: line ends or punctuation may be missing",
+    "repeated document": "repeated documents",
+    "repeated line": "repeated long lines",
 }
 LONG_DOCUMENT, LONG_SENTENCE, LONG_LINE = 100_000, 1_000, 50  # characters
-_NAMED = 20  # findings of each kind
+_NAMED = 20  # findings of each kind in the report
 
-# The bytes of UTF-8 after the first, when they are read as Windows-1252.
+# continuation bytes of UTF-8, read as Windows-1252
 _after = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
-# So read, é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is memory
-# never written to. The first characters stand in front because a search for them is what takes the time.
+# é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is unused memory. The
+# first characters are matched first, which makes the search fast.
 _mojibake = re.compile(
     rf"[ÃÂâä-éï锟烫屯](?:(?<=[ÃÂ]){_after}|(?<=â)€{_after}|(?<=[ä-é]){_after}{{2}}[ä-é]{_after}{{2}}|"
     "(?<=锟)斤拷|(?<=烫)烫烫|(?<=屯)屯屯|(?<=ï)»¿)"
@@ -54,7 +54,7 @@ _word = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class Finding:
-    kind: str  # one of KINDS
+    kind: str  # a key of CORPUS_FINDINGS, LABELLED_FINDINGS or PAIR_FINDINGS
     file: str
     line: int
     message: str
@@ -63,16 +63,16 @@ class Finding:
 @dataclass(frozen=True)
 class CorpusReport:
     files: int
-    bytes: int  # of text, unpacked
+    bytes: int  # of text, uncompressed
     documents: int
     sentences: int
     characters: int
     languages: dict[str, float]  # share of the letters
     longest_document: int  # characters
     single_sentence_documents: int
-    counts: dict[str, int]  # findings of each kind, all of them
+    counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
-    limits: list[str]  # what next-sentence prediction will come up against
+    limits: list[str]  # problems for next-sentence prediction
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,7 +84,7 @@ def check_corpus(
     named: int = _NAMED,
     progress: Callable[[float], None] | None = None,
 ) -> CorpusReport:
-    """Look through files; `named` findings of each kind are told in full. `progress` is told the share that is read."""
+    """Check files, with at most `named` findings of each kind. `progress` is called with the share read so far."""
     files = open_sources(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
@@ -103,9 +103,9 @@ def check_corpus(
 
 @dataclass
 class _Document:
-    """The one that is being read."""
+    """The current document."""
 
-    line: int = 0  # where its text begins; 0: nowhere yet
+    line: int = 0  # first line of its text; 0: none yet
     hash: int = 0
     sentences: int = 0
     characters: int = 0
@@ -122,7 +122,7 @@ class _Check:
         self.seen_documents, self.seen_lines = SeenTexts(), SeenTexts()
         self.document = _Document()
         self.limits: list[str] = []
-        self._before = (0, 0)  # documents and lines when the file began
+        self._before = (0, 0)  # documents and long lines before the current file
 
     def found(self, kind: str, source: int, line: int, message: str) -> None:
         self.counts[kind] += 1
@@ -152,7 +152,7 @@ class _Check:
             self.lines(source, text[begin:end], begin, lines)
 
     def lines(self, source: int, text: str, begin: int, lines: "_Lines") -> None:
-        """Part of a document, which begins at `begin` of its block."""
+        """Process the part of a document that begins at `begin` of its block."""
         document, start = self.document, begin
         for line in text.split("\n"):
             if content := line.strip():
@@ -166,7 +166,7 @@ class _Check:
             document.line = lines.at(start)
 
     def faults(self, source: int, text: str, lines: "_Lines") -> None:
-        """One finding for a line, however many characters of it are bad."""
+        """Report one finding per line and kind."""
         for kind, pattern in FAULTS.items():
             last = 0
             for found in pattern.finditer(text):
@@ -222,20 +222,20 @@ class _Check:
         )
 
     def pairs(self) -> list[str]:
-        """What next-sentence prediction will come up against."""
+        """Return problems for next-sentence prediction."""
         if not self.documents:
-            return ["there is no text: nothing can be trained on this."]
+            return ["there is no text to train on."]
         limits = []
         if self.documents == 1:
             limits.append("one document only: negatives must come from the corpus (negatives = corpus).")
         if self.single:
             share = f"{self.single:,} of {self.documents:,} documents"
-            limits.append(f"{share} have one sentence only: a pair from them is a sentence cut in two.")
+            limits.append(f"{share} have one sentence only: their segments are two halves of a sentence.")
         return limits
 
 
 class _Lines:
-    """Which line of its file a character of a block stands on."""
+    """Maps positions in a block to line numbers of its file."""
 
     def __init__(self, block: Block, content: Documents) -> None:
         self.is_object = block.source.kind == ".jsonl"

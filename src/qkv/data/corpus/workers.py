@@ -1,8 +1,8 @@
-"""Blocks of text to arrays of tokens, in this process or in several, in the order in which the blocks came.
+"""Encode blocks of text to arrays of tokens, in this process or in several, in the order of the blocks.
 
-A worker process is a new Python that is handed blocks through a pipe: it neither forks (a tokenizer has threads) nor
-imports the caller's script, so that notebooks and scripts without `if __name__ == "__main__"` work, on Windows too. It
-ends when its pipe does, also when this process was killed.
+A worker is a new Python process that receives blocks through a pipe: it is not forked (tokenizers have threads) and
+does not import the caller's script, so notebooks and scripts without `if __name__ == "__main__"` work, on Windows too.
+It ends when its pipe is closed, even if this process was killed.
 """
 
 import json
@@ -35,7 +35,7 @@ from qkv.text.segmenter import Cut, find_segmenter
 from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 
-SAMPLE = 20  # sentences of a block that come back as text
+SAMPLE = 20  # sentences of a block that are returned as text
 SCRIPT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from qkv.data.corpus.workers import serve_blocks
@@ -44,9 +44,9 @@ serve_blocks()"""
 
 @dataclass(frozen=True)
 class EncodeJob:
-    """All that a worker has to know."""
+    """Everything that a worker needs."""
 
-    tokenizer: str  # what a tokenizer.json holds
+    tokenizer: str  # contents of tokenizer.json
     kind: AnyKind
     segmenter: str | Cut
     field: str = "text"
@@ -57,7 +57,7 @@ class EncodeJob:
         return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
 
     def travels(self) -> bool:
-        """Whether another process could be told: a function made on the spot has no name to find it by there."""
+        """Whether another process can import the segmenter: a lambda or a function of `__main__` cannot."""
         if callable(self.segmenter) and self.segmenter.__module__ == "__main__":
             return False
         try:
@@ -69,7 +69,7 @@ class EncodeJob:
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block as tokens, end to end."""
+    """The tokens of a block, concatenated."""
 
     tokens: NDArray[np.unsignedinteger]  # (N,)
     word_starts: NDArray[np.bool_]  # (N,)
@@ -77,7 +77,7 @@ class EncodedBlock:
     documents: NDArray[np.int64]  # sentences of each part of a document; some may have none
     characters: int
     letters: NDArray[np.int64]  # by language
-    sample: list[str]  # the first sentences, as they were written
+    sample: list[str]  # the first sentences as text
 
 
 class _Worker:
@@ -96,7 +96,7 @@ class _Worker:
         document = np.searchsorted(np.array(begins), starts, side="right") - 1
         if self._keeps_white_space and len(starts):
             starts, ends = after_the_last(starts, ends, document), ends.copy()
-            # unless blank lines lie there, a document may have begun in the block before, or go on in the next
+            # without a blank line there, a document may have begun in the previous block or continue in the next
             if block.goes_on and document[0] == 0:
                 starts[0] = 0
             if block.source.kind == ".txt" and document[-1] == len(begins) - 1:
@@ -115,7 +115,7 @@ class _Worker:
 
 
 def keeps_white_space(tokenizer: Tokenizer) -> bool:
-    """Whether spaces and line ends are tokens, or parts of them: characters, and pairs of bytes."""
+    """Whether spaces and line ends are tokens or parts of tokens: character and byte-level tokenizers."""
     by_bytes = tokenizer.kind == BYTE_PAIR and isinstance(tokenizer.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
     return by_bytes or tokenizer.kind == "character"
 
@@ -123,7 +123,7 @@ def keeps_white_space(tokenizer: Tokenizer) -> bool:
 def after_the_last(
     starts: NDArray[np.int64], ends: NDArray[np.int64], document: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where sentences start if the white space before them is theirs: nothing is lost inside of a document.
+    """Return the starts of sentences that include the white space before them, so that nothing is lost in a document.
 
     >>> text = "To be. \\nOr\\n\\nnot"
     >>> starts, ends = np.array([0, 8, 12]), np.array([6, 10, 15])
@@ -142,7 +142,7 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
 
 
 def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, EncodedBlock]]:
-    """Every block with its result, in order. Only a few blocks are on their way at a time, however many there are."""
+    """Yield every block with its result, in order, with only a few blocks in progress at a time."""
     if workers == 1:
         worker = _Worker(job)
         for block in blocks:
@@ -161,7 +161,7 @@ def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Gene
 
 
 class _Pool:
-    """Processes, and as many threads, each of which waits for one of them."""
+    """Worker processes, and as many threads that wait for them."""
 
     def __init__(self, job: EncodeJob, workers: int) -> None:
         self._children = [_Child(job) for _ in range(workers)]
@@ -197,8 +197,8 @@ class _Child:
             [sys.executable, "-c", SCRIPT, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread a process
-            start_new_session=True,  # Ctrl-C is for us; we tell the others
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread per process
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the workers
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
@@ -226,24 +226,24 @@ class _Child:
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         hint = " Was there too little memory?" if code == -9 else ""
         return InputError(
-            f"a worker process was ended {how}.{hint} What is finished is kept: run the same again, with fewer workers "
-            "perhaps."
+            f"a worker process ended {how}.{hint} Finished shards are kept: run the same command again, perhaps with "
+            "fewer workers."
         )
 
     def end(self, at_once: bool) -> None:
         if at_once:
             self._process.kill()
-        with suppress(OSError):  # it may be gone, with something still to be sent
+        with suppress(OSError):  # it may have ended with data still to be sent
             self._to.close()
         self._process.wait()
         self._from.close()
 
 
 def serve_blocks() -> None:
-    """The life of a worker process: a job, then blocks, one answer each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep Ctrl-C away
+    """Main loop of a worker process: read a job, then blocks, and answer each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a new session does not keep Ctrl-C away
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a segmenter prints must not get among the answers
+    os.dup2(2, 1)  # keep the output of a segmenter out of the answers
     questions = sys.stdin.buffer
     worker: _Worker | None = None
     job: EncodeJob = pickle.load(questions)

@@ -1,20 +1,20 @@
-"""Texts with labelled spans out of records: CLUENER, doccano, spaCy, tokens with tags; and Label Studio's export.
+"""Texts with labelled spans from records: CLUENER, doccano, spaCy, tokens with tags; and exports of Label Studio.
 
     cluener        {"text", "label": {type: {string: [[start, end]]}}}
     doccano        {"text", "label": [[start, end, type]]}, also as "labels" or "entities", also of objects with
                    start, end (or start_offset, end_offset) and label
-    tokens         {"tokens": [word …], "ner_tags": [tag …]}; in a table, both in one cell each, with blanks between
+    tokens         {"tokens": [word …], "ner_tags": [tag …]}; in a table, one cell each, separated by spaces
     label studio   {"data": {"text"}, "annotations": [{"result": [{"value": {"start", "end", "text", "labels"}}]}]}
                    and for labels of whole texts {"value": {"choices": […]}}
 
-A span outside its text, or one that does not read what the file says it reads, goes through opened.py. Where that
-fails the whole text is dropped, and told: with a span missing it would teach that nothing is there.
+A span outside its text, or with another text than stated, is repaired by opened.py. If that fails, the whole text is
+dropped and reported: without the span it would teach that there is none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from qkv.data.labelled.column_files import READ_AS, join_words, normalise_tags
+from qkv.data.labelled.column_files import READ_AS, join_words, normalise_tag
 from qkv.data.labelled.examples import Example, Fault, Place, Span, TagExample, TextExample
 from qkv.data.labelled.json_values import Value
 from qkv.data.labelled.opened import Convert, ReportFault, Wanted, check_text, empty_text_fault, locate_span
@@ -37,14 +37,14 @@ from qkv.data.labelled.text_records import (
 from qkv.errors import InputError
 from qkv.metrics.entities import find_chunks
 
-StatedSpan = tuple[int, int, str, str | None]  # start, end, label, what it should read
+StatedSpan = tuple[int, int, str, str | None]  # start, end, label, stated text
 
 STARTS, ENDS = ("start", "start_offset", "start_idx", "begin"), ("end", "end_offset", "end_idx")
 _LABELS = ("label", "labels", "type", "entity", "entity_type", "tag")
 
 
 def name_span_records(value: Any, label: str | None) -> str:
-    """The name of what a record looks like, for people."""
+    """Return the name of a record's format, for people."""
     if not isinstance(value, dict):
         return ""
     if is_label_studio(value):
@@ -76,30 +76,32 @@ def span_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
 
 
 def span_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
-    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[TagExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[TagExample]:
         place = wanted.place(line)
         held = record.get(columns["text"])
         value = unpack_json_cell(record.get(columns["label"])) if "label" in columns else None
         if isinstance(value, str) and not value.strip():
             value = None
         if value is None and wanted.needs_labels:
-            raise InputError(f"{place} has no spans: {columns['label']!r} is empty. An empty list says there are none.")
+            raise InputError(f"{place} has no spans: {columns['label']!r} is empty. Write [] if there are none.")
         group = value_as_text(record.get(columns["group"])) if "group" in columns else None
         if isinstance(value, str) or isinstance(held, list) or _is_tags(value):
             words = held if isinstance(held, list) else read_string(record, columns["text"], place).split()
-            yield from _make_tag_example(place, words, value.split() if isinstance(value, str) else value, group, told)
+            yield from _make_tag_example(
+                place, words, value.split() if isinstance(value, str) else value, group, report
+            )
             return
         text = read_string(record, columns["text"], place)
-        yield from _make_span_example(place, text, None if value is None else _read_stated(value, place), group, told)
+        yield from _make_span_example(place, text, None if value is None else _read_stated(value, place), group, report)
 
     return convert
 
 
 def _make_span_example(
-    place: Place, text: str, stated: Sequence[StatedSpan] | None, group: str | None, told: ReportFault
+    place: Place, text: str, stated: Sequence[StatedSpan] | None, group: str | None, report: ReportFault
 ) -> Iterator[TagExample]:
     if not text.strip():
-        told(empty_text_fault(place, "the text"))
+        report(empty_text_fault(place, "the text"))
         return
     if stated is None:
         yield TagExample(text, None, None, place, group)
@@ -108,25 +110,25 @@ def _make_span_example(
     spans = [locate_span(text, start, end, label, reads, place, faults.append) for start, end, label, reads in stated]
     found = [span for span in spans if span is not None]
     lost = [fault for fault in faults if fault.action == "dropped"]
-    if lost:  # one fault for one text, however many of its spans are lost
+    if lost:  # one fault per text
         more = f"; {len(lost) - 1} more of its spans are wrong" if len(lost) > 1 else ""
-        told(lost[0]._replace(message=lost[0].message + more))
+        report(lost[0]._replace(message=lost[0].message + more))
         return
     for fault in faults:
-        told(fault)
+        report(fault)
     yield TagExample(text, tuple(sorted(set(found))), None, place, group)
 
 
 def _make_tag_example(
-    place: Place, words: Any, tags: Any, group: str | None, told: ReportFault
+    place: Place, words: Any, tags: Any, group: str | None, report: ReportFault
 ) -> Iterator[TagExample]:
     if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
-        raise InputError(f"{place}: the words must be a list of texts, none of them empty.")
+        raise InputError(f"{place}: the words must be a list of texts that are not empty.")
     for word in words:
         check_text(word, place, "a word")
     text, units = join_words(words)
     if not text.strip():
-        told(empty_text_fault(place, "the text"))
+        report(empty_text_fault(place, "the text"))
         return
     if tags is None:
         yield TagExample(text, None, units, place, group)
@@ -136,9 +138,9 @@ def _make_tag_example(
         raise InputError(f"{place} has {len(words)} words and {count} tags; there must be a tag for every word.")
     read = []
     for tag in tags:
-        one = normalise_tags(tag) if isinstance(tag, str) else None
+        one = normalise_tag(tag) if isinstance(tag, str) else None
         if one is None:
-            hint = " Numbers stand for tags that are listed elsewhere; write the tags." if isinstance(tag, int) else ""
+            hint = " Write the tags instead of their numbers." if isinstance(tag, int) else ""
             raise InputError(f"{place}: {tag!r} is not a tag such as O, B-PER or I-PER.{hint}")
         read.append(one)
     spans = (Span(units[first][0], units[end - 1][1], label) for first, end, label in find_chunks(read, READ_AS))
@@ -150,23 +152,23 @@ def _is_tags(value: Any) -> bool:
 
 
 def _read_stated(value: Any, place: Place) -> list[StatedSpan]:
-    """The spans as the file gives them."""
+    """Return the spans as stated in the file."""
     if isinstance(value, dict):
         return list(_by_type(value, place))
     if not isinstance(value, list):
-        raise InputError(f"{place}: spans are a list of [start, end, label], not {value!r:.60}.")
+        raise InputError(f"{place}: spans must be a list of [start, end, label], not {value!r:.60}.")
     return [stated for one in value for stated in _one(one, place)]
 
 
 def _by_type(value: Mapping[str, Any], place: Place) -> Iterator[StatedSpan]:
-    """CLUENER's: the end is counted in."""
+    """Read CLUENER's spans, whose end is inclusive."""
     for label, strings in value.items():
         if not isinstance(strings, dict):
             raise InputError(f"{place}: under {label!r}, {{string: [[start, end]]}} was expected, not {strings!r:.60}.")
         for reads, places in strings.items():
             for one in places if isinstance(places, list) else [places]:
                 if not isinstance(one, list) or len(one) != 2 or not all(type(end) is int for end in one):
-                    raise InputError(f"{place}: {reads!r:.40} stands at [start, end], not at {one!r:.60}.")
+                    raise InputError(f"{place}: the position of {reads!r:.40} must be [start, end], not {one!r:.60}.")
                 yield one[0], one[1] + 1, check_text(label, place, "a label"), reads
 
 
@@ -185,7 +187,7 @@ def _one(span: Any, place: Place) -> Iterator[StatedSpan]:
     labels = label if isinstance(label, list) else [label]
     names = [name for one in labels if not isinstance(one, dict | list) and (name := value_as_text(one))]
     if type(start) is not int or type(end) is not int or not names:
-        raise InputError(f"{place}: a span is [start, end, label], or an object with these, not {span!r:.80}.")
+        raise InputError(f"{place}: a span must be [start, end, label] or an object with these, not {span!r:.80}.")
     for name in names:
         yield start, end, check_text(name, place, "a label"), reads
 
@@ -199,15 +201,15 @@ def is_label_studio(value: Any) -> bool:
 
 
 def nested_annotations(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
-    """The format and the reader of a file that begins with this value; None for flat records."""
+    """Return the format and reader of a file that begins with this value; None for flat records."""
     return ("label-studio", label_studio_reader(wanted)) if is_label_studio(value) else None
 
 
 def label_studio_reader(wanted: Wanted) -> Convert:
-    """Of spans or of labels of whole texts; of several annotations the first that was not cancelled is taken."""
+    """Return a reader of spans or of labels of texts; it takes the first annotation that was not cancelled."""
     examples = _with_spans if wanted.labelling.spans else _with_label
 
-    def convert(line: int, unit: Value, told: ReportFault) -> Iterator[Example]:
+    def convert(line: int, unit: Value, report: ReportFault) -> Iterator[Example]:
         place = wanted.place(line)
         if not is_label_studio(unit.value):
             raise InputError(f'{place}: a task with "data" and "annotations" was expected.')
@@ -224,13 +226,13 @@ def label_studio_reader(wanted: Wanted) -> Convert:
             if isinstance(one, dict) and not one.get("was_cancelled")
         ]  # fmt: skip
         if len(annotations) > 1:
-            message = f"there are {len(annotations)} annotations, the first was taken"
-            told(Fault(place, "several annotations", message, "noted"))
+            message = f"there are {len(annotations)} annotations, the first is used"
+            report(Fault(place, "several annotations", message, "noted"))
         if not annotations and wanted.needs_labels:
-            told(Fault(place, "not annotated", "the task was skipped, or never annotated", "dropped"))
+            report(Fault(place, "not annotated", "the task was skipped, or never annotated", "dropped"))
             return
         values = _values(annotations[0], place) if annotations else None
-        yield from examples(wanted, place, text, values, value_as_text(data.get("group")), told)
+        yield from examples(wanted, place, text, values, value_as_text(data.get("group")), report)
 
     return convert
 
@@ -241,10 +243,10 @@ def _with_spans(
     text: str,
     values: list[Mapping[str, Any]] | None,
     group: str | None,
-    told: ReportFault,
+    report: ReportFault,
 ) -> Iterator[TagExample]:
     spans = None if values is None else [span for value in values if "start" in value for span in _one(value, place)]
-    yield from _make_span_example(place, text, spans, group, told)
+    yield from _make_span_example(place, text, spans, group, report)
 
 
 def _with_label(
@@ -253,19 +255,19 @@ def _with_label(
     text: str,
     values: list[Mapping[str, Any]] | None,
     group: str | None,
-    told: ReportFault,
+    report: ReportFault,
 ) -> Iterator[TextExample]:
-    chosen = [one for value in values or () for one in _read_listed(value.get("choices"))]
+    chosen = [one for value in values or () for one in _as_list(value.get("choices"))]
     label = None if not chosen else read_label(chosen if len(chosen) > 1 else chosen[0], place, "choices")
     if not text.strip():
-        told(empty_text_fault(place, "the text"))
+        report(empty_text_fault(place, "the text"))
     elif label is None and wanted.needs_labels:
-        told(Fault(place, "not annotated", "no choice was made", "dropped"))
+        report(Fault(place, "not annotated", "no choice was made", "dropped"))
     else:
         yield TextExample(text, None, label, place, group)
 
 
-def _read_listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 

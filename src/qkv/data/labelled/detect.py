@@ -1,10 +1,10 @@
-"""Which format a labelled file has: by what stands in it, and by its name where that leaves a choice.
+"""Detect the format and the task of a labelled file, by its contents and, if ambiguous, by its name.
 
-conll    a word and its tag a line             tag
+conll    a word and its tag per line           tag
 csv tsv  rows of cells                         classify; tag, answer and choice too
-jsonl    an object a line                      all tasks
-json     a list, an object, objects in a row   all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
-lines    a text a line, without labels         classify, tag
+jsonl    an object per line                    all tasks
+json     a list, an object, several objects    all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
+lines    a text per line, without labels       classify, tag
 """
 
 from itertools import islice
@@ -20,14 +20,14 @@ from qkv.errors import InputError, did_you_mean
 
 _FORMATS = ("csv", "tsv", "jsonl", "json", "conll", "lines")
 _SHAPES = {"squad": "json", "cmrc": "json", "c3": "json", "cluener": "json", "label-studio": "json", "doccano": "jsonl"}
-"""What people call a file by its contents; how it is packed is found out all the same."""
+"""Names of formats by contents; whether the file is json or jsonl is detected anyway."""
 
 COLUMN_ENDINGS = (".conll", ".bio", ".iob", ".bioes", ".bmes", ".ner")
 TABLE_ENDINGS = (".csv", ".tsv", ".tab")
 
 
 def check_format(format: str) -> str | None:
-    """A format that the caller named; None where its packing is still to be found."""
+    """Check the caller's format; return it, or None if json or jsonl must be detected."""
     name = format.lower()
     if name in _FORMATS:
         return name
@@ -38,7 +38,7 @@ def check_format(format: str) -> str | None:
 
 
 def detect_format(start: Beginning, wanted: Wanted) -> str:
-    """One of FORMATS."""
+    """Return one of _FORMATS."""
     if container := container_of(start):
         return container
     if start.ending in (".json", ".jsonl"):
@@ -60,16 +60,13 @@ def detect_format(start: Beginning, wanted: Wanted) -> str:
         return "csv"
     line, text = next((number, line) for number, line in enumerate(start.lines, 1) if line.strip())
     raise InputError(
-        f"{start.path} is in no format that '{wanted.labelling.task}' reads: {wanted.labelling.formats}. Its line "
-        f"{line} is {text[:60]!r}. If you know better, say so with --format."
+        f"{start.path} has no format that '{wanted.labelling.task}' reads: {wanted.labelling.formats}. Its line "
+        f"{line} is {text[:60]!r}. If the format is known, give it with --format."
     )
 
 
-# --- What a file is labelled for, told from the file itself; or that it is a corpus, which is labelled for nothing.
-
-
 def guess_task(path: AnyPath) -> str | None:
-    """classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
+    """Return classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
     start = read_beginning(path)
     if container := container_of(start):
         return _of_json(start, container)
@@ -86,7 +83,7 @@ def _of_json(start: Beginning, container: str) -> str | None:
         found = islice(read_json_values(start.path, container), 20)
         values = [one.value for _, one in found if isinstance(one, Value)]
     except InputError:
-        return None if container == "jsonl" else "classify"  # whoever reads it says what is wrong
+        return None if container == "jsonl" else "classify"  # the reader reports the error
     first = values[0] if values else None
     if question_files.question_format(first):
         return "answer"

@@ -1,4 +1,4 @@
-"""How the examples of every task are written in files: one literal table."""
+"""The table of labellings: how the examples of each task are written in files."""
 
 import qkv.data.labelled.annotation_files as annotation_files
 import qkv.data.labelled.question_files as question_files

@@ -1,12 +1,17 @@
-"""Questions with answers that stand in a text: SQuAD 1.1 and 2.0, CMRC 2018 in both its shapes, and flat records.
+"""Questions with answers in a text (SQuAD 1.1 and 2.0, CMRC 2018, flat records) or with choices (C3, flat records).
 
     article     {"title", "paragraphs": [{"context", "qas": [{"question", "answers": [{"text", "answer_start"}]}]}]}
-    paragraph   the inner object alone; CMRC calls its fields context_text, query_text, query_id
+    paragraph   the inner object alone; CMRC's fields are context_text, query_text, query_id
     flat        question, context and answer in columns or fields; answers as above, as {"text": […], "answer_start":
-                […]}, or as bare texts, which are looked for in the context
+                […]}, or as plain texts, which are searched in the context
 
-Where SQuAD 2.0 says is_impossible, the answers are none, whatever it calls plausible. An answer that does not stand at
-its offset goes through opened.py; a question that loses all of its answers so is dropped, and told.
+If SQuAD 2.0 says is_impossible, there is no answer; plausible answers are ignored. An answer that is not at its offset
+is repaired by opened.py; a question without any answer left is dropped and reported.
+
+    C3          [[lines of the text …], [{"question", "choice": […], "answer"}], id]
+    choices     {"context", "question", "choices": […], "answer"}, or one column per choice (A B C D, choice1 choice2 …)
+
+The answer is the text of a choice, a letter (A is the first), or a number from 0.
 """
 
 import math
@@ -33,7 +38,7 @@ OFFSETS = ("answerstart", "start", "answeroffset", "答案起始")
 
 
 def question_format(value: Any) -> str:
-    """squad, cmrc, or "" for flat records."""
+    """Return squad, cmrc, or "" for flat records."""
     if isinstance(value, dict):
         if isinstance(value.get("paragraphs"), list):
             return "squad"
@@ -43,14 +48,14 @@ def question_format(value: Any) -> str:
 
 
 def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
-    """The format and the reader of a file that begins with this value; None for flat records."""
+    """Return the format and reader of a file that begins with this value; None for flat records."""
     return (shape, nested_reader(wanted)) if (shape := question_format(value)) else None
 
 
 def nested_reader(wanted: Wanted) -> Convert:
-    """Of articles and of paragraphs."""
+    """Return a reader of articles and paragraphs."""
 
-    def convert(line: int, unit: Value, told: ReportFault) -> Iterator[AnswerExample]:
+    def convert(line: int, unit: Value, report: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
         article = unit.value
         if not question_format(article):
@@ -64,23 +69,23 @@ def nested_reader(wanted: Wanted) -> Convert:
             check_text(context, place, "the context")
             group = title or value_as_text(paragraph.get("id", paragraph.get("context_id"))) or context
             for question in questions:
-                yield from _example(wanted, wanted.place(next(lines)), context, question, group, told)
+                yield from _example(wanted, wanted.place(next(lines)), context, question, group, report)
 
     return convert
 
 
 def _example(
-    wanted: Wanted, place: Place, context: str, question: FlatRecord, group: str, told: ReportFault
+    wanted: Wanted, place: Place, context: str, question: FlatRecord, group: str, report: ReportFault
 ) -> Iterator[AnswerExample]:
     text = check_text(_first(question, ("question", "query_text"), place), place, "the question")
     name = value_as_text(question.get("id", question.get("query_id"))) or ""
     answers = question.get("answers", question.get("answer"))
     if question.get("is_impossible") is True:
         answers = []
-    yield from _check_question(wanted, place, text, context, answers, name, group, told)
+    yield from _make_answer_example(wanted, place, text, context, answers, name, group, report)
 
 
-def _check_question(
+def _make_answer_example(
     wanted: Wanted,
     place: Place,
     question: str,
@@ -88,18 +93,16 @@ def _check_question(
     answers: Any,
     name: str,
     group: str | None,
-    told: ReportFault,
+    report: ReportFault,
 ) -> Iterator[AnswerExample]:
     what = f"question {name}" if name else f"question {abbreviate(question)}"
     for part, value in (("the question", question), ("the context", context)):
         if not value.strip():
-            told(empty_text_fault(place, f"{what}: {part}"))
+            report(empty_text_fault(place, f"{what}: {part}"))
             return
     if answers is None:
         if wanted.needs_labels:
-            raise InputError(
-                f"{place}: {what} has no answers. Write them, or an empty list where the text does not answer it."
-            )
+            raise InputError(f"{place}: {what} has no answers. Add them, or [] if the text does not answer it.")
         yield AnswerExample(question, context, None, name, place, group)
         return
     stated = [(check_text(text, place, "the answer"), start) for text, start in _read_stated(answers, place) if text]
@@ -107,21 +110,21 @@ def _check_question(
     found = [one for text, start in stated if (one := locate_answer(context, text, start, place, what, faults.append))]
     kept: tuple[AnswerSpan, ...] | None = tuple(found)
     if stated and not found:
-        message = f"{what}: the answer {abbreviate(stated[0][0])} does not stand in the text, nor does any other"
+        message = f"{what}: neither the answer {abbreviate(stated[0][0])} nor any other is in the text"
         if wanted.needs_labels:
-            told(Fault(place, "answer", message, "dropped"))
+            report(Fault(place, "answer", message, "dropped"))
             return
-        # as in CMRC's test file, where they are made up
-        faults, kept = [Fault(place, "answer", f"{message}: it counts as not labelled", "noted")], None
+        # as in CMRC's test file, whose answers are dummies
+        faults, kept = [Fault(place, "answer", f"{message}: treated as unlabelled", "noted")], None
     for fault in faults:
-        told(fault)
+        report(fault)
     texts = {answer.text for answer in found}
     others = tuple(dict.fromkeys(text for text, _ in stated if text not in texts)) if kept else ()
     yield AnswerExample(question, context, kept, name, place, group, others)
 
 
 def _read_stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
-    """Texts and offsets as the file gives them; an empty text stands for no answer."""
+    """Return texts and offsets as stated in the file; an empty text means no answer."""
     if isinstance(answers, dict) and isinstance(answers.get("text"), list):
         texts, starts = answers["text"], answers.get("answer_start", [None] * len(answers["text"]))
         if not isinstance(starts, list) or len(starts) != len(texts):
@@ -134,7 +137,9 @@ def _read_stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
         else:
             text, start = answer, None
         if text is None or isinstance(text, bool | list | dict):
-            raise InputError(f'{place}: an answer is {{"text": …, "answer_start": …}} or a text, not {answer!r:.60}.')
+            raise InputError(
+                f'{place}: an answer must be {{"text": …, "answer_start": …}} or a text, not {answer!r:.60}.'
+            )
         found.append((text if isinstance(text, str) else str(text), _offset(start, place)))
     return found
 
@@ -149,7 +154,7 @@ def _offset(start: Any, place: Place) -> int | None:
             number = math.nan
         if number.is_integer() and abs(number) < 2**53:
             return int(number)
-    raise InputError(f"{place}: the answer begins at {start!r}, which is not a whole number.")
+    raise InputError(f"{place}: the answer begins at {start!r}, which is not an integer.")
 
 
 def answer_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
@@ -164,10 +169,10 @@ def answer_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str
 
 
 def answer_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
-    """Of flat records."""
+    """Return a reader of flat records."""
     offset = next((name for name in names if column_key(name) in OFFSETS), None)
 
-    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[AnswerExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
         question, context = (read_string(record, columns[role], place) for role in ("question", "context"))
         answers = unpack_json_cell(record.get(columns["answer"])) if "answer" in columns else None
@@ -177,7 +182,7 @@ def answer_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[st
             answers = []
         name = value_as_text(record.get(columns["id"])) if "id" in columns else None
         group = value_as_text(record.get(columns["group"])) if "group" in columns else context
-        yield from _check_question(wanted, place, question, context, answers, name or "", group, told)
+        yield from _make_answer_example(wanted, place, question, context, answers, name or "", group, report)
 
     return convert
 
@@ -195,15 +200,6 @@ def _first(record: FlatRecord, names: Sequence[str], place: Place) -> str:
     raise InputError(f"{place}: an object without {names[0]!r}; it has {quote_names(list(record))}.")
 
 
-# --- Questions with several choices, one of them right: C3, and flat records.
-#
-#     C3      [[lines of the text …], [{"question", "choice": […], "answer"}], id]
-#     flat    {"context", "question", "choices": […], "answer"}, or a column for each choice (A B C D, choice1
-# choice2 …)
-#
-# The answer is the text of a choice, a letter (A is the first), or a number, counted from 0.
-
-
 def is_c3(value: Any) -> bool:
     return (
         isinstance(value, list)
@@ -216,12 +212,12 @@ def is_c3(value: Any) -> bool:
 
 
 def nested_choices(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
-    """The format and the reader of a file that begins with this value; None for flat records."""
+    """Return the format and reader of a file that begins with this value; None for flat records."""
     return ("c3", c3_reader(wanted)) if is_c3(value) else None
 
 
 def c3_reader(wanted: Wanted) -> Convert:
-    def convert(line: int, unit: Value, told: ReportFault) -> Iterator[ChoiceExample]:
+    def convert(line: int, unit: Value, report: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         if not is_c3(unit.value):
             raise InputError(f'{place}: [[lines of the text], [{{"question", "choice", "answer"}}], id] was expected.')
@@ -232,16 +228,16 @@ def c3_reader(wanted: Wanted) -> Convert:
         for number, (one, at) in enumerate(zip(questions, lines, strict=True)):
             here = wanted.place(at)
             choices = _choices(one.get("choice", one.get("choices")), here)
-            yield from _check_choices(
+            yield from _make_choice_example(
                 wanted, here, text, read_string(one, "question", here), choices, one.get("answer"),
-                f"{name}-{number}" if name else "", name or text, told,
+                f"{name}-{number}" if name else "", name or text, report,
             )  # fmt: skip
 
     return convert
 
 
 def choice_roles(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column; choices in several columns are written with commas between."""
+    """role → column; several columns of choices are separated by commas."""
     given = dict(wanted.columns)
     columns = {}
     if (several := given.get("choices", "")) and several not in names and "," in several:
@@ -269,10 +265,10 @@ def choice_roles(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
 
 
 def choice_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
-    """Of flat records."""
+    """Return a reader of flat records."""
     each = [columns["choices"]] if columns["choices"] in names else columns["choices"].split(",")
 
-    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[ChoiceExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         text, question = (  # either may be missing, from all records or from this one
             read_string(record, columns[role], place) if columns.get(role) in record else ""
@@ -287,7 +283,7 @@ def choice_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[st
         answer = record.get(columns["answer"]) if "answer" in columns else None
         name = value_as_text(record.get(columns["id"])) if "id" in columns else None
         group = value_as_text(record.get(columns["group"])) if "group" in columns else text or None
-        yield from _check_choices(wanted, place, text, question, choices, answer, name or "", group, told)
+        yield from _make_choice_example(wanted, place, text, question, choices, answer, name or "", group, report)
 
     return convert
 
@@ -303,30 +299,30 @@ def _choices(value: Any, place: Place) -> list[str]:
     return [one if isinstance(one, str) else value_as_text(one) or "" for one in value]
 
 
-def _check_choices(
+def _make_choice_example(
     wanted: Wanted, place: Place, text: str, question: str, choices: list[str], answer: Any, name: str,
-    group: str | None, told: ReportFault,
+    group: str | None, report: ReportFault,
 ) -> Iterator[ChoiceExample]:  # fmt: skip
     if len(choices) < 2:
         raise InputError(f"{place} has {len(choices)} choices; there must be at least two.")
     for number, choice in enumerate(choices, 1):
         if not check_text(choice, place, "a choice").strip():
-            told(empty_text_fault(place, f"choice {number}"))
+            report(empty_text_fault(place, f"choice {number}"))
             return
     if not text.strip() and not question.strip():
-        told(empty_text_fault(place, "the question"))
+        report(empty_text_fault(place, "the question"))
         return
     right = answer_number(answer, choices, place)
     if right is None and wanted.needs_labels:
-        raise InputError(f"{place} has no answer. Write which choice is right: its text, a letter, or a number from 0.")
+        raise InputError(f"{place} has no answer. Add the right choice: its text, a letter, or a number from 0.")
     if right is not None and choices.count(choices[right]) > 1:
-        message = f"the right choice {abbreviate(choices[right])} is there more than once, choice {right + 1} was taken"
-        told(Fault(place, "choices", message, "noted"))
+        message = f"the right choice {abbreviate(choices[right])} occurs more than once, choice {right + 1} is used"
+        report(Fault(place, "choices", message, "noted"))
     yield ChoiceExample(text, question, tuple(choices), right, name, place, group)
 
 
 def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | None:
-    """Which choice is meant, counted from 0; None where the file does not say.
+    """Return the number of the right choice, from 0; None if it is not stated.
 
     >>> answer_number("B", ["red", "blue"], Place("a", 1)), answer_number(0, ["1", "0"], Place("a", 1))
     (1, 0)
@@ -349,4 +345,4 @@ def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | No
     if written.isdigit() and int(written) < len(choices):
         return int(written)
     hint = " Numbers count from 0." if written.isdigit() else ""
-    raise InputError(f"{place}: the answer {written!r:.60} is none of the {len(choices)} choices.{hint}")
+    raise InputError(f"{place}: the answer {written!r:.60} is not one of the {len(choices)} choices.{hint}")

@@ -1,7 +1,15 @@
-"""Which column holds what: by the names people usually give, as the caller says, or from what stands in the columns.
+"""Columns and rows of csv and tsv files.
 
-Names are compared without case, blanks, hyphens and underscores, full-width as half-width: "Text A" is text_a. Where
-two columns would do, neither is taken: the message lists the columns and asks.
+Columns are found by common names, by the caller's choice, or by their contents. Names are compared without case,
+spaces, hyphens and underscores, full-width as half-width: "Text A" is text_a. If two columns are possible, the error
+lists them and asks.
+
+    csv   a cell in "quotes" may contain separators, line ends, and doubled quotes ("")
+    tsv   cells are separated by tabs; quotes are ordinary characters, as in GLUE's files
+
+Spreadsheets also write tabs with quotes: a file whose quoted cells are all well-formed and contain doubled quotes is
+read that way, whatever its name. The separator is the one on which most rows agree. Python's csv module is not used,
+because after an unclosed quote it reads to the end of the file.
 """
 
 import re
@@ -14,13 +22,13 @@ from pathlib import Path
 from qkv.data.labelled.opened import Beginning, checked_lines
 from qkv.errors import InputError, did_you_mean
 
-# Two columns that belong together, first and second text of a pair.
+# first and second column of text pairs
 _PAIRS = (
     "sentence1 sentence2, texta textb, text1 text2, premise hypothesis, question1 question2, query1 query2, "
     "sent1 sent2, sentencea sentenceb, s1 s2, q1 q2, #1string #2string, query passage, query title, question sentence, "
     "文本1 文本2, 句子1 句子2, 问题1 问题2, 前提 假设"
 )
-# For each role, names in order of rank: those of a later rank count only where none of an earlier one is there.
+# for each role, names by rank: a later rank is used only if no name of an earlier one is present
 USUAL_NAMES = {
     "text": (
         "text sentence content review texta sentence1 premise utterance message comment tweet "
@@ -52,7 +60,7 @@ _number = re.compile(r"[-+]?\d+(?:\.\d*)?")
 
 def column_key(name: str) -> str:
     """
-    >>> key("Text_A "), key("＃1 String")
+    >>> column_key("Text_A "), column_key("＃1 String")
     ('texta', '#1string')
     """
     return _dropped.sub("", unicodedata.normalize("NFKC", name).casefold())
@@ -64,7 +72,7 @@ _KNOWN = {name for ranks in USUAL_NAMES.values() for rank in ranks for name in r
 
 
 def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:
-    """Whether the first row of a table names its columns: some usual or given name stands in it, and no number.
+    """Whether the first row of a table is a header: it has a usual or given name, and no number.
 
     >>> is_header(["id", "text"], {}), is_header(["good", "1"], {}), is_header(["frage", "art"], {"text": "frage"})
     (True, False, True)
@@ -76,7 +84,7 @@ def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:
 
 
 def find_given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
-    """The column that the caller named, by name or by number from 1."""
+    """Return the column that the caller gave, by name or by number from 1."""
     if value in names:
         return value
     near = [name for name in names if column_key(name) == column_key(value)]
@@ -92,7 +100,7 @@ def find_given_column(role: str, value: str, names: Sequence[str], where: str) -
 
 
 def find_usual_column(role: str, names: Sequence[str], where: str, ranks: Sequence[str] = ()) -> str | None:
-    """The one column with a usual name for this role, or None; two of the same rank are an error."""
+    """Return the column with a usual name for this role, or None; two of the same rank are an error."""
     for rank in ranks or USUAL_NAMES[role]:
         usual = rank.split()
         found = [name for name in names if column_key(name) in usual]
@@ -104,9 +112,9 @@ def find_usual_column(role: str, names: Sequence[str], where: str, ranks: Sequen
 
 
 def find_usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
-    """The two columns of sentence pairs, where there are such.
+    """Return the two columns of text pairs, or None.
 
-    >>> usual_pair(["index", "sentence1", "sentence2", "label"]), usual_pair(["text", "label"])
+    >>> find_usual_pair(["index", "sentence1", "sentence2", "label"]), find_usual_pair(["text", "label"])
     (('sentence1', 'sentence2'), None)
     """
     by_key = {column_key(name): name for name in names}
@@ -118,9 +126,9 @@ def find_usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def find_choice_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Columns that hold a choice each: A B C D, choice1 choice2, ending0 ending1 …
+    """Return columns with one choice each: A B C D, choice1 choice2, ending0 ending1 …
 
-    >>> choice_columns(["question", "选项A", "选项B", "选项C", "answer"])
+    >>> find_choice_columns(["question", "选项A", "选项B", "选项C", "answer"])
     ('选项A', '选项B', '选项C')
     """
     series: dict[str, list[str]] = {}
@@ -134,17 +142,17 @@ def find_choice_columns(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def guess_columns(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str] | None:
-    """Columns of a table without a header, by what stands in them: one or two columns of texts, and one of labels.
+    """Guess the columns of a table without a header: one or two columns of texts, and one of labels.
 
-    None where that leaves a doubt: other columns, few rows, texts as short as labels.
+    None if uncertain: other columns, few rows, texts as short as labels.
 
-    >>> guessed([[f"text number {n}", str(n % 2)] for n in range(20)], needs_labels=True)
+    >>> guess_columns([[f"text number {n}", str(n % 2)] for n in range(20)], needs_labels=True)
     {'text': '1', 'label': '2'}
     """
     width = max((widths := Counter(map(len, rows))), key=widths.__getitem__)
     if width == 1 and not needs_labels:
         return {"text": "1"}
-    regular = [row for row in rows if len(row) == width]  # the others are named when they are read
+    regular = [row for row in rows if len(row) == width]  # the others are reported when they are read
     if len(regular) < 0.9 * len(rows) or (needs_labels and len(rows) < 8):
         return None
     kinds = [_kind([row[number] for row in regular]) for number in range(width)]
@@ -176,23 +184,12 @@ def quote_names(names: Sequence[str]) -> str:
 
 def ask_for_columns(*roles: str) -> str:
     options = " and ".join(f"--{role} NAME" for role in roles)
-    return f"Say which with {options} (in Python: columns={{{', '.join(f'{role!r}: NAME' for role in roles)}}})."
+    return f"Choose with {options} (in Python: columns={{{', '.join(f'{role!r}: NAME' for role in roles)}}})."
 
-
-# --- Rows of csv and tsv files, one at a time, each with the line where it begins.
-#
-#     csv   a cell in "quotes" may hold separators, line ends, and quotes, doubled ("")
-#     tsv   cells are what stands between tabs: quotes are characters like any other, as in GLUE's files
-#
-# Spreadsheets write tabs with quotes, too: a file whose quoted cells are all well-formed and hold doubled quotes is
-# read
-# that way, whatever its name. The separator is the one that most rows agree about. Python's own csv module is not
-# used
-# because it goes on reading after a quote that nobody closed, to the end of the file.
 
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 ROWS_LOOKED_AT = 200
-LONGEST_CELL = 10_000  # lines: beyond this a quote was left open
+LONGEST_CELL = 10_000  # lines; a longer cell has an unclosed quote
 
 _quoted_cell = re.compile(r'"(?:[^"]|"")*"')
 
@@ -203,12 +200,12 @@ class TableFile:
     separator: str
     quoted: bool
     header: tuple[str, ...] | None
-    width: int  # columns that the header or else most rows have
+    width: int  # number of columns of the header, or else of most rows
     sample: tuple[tuple[str, ...], ...]  # rows from the beginning, without the header
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns: by the header, or else numbers from 1."""
+        """Names of the columns: the header, or else numbers from 1."""
         return self.header or tuple(str(number) for number in range(1, self.width + 1))
 
     @property
@@ -217,14 +214,14 @@ class TableFile:
 
     @property
     def note(self) -> str:
-        """What is out of the ordinary."""
+        """Unusual properties of the table."""
         notes = [] if self.header else ["without a header"]
         if self.separator != ("," if self.quoted else "\t"):
             notes.append(f"separated by {SEPARATORS.get(self.separator, repr(self.separator))}")
         return " ".join(notes)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Line and cells of every row below the header; blank lines are passed over."""
+        """Yield line and cells of every row below the header; blank lines are skipped."""
         found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
             next(found, None)
@@ -232,7 +229,7 @@ class TableFile:
 
 
 def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> TableFile:
-    """What kind of table begins like this; `given` are the columns that the caller named."""
+    """Detect separator, quoting and header of a table; `given` are the columns that the caller named."""
     separator = _detect_separator(start, format)
     quoted = _is_quoted(start, separator)
     sample = list(_sample(start, separator, quoted))
@@ -269,7 +266,7 @@ def _is_quoted(start: Beginning, separator: str) -> bool:
 
 
 def _sample(start: Beginning, separator: str, quoted: bool) -> Iterator[list[str]]:
-    """Rows of the beginning; what is wrong with the last of them, which may be cut, is not said here."""
+    """Yield the rows of the beginning, ignoring errors, since the last row may be truncated."""
     found = parse_rows(start.path, iter(enumerate(start.lines, 1)), separator, quoted)
     try:
         for _ in range(ROWS_LOOKED_AT):
@@ -294,11 +291,11 @@ def parse_rows(
 
 
 def _parse_cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]], separator: str) -> list[str]:
-    """One row with quotes in it; takes further lines where a quoted cell goes on."""
+    """Parse a row with quotes; reads further lines if a quoted cell continues."""
     cells, place = [], 0
     while True:
         begin = place
-        while line.startswith(" ", begin) and separator != " ":  # blanks before a quote do not count
+        while line.startswith(" ", begin) and separator != " ":  # skip spaces before a quote
             begin += 1
         if not line.startswith('"', begin):
             end = line.find(separator, place)
@@ -311,8 +308,8 @@ def _parse_cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, 
             if between.strip():
                 raise InputError(
                     f"{path}, line {number}: after the quoted cell {cell[:30]!r} comes {between[:30]!r}, not the end "
-                    'of the cell. A quote in a cell is written twice, and the whole cell in quotes: """So"", he said". '
-                    "If quotes are plain characters in this file, separate its columns by tabs and call it .tsv."
+                    'of the cell. Double the quotes inside a cell, and quote the whole cell: """So"", he said". '
+                    "If quotes are plain characters in this file, separate its columns by tabs and name it .tsv."
                 )
             end = rest
         if end < 0:
@@ -323,7 +320,7 @@ def _parse_cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, 
 def _parse_quoted(
     path: Path, number: int, line: str, place: int, lines: Iterator[tuple[int, str]]
 ) -> tuple[str, str, int]:
-    """The cell that begins after a quote, the line it ends on, and where on that line it has ended."""
+    """Return the cell that begins after a quote, the line where it ends, and the position after it."""
     parts: list[str] = []
     taken = 0
     while True:
@@ -335,7 +332,7 @@ def _parse_quoted(
             if following is None or taken > LONGEST_CELL:
                 raise InputError(
                     f"{path}, line {number}: the quote before {''.join(parts)[:30]!r} is never closed. Close it, or, "
-                    "if quotes are plain characters in this file, separate its columns by tabs and call it .tsv."
+                    "if quotes are plain characters in this file, separate its columns by tabs and name it .tsv."
                 )
             line, place = following[1], 0
         elif line.startswith('"', end + 1):

@@ -1,9 +1,9 @@
-"""Texts and pairs with labels out of records: rows of a table, or JSON objects.
+"""Texts and text pairs with labels from records: rows of a table, or JSON objects.
 
-A label is kept as it is written: 1 and 1.0 are different labels, true is "true". A list is several labels, and so is a
-cell that holds one as JSON, '["a", "b"]', or with a separator that the caller names. Blanks around a label do not
-count. Two texts that their annotators did not agree about, label "-" in SNLI and OCNLI, are dropped, and told; a single
-text may well have "-" for a label.
+A label keeps its spelling: 1 and 1.0 are different labels, true is "true". A list is several labels, and so is a cell
+with a JSON list, '["a", "b"]', or with a separator given by the caller. White space around a label is removed. Text
+pairs without agreement of the annotators, label "-" in SNLI and OCNLI, are dropped and reported; a single text may have
+the label "-".
 """
 
 import json
@@ -23,7 +23,7 @@ NOT_AGREED = "-"
 
 
 def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column. A pair is looked for only where the text was not given."""
+    """role → column. Columns of text pairs are searched only if the text column was not given."""
     columns = {role: find_given_column(role, value, names, where) for role, value in wanted.columns.items()}
     if "text" not in columns:
         others = [name for name in names if name not in columns.values()]
@@ -41,7 +41,7 @@ def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
 
 
 def check_complete(wanted: Wanted, columns: dict[str, str], names: Sequence[str], where: str) -> dict[str, str]:
-    """The columns, if none is missing that an example needs."""
+    """Return the columns; raise if a required one is missing."""
     if missing := wanted.labelling.missing(columns, wanted.needs_labels):
         raise InputError(
             f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {quote_names(names)}. "
@@ -51,7 +51,7 @@ def check_complete(wanted: Wanted, columns: dict[str, str], names: Sequence[str]
 
 
 def _fill_in(columns: dict[str, str], names: Sequence[str], where: str) -> None:
-    """Of two columns, one of which is known, the other one is the other."""
+    """If there are two columns and one role is known, assign the other role to the other column."""
     others = [name for name in names if name not in columns.values()]
     if len(names) == 2 and len(others) == 1 and find_usual_column("id", others, where) is None:
         for role, other in (("text", "label"), ("label", "text")):
@@ -60,7 +60,7 @@ def _fill_in(columns: dict[str, str], names: Sequence[str], where: str) -> None:
 
 
 def given_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column, of those that the caller named; several for one role are written with commas between."""
+    """role → column, as given by the caller; several columns of one role are separated by commas."""
     return {
         role: ",".join(find_given_column(role, one.strip(), names, where) for one in value.split(","))
         for role, value in wanted.columns.items()
@@ -71,7 +71,7 @@ def text_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]
     text_column, pair_column = columns["text"], columns.get("pair")
     label_column, group_column = columns.get("label"), columns.get("group")
 
-    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[TextExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[TextExample]:
         place = wanted.place(line)
         text = read_string(record, text_column, place)
         pair = None if pair_column is None else read_string(record, pair_column, place)
@@ -81,15 +81,13 @@ def text_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]
             else read_label(record.get(label_column), place, label_column, wanted.separator)
         )
         if label is None and wanted.needs_labels:
-            raise InputError(
-                f"{place} has no label: {label_column!r} is empty. Write the label, or take the line out of the file."
-            )
+            raise InputError(f"{place} has no label: {label_column!r} is empty. Add the label, or delete the line.")
         for column, value in ((text_column, text), (pair_column, pair)):
             if value is not None and not value.strip():
-                told(empty_text_fault(place, repr(column)))
+                report(empty_text_fault(place, repr(column)))
                 return
         if label == NOT_AGREED and pair is not None:
-            told(Fault(place, "no agreed label", f"the label is {label!r}: the annotators did not agree", "dropped"))
+            report(Fault(place, "no agreed label", f"the label is {label!r}: the annotators did not agree", "dropped"))
             return
         group = None if group_column is None else value_as_text(record.get(group_column))
         yield TextExample(text, pair, label, place, group)
@@ -98,7 +96,7 @@ def text_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]
 
 
 def read_string(record: FlatRecord, column: str, place: Place) -> str:
-    """A column that must hold a text."""
+    """Return the text in a column."""
     value = record.get(column)
     if isinstance(value, str):
         return check_text(value, place, repr(column))
@@ -106,16 +104,16 @@ def read_string(record: FlatRecord, column: str, place: Place) -> str:
         raise InputError(f"{place} has no field {column!r}, only {quote_names(list(record))}.")
     if value is None:
         return ""
-    if isinstance(value, bool | int | Decimal):  # a text such as 123 that some program took for a number
+    if isinstance(value, bool | int | Decimal):  # a text such as 123 that a program stored as a number
         return value_as_text(value) or ""
     raise InputError(f"{place}: field {column!r} holds {_json_name(value)}, not a text.")
 
 
 def value_as_text(value: Any) -> str | None:
-    """A plain value as the file writes it; None for nothing at all.
+    """Return a plain value with its spelling in the file; None if empty.
 
-    >>> spelled(True), spelled(Decimal("5.000")), spelled(" a "), spelled(""), spelled(None)
-    ('true', '5.000', 'a', None, None)
+    >>> [value_as_text(value) for value in (True, Decimal("5.000"), " a ", "", None)]
+    ['true', '5.000', 'a', None, None]
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -127,9 +125,9 @@ def value_as_text(value: Any) -> str | None:
 
 
 def unpack_json_cell(value: Any) -> Any:
-    """A list or an object that stands in a cell of a table as JSON; anything else as it is.
+    """Decode a cell with a JSON list or object; return other values unchanged.
 
-    >>> unpacked('["a", "b"]'), unpacked("[sic]"), unpacked(3)
+    >>> unpack_json_cell('["a", "b"]'), unpack_json_cell("[sic]"), unpack_json_cell(3)
     (['a', 'b'], '[sic]', 3)
     """
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
@@ -141,9 +139,9 @@ def unpack_json_cell(value: Any) -> Any:
 
 
 def read_label(value: Any, place: Place, column: str, separator: str | None = None) -> str | tuple[str, ...] | None:
-    """One label, several, or None where there is none. With a separator there are several, if only one.
+    """Return one label, a tuple of labels, or None. With a separator always a tuple.
 
-    >>> label_of("b|a", Place("f", 1), "label", "|"), label_of("b|a", Place("f", 1), "label")
+    >>> read_label("b|a", Place("f", 1), "label", "|"), read_label("b|a", Place("f", 1), "label")
     (('b', 'a'), 'b|a')
     """
     value = unpack_json_cell(value)
@@ -162,6 +160,6 @@ def _json_name(value: Any) -> str:
 def _single(value: Any, place: Place, column: str) -> str | None:
     if isinstance(value, dict | list):
         name = _json_name(value)
-        raise InputError(f"{place}: {column!r} holds {name} where a label was expected: a text, a number or a list.")
+        raise InputError(f"{place}: {column!r} holds {name}; a label must be a text, a number or a list of these.")
     label = value_as_text(value)
     return None if label is None else check_text(label, place, repr(column))

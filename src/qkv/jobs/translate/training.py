@@ -55,7 +55,7 @@ from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
-from qkv.train.checkpoint import average_checkpoints, forget_stops, steps_to_keep
+from qkv.train.checkpoint import average_checkpoints, checkpoints_to_keep, forget_stops
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Outcome, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
@@ -232,7 +232,7 @@ def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> Tra
     train = config.train
     if config.epochs is not None:
         train = replace(train, steps=max(1, round(config.epochs * batches.steps_per_epoch)))
-    train = replace(train, keep=max(train.keep, steps_to_keep(config.average)))
+    train = replace(train, keep=max(train.keep, checkpoints_to_keep(config.average)))
     tokens = int(batches.weights.sum())
     sides = "one vocabulary" if data.source is data.target else "two vocabularies"
     sizes = " and ".join(f"{one.size:,}" for one in dict.fromkeys((data.source, data.target)))

@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.data.batch import Batch
-from qkv.data.batching import Epochs
-from qkv.data.corpus.running_text import Integers, Shuffled, StreamBatches
+from qkv.data.batching import Epochs, Integers
+from qkv.data.corpus.running_text import Shuffled, StreamBatches
 from qkv.models.elmo.network import Elmo
 from qkv.nn.characters import Groups, by_length
 from qkv.nn.gpu.layers import word_loss

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from qkv.config import JobSettings, Requested
-from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
+from qkv.data.batching import Integers
+from qkv.data.corpus.running_text import SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
 from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError

@@ -75,12 +75,12 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     ("name", "data", "message"),
     [
         ("a.txt", "好\n好\n".encode() + "语言。\n".encode("gb18030") + b"ok\n", "line 3, byte 1 of the line .*GB18030"),
-        ("a.txt", "a\n好".encode()[:-1], "line 2, byte 1 .*cut short"),
+        ("a.txt", "a\n好".encode()[:-1], "line 2, byte 1 .*truncated"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": 3}\n', "line 3: field 'text' holds a number"),
         ("a.jsonl", b'{"text": "a"}\n{"text"\n', "line 2 is not JSON"),
         ("a.jsonl", b'{"txt": "a"}\n', "line 1 has no field 'text', only 'txt'. Did you mean 'txt'"),
-        ("a.txt.gz", gzip.compress(b"line\n" * 9999, mtime=0)[:-20], "damaged or cut short"),
-        ("a.txt.xz", b"no xz", "damaged or cut short"),
+        ("a.txt.gz", gzip.compress(b"line\n" * 9999, mtime=0)[:-20], "damaged or truncated"),
+        ("a.txt.xz", b"no xz", "damaged or truncated"),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path: Path, name: str, data: bytes, message: str, size: int) -> None:

@@ -169,9 +169,9 @@ def test_a_tokenizer_is_known_by_what_it_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "is no prepared corpus"),
+        (None, "is not a prepared corpus"),
         ("{", "manifest.json is not valid JSON"),
-        ('{"format": "other"}', "is of the format 'other'"),
+        ('{"format": "other"}', "has the format 'other'"),
     ],
 )
 def test_a_folder_that_is_something_else(tmp_path: Path, content: str | None, message: str) -> None:

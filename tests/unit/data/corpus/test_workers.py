@@ -108,7 +108,7 @@ def test_an_error_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
 
 def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
     job = EncodeJob.of(make_tokenizer(), dying)
-    with pytest.raises(InputError, match="ended by signal 9. Was there too little memory.*run the same again"):
+    with pytest.raises(InputError, match="ended by signal 9. Was there too little memory.*run the same command again"):
         results(write_corpus(tmp_path / "a.txt"), job, 2)
 
 

@@ -101,7 +101,7 @@ def test_without_labels(tmp_path: Path) -> None:
     [
         ("a\tO\nb\n", r"line 2 has 1 columns.*the tag in column 2"),
         ("a\tO\nb\tO\nc\tNN\n", r"line 3: 'NN' is not a tag.*B-PER"),
-        ("a\nb\n", "line 1: 'a' has no tag beside it"),
+        ("a\nb\n", "line 1: 'a' has no tag"),
     ],
 )
 def test_bad_lines(tmp_path: Path, text: str, message: str) -> None:

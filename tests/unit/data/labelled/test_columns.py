@@ -11,7 +11,7 @@ def test_names_in_order_of_rank() -> None:
     assert find_usual_column("text", ["title", "body"], "f") == "body"
     assert find_usual_column("label", ["score", "类别"], "f") == "类别"
     assert find_usual_column("label", ["when"], "f") is None
-    with pytest.raises(InputError, match="f: 'Text', 'content' could each be the text. Say which with --text NAME"):
+    with pytest.raises(InputError, match="f: 'Text', 'content' could each be the text. Choose with --text NAME"):
         find_usual_column("text", ["Text", "content"], "f")
 
 

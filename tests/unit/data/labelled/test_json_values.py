@@ -52,10 +52,10 @@ def test_numbers_keep_how_they_are_written(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"a": 1}\n{"a": \n', "line 2 is not JSON"),
         ("a.jsonl", '{"a": oh}\n', "line 1 is not JSON, column 7"),
-        ("a.json", '[\n {"a": 1},\n {"a": 2}', r"line 3 is not JSON: '\]' was expected, but the file ends"),
-        ("a.json", '[\n {"a": 1},\n {"a": ', "line 3 is not JSON.*cut short"),
-        ("a.json", '[{"a": 1}]\n[{"a": 2}]', "line 2: the JSON has ended, and something follows"),
-        ("a.json", "[" * 100_000, "nested too deep|not JSON"),
+        ("a.json", '[\n {"a": 1},\n {"a": 2}', r"line 3 is not JSON: expected '\]', but the file ends"),
+        ("a.json", '[\n {"a": 1},\n {"a": ', "line 3 is not JSON.*truncated"),
+        ("a.json", '[{"a": 1}]\n[{"a": 2}]', "line 2: text follows after the end of the JSON"),
+        ("a.json", "[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, text: str, message: str) -> None:

@@ -59,7 +59,7 @@ def test_squad(tmp_path: Path) -> None:
         ("dropped", "question 4:"),
         ("mended", "question 5:"),
     ]
-    assert "does not stand at 28 but at 29" in faults[0].message
+    assert "is not at 28 but at 29" in faults[0].message
 
 
 def test_cmrc_as_it_was_first_published(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ def test_without_labels(tmp_path: Path) -> None:
         ({"data": [{"paragraphs": [{"context": "a", "qas": {}}]}]}, '"qas" must be a list of objects'),
         (
             {"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [3.5, True]}]}]}]},
-            "an answer is",
+            "an answer must be",
         ),
-        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "x"}]}], "not a whole number"),
-        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "NaN"}]}], "not a whole number"),
+        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "x"}]}], "not an integer"),
+        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "NaN"}]}], "not an integer"),
         ([{"question": "b", "korpus": "a"}], "no column has a usual name for the context and the answer"),
         ({"data": [{"paragraphs": [{"context": "\0", "qas": []}]}]}, "NUL"),
         ({"data": []}, "empty list"),

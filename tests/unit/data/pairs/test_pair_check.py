@@ -104,4 +104,4 @@ def test_tokens_and_the_limit(tmp_path: Path) -> None:
 
 def test_nothing_at_all(tmp_path: Path) -> None:
     report = check_pairs({"train": [files(tmp_path, "train", [("x", ""), ("", "y")])]})
-    assert report.pairs == 0 and not report.sound and report.ratio is None and "nothing here" in report.notes[0]
+    assert report.pairs == 0 and not report.sound and report.ratio is None and "no pair with text" in report.notes[0]

@@ -155,5 +155,5 @@ def test_columns_for_nothing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.tsv").write_text("1\ta\t甲\n")
     more = (str(tmp_path / "m.tsv"),)
     assert pinned(replace(choice, columns=("2", "3"), more=more)).columns == ("2", "3")
-    with pytest.raises(InputError, match="column 2 was named for both"):
+    with pytest.raises(InputError, match="column 2 was given for both"):
         pinned(BitextChoice(train=more, columns=("2", "2")))

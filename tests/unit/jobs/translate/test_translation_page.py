@@ -67,7 +67,7 @@ def test_figures_come_with_their_signature(tmp_path: Path, lang: str) -> None:
 
 def test_without_scores_and_not_finished(tmp_path: Path) -> None:
     page = translation_page(write_run(tmp_path, 40), replace(FACTS, score=None))
-    assert "stands at step 40 of 100" in render_page(page)
+    assert "stopped at step 40 of 100" in render_page(page)
     unknown = replace(FACTS, score=TranslationScore(10, 0.5, unfinished=2))
     text = render_page(translation_page(tmp_path, unknown))
     assert "sacrebleu is not installed" in text and "2 translations did not end" in text

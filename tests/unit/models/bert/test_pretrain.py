@@ -230,7 +230,7 @@ SETTINGS_REFUSED = {
     "train.lr=fast": "train.lr takes a number, not 'fast'",
     "train.lr=-1": "lr must be a number above 0",
     "train.lr=nan": "lr must be a number above 0",
-    "train.betas=[0.9, 1.5]": "betas lie between 0 and 1",
+    "train.betas=[0.9, 1.5]": "betas must be from 0 to less than 1",
     "train.weight_decay=-1": "weight_decay must be 0 or more",
     "train.seed=-1": "seed must be 0 or more",
     "train.threads=0": "threads must be at least 1",
@@ -331,7 +331,7 @@ def test_shards_prepared_anew_are_not_resumed_on(copied: Path, tmp_path: Path) -
 def test_folders_that_are_no_corpus(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder .*shard. Did you mean 'shards'"):
         go(shards.with_name("shard"), tmp_path / "run")
-    with pytest.raises(InputError, match="is no prepared corpus: it has no manifest.json"):
+    with pytest.raises(InputError, match="is not a prepared corpus: it has no manifest.json"):
         go(shards.parent, tmp_path / "run")
 
 
@@ -386,7 +386,7 @@ def test_a_loss_that_is_lost_keeps_the_last_good_checkpoint(shards: Path, tmp_pa
     kept = contents(run / "checkpoints")
     with pytest.raises(InputError) as stopped:
         resume(run, Silent())
-    assert "not a number any more at step 3 (learning rate 7.5e+29)" in str(stopped.value)
+    assert "is NaN or infinite at step 3 (learning rate 7.5e+29)" in str(stopped.value)
     assert str(run / "checkpoints" / "step-00000002") in str(stopped.value)
     assert contents(run / "checkpoints") == kept
     assert "NaN" not in (run / "log.jsonl").read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ def write_run(run: Path, samples: Any = None) -> Path:
 def test_what_it_writes_stands_in_the_order_of_time(tmp_path: Path, lang: str) -> None:
     page = gpt_page(write_run(tmp_path), FACTS)
     text = render_page(page, lang)
-    assert "GPT：只看左边的 Transformer" in text and "GPT, a Transformer that looks to the left" in text
+    assert "GPT：从左到右的 Transformer" in text and "GPT, a left-to-right Transformer" in text
     assert page.figures[-1].value == "2.345" and "每字符比特数" in text and not page.notices
     assert text.index("从零 50") < text.index("从零 100") < text.index("&lt;b&gt;50&lt;/b&gt;\nor not")
     assert text.count('<span class="prompt">To be</span>') == 2 and "<b>50" not in text
