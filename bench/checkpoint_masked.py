@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qkv.data.batch import Batch
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.metrics.intervals import wilson_interval
@@ -53,7 +53,7 @@ AS_TRAINED = (0.8, 0.1, 0.1)
 def corpus(text: Path, tokenizer: Tokenizer, folder: Path) -> Shards:
     """The text as shards, all of it in one part; what is prepared already is used as it is."""
     if not (folder / MANIFEST).is_file():
-        prepare(text, tokenizer, folder, hold_out=0.0)
+        prepare_corpus(text, tokenizer, folder, hold_out=0.0)
     shards = Shards.open(folder)
     shards.check_tokenizer(tokenizer, "the model's")
     return shards

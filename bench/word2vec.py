@@ -38,9 +38,9 @@ from rich.table import Table
 
 from qkv.api.vector_scores import Analogies, read_test, score_analogies, score_pairs
 from qkv.config import Requested
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
-from qkv.data.readers import texts
+from qkv.data.readers import stream_texts
 from qkv.models.word2vec.corpus import SentenceChunks
 from qkv.models.word2vec.learners import WORD2VEC_SETTINGS
 from qkv.models.word2vec.pretrain import Word2VecTrainer
@@ -65,7 +65,7 @@ LETTERS_A_WORD = 1.6
 
 def corpus(folder: Path, language: str, words: int, vocabulary: int) -> None:
     """folder/corpus.txt, folder/shards, and folder/words.txt for gensim: the same words, a sentence a line."""
-    lines = texts(sorted((DATA / f"{language}wiki_text").glob("train-*.txt.xz")))
+    lines = stream_texts(sorted((DATA / f"{language}wiki_text").glob("train-*.txt.xz")))
     left = float(words)
     with open(folder / "corpus.txt", "w", encoding="utf-8") as out:
         for line in lines:
@@ -74,8 +74,10 @@ def corpus(folder: Path, language: str, words: int, vocabulary: int) -> None:
             if left <= 0:
                 break
     cuts = "rjieba" if language == "zh" else None
-    tokenizer = Tokenizer.train(texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5, segmenter=cuts)
-    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter=cuts or "none")
+    tokenizer = Tokenizer.train(
+        stream_texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5, segmenter=cuts
+    )
+    prepare_corpus(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter=cuts or "none")
     with open(folder / "words.txt", "w", encoding="utf-8") as out:
         for sentence in sentences(folder / "shards"):
             out.write(" ".join(sentence) + "\n")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from qkv.data.corpus.shards import Shards
-from qkv.data.labelled.examples import Answer, AnswerExample, Span, TagExample, TextExample
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, Span, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays
 from tests.support.bench_modules import ROOT, bench_module
@@ -244,7 +244,7 @@ def test_statistics_of_an_example() -> None:
     tagged = TagExample("Tom in Rome", spans=(Span(0, 3, "PER"), Span(7, 11, "LOC")))
     said = SimpleNamespace(spans=(Span(0, 3, "PER"), Span(7, 11, "ORG"), Span(4, 6, "LOC")))
     assert runs.statistics_of(tagged, said) == [1, 3, 2]
-    question = AnswerExample("Who?", "The cat sat.", answers=(Answer(0, "The cat"),))
+    question = AnswerExample("Who?", "The cat sat.", answers=(AnswerSpan(0, "The cat"),))
     assert runs.statistics_of(question, SimpleNamespace(text="cat")) == [1.0, 1, 1]
     assert runs.statistics_of(question, SimpleNamespace(text="cat sat")) == [0.6667, 0, 1]
     other = replace(question, text="A dog sat.")

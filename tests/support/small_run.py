@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.config import Requested
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.jobs.pretrain import configured_pretraining
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.text.tokenizer import Tokenizer
@@ -49,7 +49,9 @@ def make_shards(
     """folder/corpus.txt and folder/shards."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = write_corpus(folder / "corpus.txt", count)
-    prepare(corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1)
+    prepare_corpus(
+        corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1
+    )
     return folder / "shards"
 
 

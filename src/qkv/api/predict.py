@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
-from qkv.data.labelled.examples import Example, Fault, Given, Place, is_two_texts
+from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
 from qkv.data.readers import STDIN, read_stdin_lines
 from qkv.errors import InputError
 from qkv.files import replaced_file
@@ -159,7 +159,7 @@ def _examples(
     if wrong := [OPTIONS[name] for name, is_given in given.items() if is_given and name not in kind.fields]:
         raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task.name}'.")
     for place, text in texts:
-        example = kind.of(Given(text, pair, question or "", choices, place))
+        example = kind.of(UnlabelledInput(text, pair, question or "", choices, place))
         assert example is not None, "it has what it needs"
         yield example
 

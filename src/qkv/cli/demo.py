@@ -274,8 +274,8 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.api.model import load
     from qkv.cli.terminal import fraction, table
     from qkv.config import merge
-    from qkv.data.corpus.prepare import prepare
-    from qkv.data.readers import texts
+    from qkv.data.corpus.prepare import prepare_corpus
+    from qkv.data.readers import stream_texts
     from qkv.jobs.pretrain import start
     from qkv.models.bert.pretrain import PretrainConfig
     from qkv.text.tokenizer import Tokenizer
@@ -288,11 +288,11 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     _clear_in_demo_pretrain(folder, text)
     write_text(corpus, text)
     typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
-    tokenizer = Tokenizer.train(texts(corpus), vocabulary_size=4000)
+    tokenizer = Tokenizer.train(stream_texts(corpus), vocabulary_size=4000)
     tokenizer.save(folder / "tokenizer")
     typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
     with fraction("preparing") as moved:
-        manifest = prepare(
+        manifest = prepare_corpus(
             [corpus], tokenizer, folder / "shards", hold_out=0.05, progress=lambda now: moved(now.share, "")
         )
     typer.echo(f"{folder / 'shards'}: {manifest['totals']['tokens']:,} tokens; sample.txt shows some")

@@ -360,9 +360,9 @@ def translate(
 
 
 def _segmenter(name: str | None) -> "Segmenter | None":
-    from qkv.text.segmenter import is_installed, segmenter
+    from qkv.text.segmenter import find_segmenter, is_installed
 
-    return segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
+    return find_segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 
 def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
@@ -525,7 +525,7 @@ def _drawing(
 def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str) -> None:
     from qkv.cli.terminal import say
     from qkv.files import write_text
-    from qkv.report.alignment_picture import svg
+    from qkv.report.alignment_picture import draw_alignment
 
     attention = one.best.attention
     if attention is None:
@@ -533,7 +533,7 @@ def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str
             f"{translator.path} has no attention, so there is no alignment to draw. Train one that has: "
             "--set seq2seq.context=attention, or the Transformer."
         )
-    write_text(picture, svg(attention, lang=lang))
+    write_text(picture, draw_alignment(attention, lang=lang))
     say(f"{picture}: which word came from which")
 
 

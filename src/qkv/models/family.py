@@ -440,9 +440,10 @@ def instead(facts: Facts, wanted: Ability[Any]) -> str:
         for one in NAMED
         if one in facts.abilities
     ]
+    kind = facts.document.get("architecture")  # a class of transformers
     said = (
         f"{facts.path} cannot {wanted.what}.",
-        f"It holds {facts.about.en}.",
+        f"It holds {facts.about.en}{f' ({kind})' if kind else ''}.",
         f"It can {', '.join(can)}." if can else "",
         wanted.needs.format(facts.path),
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.batching import BothOrders, Windowed, merged, room_beside
+from qkv.data.batching import BothOrders, Windowed, merge_windows, room_beside
 from qkv.text.tokenizer import Marks
 
 CLS, SEP = 101, 102
@@ -108,7 +108,7 @@ def test_a_question_stands_before_every_part_of_its_passage() -> None:
 
 def test_windows_are_merged_by_their_mean() -> None:
     values = np.array([[1.0], [3.0], [10.0]], np.float32)
-    assert merged(values, np.array([0, 0, 1]), np.array([2, 1])).tolist() == [[2.0], [10.0]]
+    assert merge_windows(values, np.array([0, 0, 1]), np.array([2, 1])).tolist() == [[2.0], [10.0]]
 
 
 def test_an_unknown_side_is_ours() -> None:

@@ -127,7 +127,7 @@ def test_an_evaluation_is_not_a_batch_of_training(tmp_path: Path, monkeypatch: p
     the_job = replace(job(tmp_path, evaluate=no_room), sizes=sizes([4, 2]))
     with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a step of"):
         Trainer(the_job, CONFIG, Silent()).run()
-    monkeypatch.setattr("qkv.train.loop.measured_peak", no_room)
+    monkeypatch.setattr("qkv.train.loop.measure_peak", no_room)
     with pytest.raises(InputError, match=r"Out of memory on cpu beside the steps, not in a step of training"):
         Trainer(the_job, CONFIG, Silent()).run()
 

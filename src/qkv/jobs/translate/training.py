@@ -55,7 +55,7 @@ from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
-from qkv.train.checkpoint import averaged, forget_stops, kept_for
+from qkv.train.checkpoint import average_checkpoints, forget_stops, steps_to_keep
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Outcome, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
@@ -134,7 +134,9 @@ class TranslateSession:
     def _choose(self) -> Chosen:
         """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
         config, data, trainer, tell = self.config, self.data, self.trainer, self.progress.message
-        mean = averaged(self.out / "checkpoints", config.average, config.train.save_every, trainer.step, tell)
+        mean = average_checkpoints(
+            self.out / "checkpoints", config.average, config.train.save_every, trainer.step, tell
+        )
         if not data.dev:
             if mean:
                 _take(trainer, mean.weights)
@@ -230,7 +232,7 @@ def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> Tra
     train = config.train
     if config.epochs is not None:
         train = replace(train, steps=max(1, round(config.epochs * batches.steps_per_epoch)))
-    train = replace(train, keep=max(train.keep, kept_for(config.average)))
+    train = replace(train, keep=max(train.keep, steps_to_keep(config.average)))
     tokens = int(batches.weights.sum())
     sides = "one vocabulary" if data.source is data.target else "two vocabularies"
     sizes = " and ".join(f"{one.size:,}" for one in dict.fromkeys((data.source, data.target)))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qkv.config import JobSettings, Requested
 from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
 from qkv.models.elmo.network import Elmo, ElmoConfig, tokens_by_id
@@ -189,7 +189,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
 
 def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tensor:
     """(V,) How often each token is to be predicted: those of the shards, and what running text puts between them."""
-    counts = torch.from_numpy(map_arrays(corpus.folder / COUNTS)["counts"].astype("int64"))
+    counts = torch.from_numpy(map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].astype("int64"))
     counts[tokenizer.cls_id] += corpus.n_documents
     counts[tokenizer.sep_id] += corpus.n_sentences if config.text.ends == "sentence" else corpus.n_documents
     return counts

@@ -16,7 +16,7 @@ from torch import nn
 from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
 from qkv.models.family import WRITES, Loading
@@ -141,7 +141,7 @@ class GPTEvaluation:
             return
         self.batches = CausalBatches(held_out, end_id, length, rows=rows, seed=_SEED).beginning(tokens)
         written, everything = characters_of(tokenizer), np.array([held_out.n_tokens])
-        counts = map_arrays(held_out.folder / COUNTS)["counts"] + np.bincount(
+        counts = map_arrays(held_out.folder / TOKEN_COUNTS_FILE)["counts"] + np.bincount(
             held_out.tokens(np.zeros_like(everything), everything), minlength=len(written)
         )
         shares = written * (held_out.manifest["totals"]["characters"] / max(float(written @ counts), 1.0))

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.corpus.shards import Shards, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.metrics.numbers import principal
 from qkv.models.folders.own import save_folder
@@ -190,7 +190,7 @@ class Word2VecTrainer:
     def stop_if_lost(self) -> None:
         if math.isfinite(self.sums["loss"]):
             return
-        kept = checkpoint.steps(self.out / "checkpoints")
+        kept = checkpoint.checkpoint_steps(self.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss is not a number any more at step {self.step} (train.lr is {self.config.lr:g}). {where} "
@@ -199,7 +199,7 @@ class Word2VecTrainer:
 
     def save(self) -> None:
         state = {"sums": self.sums, "environment": self._environment()}
-        checkpoint.save(
+        checkpoint.save_checkpoint(
             self.out / "checkpoints",
             self.step,
             {"model": self.model.state_dict()},
@@ -208,7 +208,7 @@ class Word2VecTrainer:
         )
 
     def restore(self) -> None:
-        found = checkpoint.latest(self.out / "checkpoints", self.progress.message)
+        found = checkpoint.latest_checkpoint(self.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
@@ -283,7 +283,7 @@ def _word_map(
 
 def word_counts(corpus: Shards) -> NDArray[np.int64]:
     """(V,) How often each word occurs; 0 for what is not learned: special tokens, [UNK] among them."""
-    counts = map_arrays(corpus.folder / COUNTS)["counts"].copy()
+    counts = map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].copy()
     counts[list(corpus.tokenizer().special_ids)] = 0
     return counts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qkv.config import Requested
-from qkv.data.pairs.files import folded
+from qkv.data.pairs.files import fold_to_letters
 from qkv.errors import InputError
 from qkv.jobs.translate.data import PairData, TrainingPairs, check_pinned, pinned, read_pairs
 from qkv.jobs.translate.settings import BitextChoice, TranslateConfig, configured_translation
@@ -119,8 +119,8 @@ def test_no_side_of_a_held_out_pair_is_trained_on(tmp_path: Path) -> None:
     trained = list(pairs)
     assert list(data.dev) == held["dev"] and list(data.test) == held["test"] and len(data.train) == len(trained)
     measured = [*data.dev, *data.test]
-    assert not {folded(pair.target) for pair in trained} & {folded(pair.target) for pair in measured}
-    assert not {folded(pair.source) for pair in trained} & {folded(pair.source) for pair in measured}
+    assert not {fold_to_letters(pair.target) for pair in trained} & {fold_to_letters(pair.target) for pair in measured}
+    assert not {fold_to_letters(pair.source) for pair in trained} & {fold_to_letters(pair.source) for pair in measured}
     # none is lost: each is trained on, measured with, or told
     assert len(trained) + len(measured) + len(pairs.known) == 303 and trained[-1].source == "new"
     assert [fault for fault in data.faults if fault.kind == "held out"] == pairs.known

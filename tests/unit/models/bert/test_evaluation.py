@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence, PretrainingBatches
@@ -91,7 +91,7 @@ def test_one_held_out_document_borrows_from_itself(tmp_path: Path) -> None:
 
 def test_held_out_text_too_short_for_a_row(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("我爱北京。你好。\n\n猫吃鱼。狗走了。\n\n好\n\n天气很好。是。", encoding="utf-8")
-    prepare(tmp_path / "a.txt", make_tokenizer(), tmp_path / "shards", segmenter="none")
+    prepare_corpus(tmp_path / "a.txt", make_tokenizer(), tmp_path / "shards", segmenter="none")
     held_out = Shards.open(tmp_path / "shards", "valid")
     assert (held_out.n_documents, held_out.n_tokens) == (1, 1)
     evaluation, _ = make(tmp_path / "shards", "rows=1")

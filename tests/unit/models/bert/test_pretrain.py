@@ -15,7 +15,7 @@ from transformers import BertForMaskedLM, BertForPreTraining
 import qkv
 from qkv.config import merge, read_toml
 from qkv.data.batch import IGNORE
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
@@ -288,7 +288,7 @@ def test_one_document(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one document only.*negatives=corpus.*negatives=none"):
         go(shards, tmp_path / "run")
     (tmp_path / "long.txt").write_text("\n".join(f"Sentence {n}. 第{n}句。" for n in range(200)), encoding="utf-8")
-    prepare(tmp_path / "long.txt", make_tokenizer(), tmp_path / "long", segmenter="none")
+    prepare_corpus(tmp_path / "long.txt", make_tokenizer(), tmp_path / "long", segmenter="none")
     done = go(tmp_path / "long", tmp_path / "run", "pairs.negatives=corpus", "train.steps=2")
     assert "next_sentence_loss" in lines_of(done.run)[0]
 
