@@ -247,7 +247,7 @@ def curve(
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws
-        from qkv.jobs.curve import CurveConfig
+        from qkv.jobs.curve import CURVES, CurveConfig
         from qkv.jobs.finetune.model import configured_for
 
         with for_stderr() as progress:
