@@ -8,7 +8,7 @@ Three kinds, which differ in what a token is:
     character   every code point by itself, spaces and line ends included, without cleaning: unless lower-cased, a text
                 decodes to exactly itself, so a character model can generate verse
 
-Two more kinds can be loaded but not trained: byte-pair, as in GPT and RoBERTa, and unigram, as in XLM-R and ALBERT. A GPT
+Two more kinds can be loaded but not trained: byte-pair (GPT, RoBERTa) and unigram (XLM-R, ALBERT). A GPT
 has one special token between texts or none; the others have BERT's five under names of their own, which are kept.
 
 The first three recognise the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] inside a text: this is how a blank is
