@@ -74,7 +74,7 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_folder(path: Path, may_replace: Callable[[Path], str | None]) -> None:
+def check_replaceable(path: Path, may_replace: Callable[[Path], str | None]) -> None:
     """Raise what `replaced_folder` would: for whoever works long before there is something to write."""
     _check(_behind(path), may_replace)
 

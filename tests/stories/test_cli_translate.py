@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli.main import main
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.nn.cpu.int8 import unavailable
 from qkv.train.progress import Silent
 from tests.support.folders import make_folder
@@ -24,8 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     config = settings("transformer", files, "train.steps=2")
     fixed = settings("seq2seq", files, "train.steps=2", "seq2seq.context=fixed")
     return {
-        "transformer": start(config, folder / "transformer", Silent()).run,
-        "fixed": start(fixed, folder / "fixed", Silent()).run,
+        "transformer": TRANSLATING.start(config, folder / "transformer", Silent()).run,
+        "fixed": TRANSLATING.start(fixed, folder / "fixed", Silent()).run,
     }
 
 
@@ -285,7 +285,8 @@ def test_what_is_refused(
 
 def test_other_verbs_say_who_does(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", "a [MASK]", "--model", str(runs["transformer"])]) == 2
-    assert "holds a model that translates, and does nothing else: qkv translate" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "It holds a model that translates. It can translate (qkv translate" in said and "qkv attention" not in said
 
 
 def test_a_run_that_is_not_finished(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from qkv.data.readers import lines
+from qkv.data.readers import numbered_lines
 from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.word2vec.vectors import WordVectors
@@ -83,7 +83,7 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pai
 
 def read_test(file: Path, name: str) -> Analogies | Pairs:
     """A set of one kind or the other, told apart by its first line."""
-    rows = [(number, line.strip()) for number, line in lines(file)]
+    rows = [(number, line.strip()) for number, line in numbered_lines(file)]
     rows = [(number, line) for number, line in rows if line and not line.startswith("#")]
     if not rows:
         raise InputError(f"{file} is empty: there is nothing to test with.")

@@ -99,7 +99,7 @@ class _Windows:
     counted_ends: Integers
 
 
-def cut(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
+def cut_windows(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
     """Cut examples of these many tokens into windows of at most `size` tokens that share at least `overlap`.
 
     An example that fits is one window, an empty one too. A longer one gets as few windows as will do, all equally long
@@ -131,7 +131,7 @@ def cut(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
     return _Windows(examples, windows, starts, ends, counted_starts, counted_ends)
 
 
-def plan(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
+def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
     """Which rows go together: sorted by length, longest first, as many as fit the budget (at least one).
 
     Longest first, so that a batch too large for memory fails at once and not at the end. Rows of equal length keep
@@ -164,7 +164,7 @@ class Rows:
         # one spare token at the end keeps the gather of `collate` inside the array
         self._content = np.fromiter(chain(chain.from_iterable(ids), (sep_id,)), np.int64, count=int(sizes.sum()) + 1)
         self._cls_id, self._sep_id = cls_id, sep_id
-        self.cuts = cut(sizes, max_length - 2, overlap)
+        self.cuts = cut_windows(sizes, max_length - 2, overlap)
         self._starts = (np.cumsum(sizes) - sizes)[self.cuts.examples] + self.cuts.starts  # (R,) in the content
         self.lengths: Integers = self.cuts.ends - self.cuts.starts + 2  # (R,)
         self.n_examples = len(sizes)
@@ -388,7 +388,7 @@ def _whole(sizes: Integers) -> _Part:
 
 
 def _cut_alone(sizes: Integers, room: int, overlap: int) -> tuple[Integers, _Part]:
-    pieces = cut(sizes, room, overlap)
+    pieces = cut_windows(sizes, room, overlap)
     return pieces.examples, _Part(pieces.starts, pieces.ends, pieces.counted_starts, pieces.counted_ends)
 
 
@@ -405,7 +405,7 @@ def _cut_pairs(
         examples.append(np.full(len(cut_a.starts), number))
         parts_a.append(cut_a)
         parts_b.append(cut_b)
-    return np.concatenate(examples), _joined(parts_a), _joined(parts_b)
+    return np.concatenate(examples), _concatenate(parts_a), _concatenate(parts_b)
 
 
 def _cut_pair(a: int, b: int, room: int, overlap: int, keep: str) -> tuple[_Part, _Part]:
@@ -417,11 +417,11 @@ def _cut_pair(a: int, b: int, room: int, overlap: int, keep: str) -> tuple[_Part
         return _cut_both(a, b, room, overlap)
     kept, other = (a, b) if keep == "first" else (b, a)
     _, moving = _cut_alone(np.array([other]), room - kept, min(overlap, room - kept - 1))
-    standing = _standing(kept, len(moving.starts))
+    standing = _repeat_whole(kept, len(moving.starts))
     return (standing, moving) if keep == "first" else (moving, standing)
 
 
-def _standing(size: int, windows: int) -> _Part:
+def _repeat_whole(size: int, windows: int) -> _Part:
     """Whole in every window, counted in the first."""
     full = np.full(windows, size)
     nothing = np.zeros(windows, np.int64)
@@ -446,11 +446,11 @@ def _spread(size: int, width: int, number: int) -> _Part:
     return _Part(starts, ends, counted_starts, counted_ends)
 
 
-def _joined(parts: Sequence[_Part]) -> _Part:
+def _concatenate(parts: Sequence[_Part]) -> _Part:
     return _Part(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Part.__dataclass_fields__))
 
 
-def merged(values: NDArray[np.float32], examples: Integers, n_windows: Integers) -> NDArray[np.float32]:
+def merge_windows(values: NDArray[np.float32], examples: Integers, n_windows: Integers) -> NDArray[np.float32]:
     """(R, …) values of windows → (E, …), the plain mean over the windows of each example."""
     if len(values) == len(n_windows):
         return values

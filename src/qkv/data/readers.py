@@ -30,27 +30,27 @@ STDIN = "-"
 COMMON = set("的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年，。这個們為說時來國與")
 
 
-def texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[str]:
+def stream_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[str]:
     """Every line of every file, in the order given: a .txt line as it stands, `field` of a .jsonl line.
 
     Empty lines of a .txt file are texts too (they may part documents); empty lines of a .jsonl file are not. All paths
     are looked at before the first line is read, so that a wrong name does not show after an hour.
     """
-    return (text for _, _, text in placed(paths, field))
+    return (text for _, _, text in stream_placed_texts(paths, field))
 
 
-def placed(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[tuple[Path, int, str]]:
+def stream_placed_texts(paths: AnyPath | Iterable[AnyPath], field: str = "text") -> Iterator[tuple[Path, int, str]]:
     """`texts`, each with its file and the number of its line, counted from 1: for whoever finds fault with one."""
-    files = [checked(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    files = [check_text_file(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     return ((file, number, text) for file, kind in files for number, text in _texts(file, kind, field))
 
 
-def lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
     """Line number (from 1) and line of a UTF-8 file, without its end (\\n or \\r\\n) and without a byte order mark.
 
     Only these end a line: U+2028 and its like are characters of the text. A name in .gz or .xz is unpacked.
     """
-    return _lines(_checked_file(path))
+    return _lines(_check_file(path))
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -61,10 +61,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 try:
                     line = _line(raw, number)
                 except UnicodeDecodeError as error:
-                    raise not_utf8(path, number, raw, error) from None
+                    raise not_utf8_error(path, number, raw, error) from None
                 yield number, line
     except UNREADABLE as error:
-        raise unreadable(path, number, error) from error
+        raise unreadable_error(path, number, error) from error
 
 
 def read_texts(source: AnyPath, *fields: str) -> Iterator[tuple[str, str]]:
@@ -77,7 +77,7 @@ def read_texts(source: AnyPath, *fields: str) -> Iterator[tuple[str, str]]:
         return
     path = Path(os.path.expanduser(source))
     is_json = _kind(path).lower() == ".jsonl"
-    for number, line in lines(path):
+    for number, line in numbered_lines(path):
         place = f"{path}, line {number}"
         if not is_json:
             yield line, place
@@ -108,7 +108,7 @@ def _line(raw: bytes, number: int) -> str:
     return (line.removeprefix(BOM) if number == 1 else line).removesuffix("\n").removesuffix("\r")
 
 
-def unreadable(path: Path, number: int, error: Exception) -> InputError:
+def unreadable_error(path: Path, number: int, error: Exception) -> InputError:
     """What to say when a file could be read no further than line `number`."""
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return InputError(f"{path} cannot be read: {error.strerror}.")
@@ -167,9 +167,9 @@ def _name(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def checked(path: AnyPath) -> tuple[Path, str]:
+def check_text_file(path: AnyPath) -> tuple[Path, str]:
     """The path and what its lines are, .txt or .jsonl."""
-    path = _checked_file(path)
+    path = _check_file(path)
     kind = _kind(path)
     if kind.lower() not in _KINDS:
         raise InputError(f"{path}: {kind or 'a name without an ending'} is not a kind of file read here: {SUPPORTED}.")
@@ -181,7 +181,7 @@ def _kind(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix.lower() in COMPRESSED else path.suffix
 
 
-def _checked_file(path: AnyPath) -> Path:
+def _check_file(path: AnyPath) -> Path:
     path = Path(os.path.expanduser(path))
     with reading(path):
         if path.is_dir():
@@ -192,7 +192,7 @@ def _checked_file(path: AnyPath) -> Path:
     return path
 
 
-def not_utf8(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
+def not_utf8_error(path: Path, number: int, raw: bytes, error: UnicodeDecodeError) -> InputError:
     where = f"{path}, line {number}, byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8."
     if error.end == len(raw) and error.reason == "unexpected end of data":
         return InputError(f"{where} The file ends inside a character: it was cut short. Copy it again.")

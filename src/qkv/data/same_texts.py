@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Repeated(NamedTuple):
+class RepeatedHash(NamedTuple):
     source: int
     line: int
     first_source: int
     first_line: int
 
 
-class Seen:
+class SeenTexts:
     """Texts by hash and place. With 64 bits, among a hundred million texts one pair in 3,000 corpora is taken for equal
     that is not.
 
@@ -36,7 +36,7 @@ class Seen:
         self._sources.append(source)
         self._lines.append(line)
 
-    def repeated(self) -> Iterator[Repeated]:
+    def repeated(self) -> Iterator[RepeatedHash]:
         """Every text that was there before, with the place where it first was, in the order of the corpus."""
         hashes = np.frombuffer(self._hashes, np.int64) if len(self) else np.zeros(0, np.int64)
         order = np.argsort(hashes, kind="stable")
@@ -46,13 +46,13 @@ class Seen:
         again = np.flatnonzero(~begins)
         again = again[np.argsort(order[again])]
         for here, there in zip(order[again].tolist(), first[again].tolist(), strict=True):
-            yield Repeated(self._sources[here], self._lines[here], self._sources[there], self._lines[there])
+            yield RepeatedHash(self._sources[here], self._lines[here], self._sources[there], self._lines[there])
 
 
 # --- Which texts of labelled files are there twice, and whether they bear the same label: 22 bytes of memory a text.
 
 
-class Same(NamedTuple):
+class RepeatedText(NamedTuple):
     source: int
     line: int
     first_source: int
@@ -80,7 +80,7 @@ class SameTexts:
         self._sources.append(source)
         self._lines.append(line)
 
-    def repeated(self) -> Iterator[Same]:
+    def repeated(self) -> Iterator[RepeatedText]:
         """Every text that was there before, with the place where it first was, in the order they came."""
         if not self._texts:
             return
@@ -88,7 +88,7 @@ class SameTexts:
         _, first, group = np.unique(texts, return_index=True, return_inverse=True)
         for here in np.flatnonzero(first[group] != np.arange(len(texts))).tolist():
             there = int(first[group[here]])
-            yield Same(
+            yield RepeatedText(
                 self._sources[here],
                 self._lines[here],
                 self._sources[there],

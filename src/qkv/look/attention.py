@@ -23,7 +23,7 @@ from qkv.look.subject import Subject
 from qkv.look.wire import LONGEST, Asked, Reply
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
-from qkv.text.alignment import Span, word_spans
+from qkv.text.alignment import WordSpan, word_spans
 
 _SPACES = ("Ġ", "▁")
 """What byte pairs and SentencePiece write for the space before a word."""
@@ -53,7 +53,7 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     return found
 
 
-def _words_of(token: Token, words: Sequence[Span]) -> tuple[int, int] | tuple[None, None]:
+def _words_of(token: Token, words: Sequence[WordSpan]) -> tuple[int, int] | tuple[None, None]:
     """The first and the last word that a token has characters of; of a mark or a space, none."""
     if token.special or not token.text.strip():
         return None, None

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from qkv.api.predict import empty_part, said_empty
-from qkv.data.labelled.examples import Example, Given
+from qkv.data.labelled.examples import Example, UnlabelledInput
 from qkv.look.subject import Subject, views_of
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.family import HAS_TASK
@@ -86,7 +86,7 @@ def _example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
         raise RefusalError(
             "needs_pair", f"{subject.title} was trained with pairs: give the second text.", model=subject.title
         )
-    example = made.example.of(Given(texts.get("text") or "", pair, texts.get("question") or "", choices))
+    example = made.example.of(UnlabelledInput(texts.get("text") or "", pair, texts.get("question") or "", choices))
     assert example is not None, "all that it needs was asked for"
     return example
 

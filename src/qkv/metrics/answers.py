@@ -31,7 +31,7 @@ def squad_normalize(text: str) -> str:
 
 def squad_exact(prediction: str, answers: Sequence[str]) -> float:
     """1 when the prediction is one of the answers once both are normalised, else 0."""
-    return float(squad_normalize(prediction) in _normalized(answers))
+    return float(squad_normalize(prediction) in _normalize(answers))
 
 
 def squad_f1(prediction: str, answers: Sequence[str]) -> float:
@@ -40,10 +40,10 @@ def squad_f1(prediction: str, answers: Sequence[str]) -> float:
     0.5
     """
     said = squad_normalize(prediction).split()
-    return max(_words_f1(said, answer.split()) for answer in _normalized(answers))
+    return max(_words_f1(said, answer.split()) for answer in _normalize(answers))
 
 
-def _normalized(answers: Sequence[str]) -> list[str]:
+def _normalize(answers: Sequence[str]) -> list[str]:
     """An accepted answer of which nothing is left is none; none at all is the empty one."""
     return [normal for answer in answers if (normal := squad_normalize(answer))] or [""]
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qkv.metrics.intervals import Floats, Integers
+from qkv.metrics.intervals import FloatArray, IntegerArray
 
 LOWEST, HIGHEST, STEPS = 0.05, 20.0, 33
-FEWEST = 20  # answers that a precision must rest on before an abstention threshold is set by it
+FEWEST_EXAMPLES = 20  # answers that a precision must rest on before an abstention threshold is set by it
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class _Fitted:
     """What was tried. Any subset of the examples has its own best temperature, without asking the model again."""
 
     temperature: float  # best for all examples
-    grid: Floats  # (G,), even steps of log temperature
-    matrix: Floats  # (G, E) losses
+    grid: FloatArray  # (G,), even steps of log temperature
+    matrix: FloatArray  # (G, E) losses
 
     def best(self, mask: ArrayLike | None = None) -> float:
         """The temperature with the least loss over the examples of `mask`, (E,) of bool.
@@ -51,7 +51,7 @@ class _Fitted:
         shift = (before - after) / (2 * bend) if bend > 0 else 0.0
         return float(np.exp(logs[least] + shift * (logs[1] - logs[0])))
 
-    def cross_fitted(self, fold: ArrayLike) -> Floats:
+    def cross_fitted(self, fold: ArrayLike) -> FloatArray:
         """(E,): for each example the temperature that is best for the examples of all other folds."""
         numbers = np.asarray(fold)
         found = np.ones(len(numbers))
@@ -60,7 +60,7 @@ class _Fitted:
         return found
 
 
-def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
+def fit_temperature(losses: Callable[[float], FloatArray | None]) -> _Fitted:
     """Losses at `STEPS` temperatures between `LOWEST` and `HIGHEST`; the best of them, refined.
 
     `losses` takes a temperature to (E,): −log of what the right answer is given when scores are divided by it.
@@ -71,7 +71,7 @@ def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
     3.6
     """
     grid = np.geomspace(LOWEST, HIGHEST, STEPS)
-    rows: list[Floats] = []
+    rows: list[FloatArray] = []
     for temperature in grid:
         row = losses(float(temperature))
         if row is None:
@@ -81,12 +81,12 @@ def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
     return _Fitted(_Fitted(1.0, grid, matrix).best(), grid, matrix)
 
 
-def folds(n: int, k: int, seed: int = 0) -> Integers:
+def folds(n: int, k: int, seed: int = 0) -> IntegerArray:
     """(n,): which of k folds each example is in; folds differ by one example at most."""
     return np.random.default_rng(seed).permutation(np.arange(n, dtype=np.int64) % max(1, k))
 
 
-def reliability(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> tuple[tuple[float, float, int], ...]:
+def reliability_bins(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> tuple[tuple[float, float, int], ...]:
     """Of each bin of equal width: mean confidence, share right, count. Empty bins are left out.
 
     A bin holds its upper edge and not its lower one, but for the first, which holds 0 too.
@@ -110,7 +110,7 @@ def expected_calibration_error(confidence: ArrayLike, right: ArrayLike, bins: in
     >>> round(expected_calibration_error([0.9] * 10, [True] * 7 + [False] * 3), 9)
     0.2
     """
-    found = reliability(confidence, right, bins)
+    found = reliability_bins(confidence, right, bins)
     total = sum(count for _, _, count in found)
     return sum(abs(sure - share) * count for sure, share, count in found) / total if total else math.nan
 
@@ -145,13 +145,13 @@ def abstain_threshold(confidence: ArrayLike, right: ArrayLike, target: float) ->
     """
     thresholds, answered, hits = _by_threshold(confidence, right)
     # counts are compared, not quotients: 19 of 20 reaches 0.95 whatever 0.95 is in binary
-    fine = np.flatnonzero((answered >= FEWEST) & (hits >= np.round(target * answered, 9)))
+    fine = np.flatnonzero((answered >= FEWEST_EXAMPLES) & (hits >= np.round(target * answered, 9)))
     if not len(fine):
         return None
     return float(thresholds[fine[0]]) if fine[0] else 0.0
 
 
-def best_threshold_f1(probabilities: ArrayLike, gold: ArrayLike) -> Floats:
+def best_threshold_f1(probabilities: ArrayLike, gold: ArrayLike) -> FloatArray:
     """(L,): for each label the threshold with the best F1, from (n, L) probabilities and whether the example has it.
 
     A label is said when its probability is at least the threshold. It is 0.5 where that does as well as any, and for a
@@ -166,7 +166,7 @@ def best_threshold_f1(probabilities: ArrayLike, gold: ArrayLike) -> Floats:
     return np.array([_best_threshold(table[:, each], wanted[:, each]) for each in range(table.shape[1])], np.float64)
 
 
-def _best_threshold(probabilities: Floats, gold: NDArray[np.bool_]) -> float:
+def _best_threshold(probabilities: FloatArray, gold: NDArray[np.bool_]) -> float:
     if not gold.any():
         return 0.5
     values, said, hits = _by_threshold(probabilities, gold)
@@ -180,7 +180,7 @@ def _best_threshold(probabilities: Floats, gold: NDArray[np.bool_]) -> float:
     return float(halves[np.argmin(np.abs(halves - 0.5))])
 
 
-def _by_threshold(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, Integers, Integers]:
+def _by_threshold(confidence: ArrayLike, right: ArrayLike) -> tuple[FloatArray, IntegerArray, IntegerArray]:
     """Distinct confidences upwards; how many are at least as sure, and how many of those are right."""
     sure, hit = _pair(confidence, right)
     thresholds, place, counts = np.unique(sure, return_inverse=True, return_counts=True)
@@ -188,7 +188,7 @@ def _by_threshold(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, Inte
     return thresholds, np.cumsum(counts[::-1])[::-1], np.cumsum(hits[::-1])[::-1]
 
 
-def _pair(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+def _pair(confidence: ArrayLike, right: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     sure, hit = np.asarray(confidence, np.float64), np.asarray(right, np.bool_)
     if sure.shape != hit.shape or sure.ndim != 1:
         raise ValueError(f"Confidences of shape {sure.shape}, answers of {hit.shape}: two lists of one length are due.")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qkv.metrics.intervals import Floats, Integers, bootstraps, percentiles, resampled, wilson_interval
+from qkv.metrics.intervals import FloatArray, IntegerArray, bootstraps, percentiles, resample, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Counts:
     # by label, (…, L)
 
     @property
-    def precision(self) -> Floats:
+    def precision(self) -> FloatArray:
         return quotient(self.right, self.answered)
 
     @property
-    def recall(self) -> Floats:
+    def recall(self) -> FloatArray:
         return quotient(self.right, self.expected)
 
     @property
-    def f1(self) -> Floats:
+    def f1(self) -> FloatArray:
         return quotient(2 * self.right, self.answered + self.expected)
 
     @property
@@ -61,42 +61,42 @@ class Counts:
     # over all labels, (…)
 
     @property
-    def accuracy(self) -> Floats:
+    def accuracy(self) -> FloatArray:
         """Right among expected: of one label an example it is the accuracy, of several the micro recall."""
         return quotient(self.right.sum(-1), self.expected.sum(-1))
 
     @property
-    def micro_precision(self) -> Floats:
+    def micro_precision(self) -> FloatArray:
         return quotient(self.right.sum(-1), self.answered.sum(-1))
 
     @property
-    def micro_recall(self) -> Floats:
+    def micro_recall(self) -> FloatArray:
         return self.accuracy
 
     @property
-    def micro_f1(self) -> Floats:
+    def micro_f1(self) -> FloatArray:
         """With one label an example it equals the accuracy."""
         return quotient(2 * self.right.sum(-1), self.answered.sum(-1) + self.expected.sum(-1))
 
     @property
-    def macro_precision(self) -> Floats:
+    def macro_precision(self) -> FloatArray:
         return quotient(self.precision.sum(-1), self.seen.sum(-1))
 
     @property
-    def macro_recall(self) -> Floats:
+    def macro_recall(self) -> FloatArray:
         return quotient(self.recall.sum(-1), self.seen.sum(-1))
 
     @property
-    def macro_f1(self) -> Floats:
+    def macro_f1(self) -> FloatArray:
         return quotient(self.f1.sum(-1), self.seen.sum(-1))
 
     @property
-    def weighted_f1(self) -> Floats:
+    def weighted_f1(self) -> FloatArray:
         """Each label counts as often as it was expected."""
         return quotient((self.f1 * self.expected).sum(-1), self.expected.sum(-1))
 
     @property
-    def mcc(self) -> Floats:
+    def mcc(self) -> FloatArray:
         """Matthews correlation (Gorodkin 2004) of one label an example; 0 where either side is constant.
 
         With c right of s, t expected and p answered by label: (c·s − Σ t·p) / √((s² − Σ p²)(s² − Σ t²)).
@@ -107,7 +107,7 @@ class Counts:
         return quotient(c * s - (t * p).sum(-1), np.sqrt(np.maximum(spread, 0)))
 
 
-FIGURES: Mapping[str, Callable[[Counts], Floats]] = {
+FIGURES: Mapping[str, Callable[[Counts], FloatArray]] = {
     "accuracy": lambda counts: counts.accuracy,
     "macro_f1": lambda counts: counts.macro_f1,
     "micro_f1": lambda counts: counts.micro_f1,
@@ -116,14 +116,14 @@ FIGURES: Mapping[str, Callable[[Counts], Floats]] = {
 }
 
 
-def quotient(above: ArrayLike, below: ArrayLike) -> Floats:
+def quotient(above: ArrayLike, below: ArrayLike) -> FloatArray:
     """Elementwise, and 0 where there is nothing to divide by."""
     top, bottom = np.asarray(above, np.float64), np.asarray(below, np.float64)
     empty = np.zeros(np.broadcast_shapes(top.shape, bottom.shape))
     return np.asarray(np.divide(top, bottom, out=empty, where=bottom != 0))
 
 
-def confusion_matrix(expected: ArrayLike, answered: ArrayLike, labels: int) -> Integers:
+def confusion_matrix(expected: ArrayLike, answered: ArrayLike, labels: int) -> IntegerArray:
     """(L, L): rows expected, columns answered; both are given as numbers of labels, from 0.
 
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], 2).tolist()
@@ -157,14 +157,14 @@ def confusion_intervals(
     table = np.asarray(confusion, np.int64)
     labels, total = len(table), int(table.sum())
     rows, columns = np.nonzero(table)
-    drawn: dict[str, list[Floats]] = {name: [] for name in names if name not in ("accuracy", "micro_f1")}
+    drawn: dict[str, list[FloatArray]] = {name: [] for name in names if name not in ("accuracy", "micro_f1")}
     if drawn and total:
-        for block in resampled(table[rows, columns], draws, seed, 3 * labels):
+        for block in resample(table[rows, columns], draws, seed, 3 * labels):
             diagonal = rows == columns
             counts = Counts(
-                _summed(block[:, diagonal], rows[diagonal], labels),
-                _summed(block, columns, labels),
-                _summed(block, rows, labels),
+                _sum_blocks(block[:, diagonal], rows[diagonal], labels),
+                _sum_blocks(block, columns, labels),
+                _sum_blocks(block, rows, labels),
             )
             for name, found in drawn.items():
                 found.append(FIGURES[name](counts))
@@ -177,7 +177,7 @@ def confusion_intervals(
     }
 
 
-def _summed(block: Integers, places: Integers, labels: int) -> Integers:
+def _sum_blocks(block: IntegerArray, places: IntegerArray, labels: int) -> IntegerArray:
     """(D, cells) added up into (D, L) by the label that each cell belongs to."""
     found = np.zeros((len(block), labels), np.int64)
     for draw, row in enumerate(block):
@@ -188,7 +188,7 @@ def _summed(block: Integers, places: Integers, labels: int) -> Integers:
 # Several labels an example. `expected` and `answered` are (n, L), true where the example has the label.
 
 
-def multi_label_statistics(expected: ArrayLike, answered: ArrayLike) -> Floats:
+def multi_label_statistics(expected: ArrayLike, answered: ArrayLike) -> FloatArray:
     """What the figures are sums of, (n, 3·L + 3): right, answered, expected by label; samples F1, all right, one.
 
     Rows may be added up; `multi_label_figures` takes their sum, `multi_label_intervals` the rows.
@@ -202,13 +202,13 @@ def multi_label_statistics(expected: ArrayLike, answered: ArrayLike) -> Floats:
     return np.concatenate([both, said, wanted, f1[:, None], exact[:, None], np.ones((len(both), 1))], axis=1)
 
 
-def counts_of_sums(sums: Floats) -> Counts:
+def counts_of_sums(sums: FloatArray) -> Counts:
     """`Counts` of sums (…, 3·L + 3) of `multi_label_statistics`."""
     labels = (sums.shape[-1] - 3) // 3
     return Counts(sums[..., :labels], sums[..., labels : 2 * labels], sums[..., 2 * labels : 3 * labels])
 
 
-MULTI_LABEL_FIGURES: Mapping[str, Callable[[Floats], Floats]] = {
+MULTI_LABEL_FIGURES: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "micro_f1": lambda sums: counts_of_sums(sums).micro_f1,
     "macro_f1": lambda sums: counts_of_sums(sums).f1.mean(-1),
     "weighted_f1": lambda sums: counts_of_sums(sums).weighted_f1,
@@ -222,7 +222,7 @@ subset_accuracy is the share of examples with exactly the expected labels.
 """
 
 
-def multi_label_figures(sums: Floats, names: Iterable[str] = tuple(MULTI_LABEL_FIGURES)) -> dict[str, float]:
+def multi_label_figures(sums: FloatArray, names: Iterable[str] = tuple(MULTI_LABEL_FIGURES)) -> dict[str, float]:
     """
     >>> statistics = multi_label_statistics([[1, 0, 1], [0, 1, 0]], [[1, 0, 0], [0, 1, 0]])
     >>> figures = multi_label_figures(statistics.sum(0))
@@ -233,7 +233,7 @@ def multi_label_figures(sums: Floats, names: Iterable[str] = tuple(MULTI_LABEL_F
 
 
 def multi_label_intervals(
-    statistics: Floats,
+    statistics: FloatArray,
     names: Sequence[str] = tuple(MULTI_LABEL_FIGURES),
     *,
     counts: ArrayLike | None = None,

@@ -14,19 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from qkv.metrics.classes import Counts
-from qkv.metrics.intervals import Floats, Integers, bootstraps, wilson_interval
+from qkv.metrics.intervals import FloatArray, IntegerArray, bootstraps, wilson_interval
 
 SCHEMES = {"IOB1": "IOB", "IOB2": "IOB", "BIOES": "IOBES", "BMES": "OBMES"}
 """The letters a tag may begin with. IOB1 and IOB2 differ in how they are written, not in how conlleval reads them."""
 
 
-class Chunk(NamedTuple):
+class EntityChunk(NamedTuple):
     start: int
     end: int  # the first place after it
     label: str
 
 
-def chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[Chunk]:
+def find_chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[EntityChunk]:
     """Spans of one sentence's tags, in order; they never overlap.
 
     A chunk begins at B and S; at I, M and E that follow O, E or S; and wherever the label changes. It ends before O, B
@@ -38,24 +38,24 @@ def chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[Chunk]:
     if scheme not in SCHEMES:
         raise ValueError(f"Scheme '{scheme}' is not one of {', '.join(SCHEMES)}.")
     letters = SCHEMES[scheme]
-    found: list[Chunk] = []
+    found: list[EntityChunk] = []
     begin, open_label, closed = 0, "", True  # closed: no chunk goes on from the tag before
     for place, tag in enumerate(tags):
         letter, _, label = tag.partition("-")
         if letter not in letters or len(letter) != 1:
             raise ValueError(f"Tag '{tag}' does not begin with one of {', '.join(letters)}, as scheme {scheme} has it.")
         if not closed and (letter in "OBS" or label != open_label):
-            found.append(Chunk(begin, place, open_label))
+            found.append(EntityChunk(begin, place, open_label))
             closed = True
         if letter == "O":
             continue
         if closed:
             begin, open_label, closed = place, label, False
         if letter in "ES":
-            found.append(Chunk(begin, place + 1, open_label))
+            found.append(EntityChunk(begin, place + 1, open_label))
             closed = True
     if not closed:
-        found.append(Chunk(begin, len(tags), open_label))
+        found.append(EntityChunk(begin, len(tags), open_label))
     return found
 
 
@@ -136,7 +136,7 @@ class EntityCounts:
         """
         rows, counts, labels = self._table()
 
-        def of_sums(sums: Floats) -> Counts:
+        def of_sums(sums: FloatArray) -> Counts:
             right, answered, expected = np.moveaxis(sums.reshape(len(sums), 3, len(labels)), 1, 0)
             return Counts(right, answered, expected)
 
@@ -156,7 +156,7 @@ class EntityCounts:
             return {name: wilson_interval(0, trials[name]) for name in found}
         return found
 
-    def _table(self) -> tuple[Floats, Integers, tuple[str, ...]]:
+    def _table(self) -> tuple[FloatArray, IntegerArray, tuple[str, ...]]:
         """Distinct documents as (n, 3·L) of right, answered, expected; how many there are of each; the labels."""
         labels = self.labels
         places = {label: place for place, label in enumerate(labels)}

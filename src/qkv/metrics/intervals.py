@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntegerArray = NDArray[np.int64]
 
 _CELLS = 4_000_000  # numbers that one block of draws may hold; bounds memory, changes no result
 
@@ -41,7 +41,7 @@ def wilson_interval(successes: int, n: int, z: float = 1.96) -> tuple[float, flo
     return (0.0 if successes == 0 else centre - half), (1.0 if successes == n else centre + half)
 
 
-def resampled(counts: ArrayLike, draws: int = 1000, seed: int = 0, width: int = 1) -> Iterator[Integers]:
+def resample(counts: ArrayLike, draws: int = 1000, seed: int = 0, width: int = 1) -> Iterator[IntegerArray]:
     """How often each row is drawn, blocks of (d, n) until there are `draws` of them.
 
     A row that stands for `counts` like examples is drawn as often as they would be together: each draw sums to the
@@ -62,7 +62,7 @@ def resampled(counts: ArrayLike, draws: int = 1000, seed: int = 0, width: int = 
 
 def bootstrap(
     statistics: ArrayLike,
-    metric: Callable[[Floats], Floats],
+    metric: Callable[[FloatArray], FloatArray],
     *,
     counts: ArrayLike | None = None,
     draws: int = 1000,
@@ -85,7 +85,7 @@ def bootstrap(
 
 def bootstraps(
     statistics: ArrayLike,
-    metrics: Mapping[str, Callable[[Floats], Floats]],
+    metrics: Mapping[str, Callable[[FloatArray], FloatArray]],
     *,
     counts: ArrayLike | None = None,
     draws: int = 1000,
@@ -107,7 +107,7 @@ class Difference(NamedTuple):
 def paired_difference(
     a: ArrayLike,
     b: ArrayLike,
-    metric: Callable[[Floats], Floats],
+    metric: Callable[[FloatArray], FloatArray],
     *,
     counts: ArrayLike | None = None,
     draws: int = 1000,
@@ -125,7 +125,7 @@ def paired_difference(
         raise ValueError(f"Statistics of {first.shape} and {second.shape}: both systems answer the same examples.")
     k = first.shape[1]
 
-    def difference(sums: Floats) -> Floats:
+    def difference(sums: FloatArray) -> FloatArray:
         return metric(sums[:, :k]) - metric(sums[:, k:])
 
     both = np.concatenate([first, second], axis=1)
@@ -140,11 +140,11 @@ def paired_difference(
 
 def _draws(
     statistics: ArrayLike,
-    metrics: Mapping[str, Callable[[Floats], Floats]],
+    metrics: Mapping[str, Callable[[FloatArray], FloatArray]],
     counts: ArrayLike | None,
     draws: int,
     seed: int,
-) -> dict[str, Floats]:
+) -> dict[str, FloatArray]:
     """(D,) of each metric; of no examples no draws."""
     rows = np.asarray(statistics, np.float64)
     if rows.ndim != 2:
@@ -152,16 +152,16 @@ def _draws(
     each = np.ones(len(rows), np.int64) if counts is None else np.asarray(counts, np.int64)
     if each.shape != rows.shape[:1]:
         raise ValueError(f"{each.shape} counts for {len(rows)} rows: one count a row is due.")
-    found: dict[str, list[Floats]] = {name: [np.empty(0)] for name in metrics}
+    found: dict[str, list[FloatArray]] = {name: [np.empty(0)] for name in metrics}
     if each.sum():
-        for drawn in resampled(each, draws, seed, rows.shape[1]):
+        for drawn in resample(each, draws, seed, rows.shape[1]):
             sums = drawn @ rows
             for name, metric in metrics.items():
                 found[name].append(metric(sums))
     return {name: np.concatenate(values) for name, values in found.items()}
 
 
-def percentiles(found: Floats, level: float = 0.95) -> tuple[float, float]:
+def percentiles(found: FloatArray, level: float = 0.95) -> tuple[float, float]:
     """Between which values `level` of the draws lie, those that are nan left out; nan of none."""
     known = found[~np.isnan(found)]
     if not len(known):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qkv.metrics.intervals import Floats, bootstrap, bootstraps
+from qkv.metrics.intervals import FloatArray, bootstrap, bootstraps
 
 
 def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
@@ -21,7 +21,7 @@ def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
     x, y = _pair(expected, answered)
     if len(x) < 2:
         return math.nan
-    return float(correlation(moments(x, y).sum(0)[None])[0])
+    return float(correlation(correlation_moments(x, y).sum(0)[None])[0])
 
 
 def spearman(expected: ArrayLike, answered: ArrayLike) -> float:
@@ -34,7 +34,7 @@ def spearman(expected: ArrayLike, answered: ArrayLike) -> float:
     return pearson(ranks(x), ranks(y))
 
 
-def ranks(values: ArrayLike) -> Floats:
+def ranks(values: ArrayLike) -> FloatArray:
     """From 1; equal values share the mean of their places.
 
     >>> ranks([30, 10, 30, 20]).tolist()
@@ -87,33 +87,33 @@ def number_intervals(
         "mean_squared_error": lambda sums: sums[:, 1] / sums[:, 2],
     }
     return {
-        "pearson": bootstrap(moments(x, y), correlation, draws=draws, seed=seed),
-        "spearman": bootstrap(moments(ranks(x), ranks(y)), correlation, draws=draws, seed=seed),
+        "pearson": bootstrap(correlation_moments(x, y), correlation, draws=draws, seed=seed),
+        "spearman": bootstrap(correlation_moments(ranks(x), ranks(y)), correlation, draws=draws, seed=seed),
         **bootstraps(errors, means, draws=draws, seed=seed),
     }
 
 
-def _pair(expected: ArrayLike, answered: ArrayLike) -> tuple[Floats, Floats]:
+def _pair(expected: ArrayLike, answered: ArrayLike) -> tuple[FloatArray, FloatArray]:
     x, y = np.asarray(expected, np.float64), np.asarray(answered, np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"Numbers of shape {x.shape} and {y.shape}: two lists of one length are due.")
     return x, y
 
 
-def moments(x: Floats, y: Floats) -> Floats:
+def correlation_moments(x: FloatArray, y: FloatArray) -> FloatArray:
     """(n, 6): a correlation is a function of their sums. Centred and scaled first, else squares would cancel badly."""
-    u, v = _scaled(x), _scaled(y)
+    u, v = _standardise(x), _standardise(y)
     return np.stack([np.ones(len(u)), u, v, u * u, v * v, u * v], axis=1)
 
 
-def _scaled(x: Floats) -> Floats:
+def _standardise(x: FloatArray) -> FloatArray:
     if not len(x) or (x == x[0]).all():  # exactly constant: rounding must not make a spread of it
         return np.zeros(len(x))
     centred = x - x.mean()
     return np.asarray(centred / np.abs(centred).max())
 
 
-def correlation(sums: Floats) -> Floats:
+def correlation(sums: FloatArray) -> FloatArray:
     n, u, v, uu, vv, uv = np.moveaxis(sums, -1, 0)
     spread = np.maximum(n * uu - u * u, 0) * np.maximum(n * vv - v * v, 0)
     # of a draw that took one example n times only rounding is left
@@ -155,11 +155,11 @@ def bits_per_character(loss: float, characters: float) -> float:
 
 
 class Principal(NamedTuple):
-    places: Floats  # (P, k) of each point along the directions, from the middle of all points
-    shares: Floats  # (k,) of the points' spread (their variance) that lies along each
+    places: FloatArray  # (P, k) of each point along the directions, from the middle of all points
+    shares: FloatArray  # (k,) of the points' spread (their variance) that lies along each
 
 
-def principal(points: Floats, k: int = 2) -> Principal:
+def principal(points: FloatArray, k: int = 2) -> Principal:
     """Each direction is turned so that its largest weight is positive: its sign would else be left to chance.
 
     >>> principal(np.array([[0.0, 0.0, 5.0], [2.0, 0.0, 5.0], [4.0, 1.0, 5.0], [6.0, 1.0, 5.0]]), 2).shares.round(3)

@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.metrics.intervals import Floats
+from qkv.metrics.intervals import FloatArray
 
 FEWEST_SIZES = 3  # there are three unknowns
 WIDEST = 0.15  # of a prediction's interval, in points of score: beyond, it tells nobody whether to label more
-REASONS = {
+NO_FIT_REASONS = {
     "few_sizes": "fewer than three sizes were measured",
     "few_points": "as many unknowns as points: nothing is left to tell noise by",
     "flat": "the scores do not rise by more than chance",
@@ -124,13 +124,13 @@ def fit_power_law(
 class _Lines(NamedTuple):
     """Score = a − b·n^(−c): for each c the best a ≤ ceiling and b ≥ 0, and the squares that are left. All (S,)."""
 
-    a: Floats
-    b: Floats
-    c: Floats
-    squares: Floats
+    a: FloatArray
+    b: FloatArray
+    c: FloatArray
+    squares: FloatArray
 
     @staticmethod
-    def through(n: Floats, scores: Floats, c: Floats, ceiling: float) -> "_Lines":
+    def through(n: FloatArray, scores: FloatArray, c: FloatArray, ceiling: float) -> "_Lines":
         x = n ** -c[:, None]  # (S, P)
         away = x - x.mean(1, keepdims=True)
         b = np.maximum(-(away @ scores) / (away**2).sum(1), 0)
@@ -141,7 +141,7 @@ class _Lines(NamedTuple):
         a = np.where(held, ceiling, a)
         return _Lines(a, b, c, ((scores - (a[:, None] - b[:, None] * x)) ** 2).sum(1))
 
-    def within(self, n: Floats, factor: float, room: Floats, ceiling: float) -> tuple[float, float]:
+    def within(self, n: FloatArray, factor: float, room: FloatArray, ceiling: float) -> tuple[float, float]:
         """Lowest and highest score at `factor` of all lines that add no more than `room` (S,) to their squares.
 
         A line that is made to pass d beside its prediction there adds d² / h, with h the leverage of the place.
@@ -154,7 +154,7 @@ class _Lines(NamedTuple):
         return float((score - beside)[fine].min()), min(float((score + beside)[fine].max()), ceiling)
 
 
-def _best(n: Floats, scores: Floats, ceiling: float) -> _Lines:
+def _best(n: FloatArray, scores: FloatArray, ceiling: float) -> _Lines:
     """The line of least squares over all c, alone in its arrays."""
     step = np.log(_STEEPNESS[1] / _STEEPNESS[0])
     tried, spread = _STEEPNESS, step
@@ -169,7 +169,7 @@ def _best(n: Floats, scores: Floats, ceiling: float) -> _Lines:
         spread /= 4
 
 
-def _rises(scores: Floats, squares: Floats, spare: int) -> bool:
+def _rises(scores: FloatArray, squares: FloatArray, spare: int) -> bool:
     """Whether the law explains more of the scores than chance would: the F test against a constant.
 
     The law has two unknowns more than the constant, and for two the chance of an F above f is

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qkv.metrics.intervals import Floats, bootstrap
+from qkv.metrics.intervals import FloatArray, bootstrap
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -42,7 +42,7 @@ class ScoreError(ValueError):
     """A score cannot be had, for a reason that the user can mend; the message says how."""
 
 
-class Score(NamedTuple):
+class TranslationScore(NamedTuple):
     """`signature` says how `value` was counted; the interval is nan where none was asked for."""
 
     name: str  # "BLEU", "chrF2"
@@ -61,7 +61,9 @@ class Score(NamedTuple):
         return f"{self.name}|{self.signature} = {self.value:.2f}{interval}"
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *, interval: bool = False) -> Score:
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[str], language: str, *, interval: bool = False
+) -> TranslationScore:
     """Of all sentences together. `language` is that of the translations: "en", "zh-CN"; of no sentences it is nan.
 
     >>> round(bleu(["汤姆追逐杰瑞"], ["汤姆追逐杰瑞"], "zh").value, 9)
@@ -69,10 +71,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, *,
     """
     counts = bleu_counts(hypotheses, references, language)
     low, high = bootstrap(counts, bleu_of) if interval else (math.nan, math.nan)
-    return Score("BLEU", _bleu_of_all(counts.sum(0)) if len(counts) else math.nan, bleu_signature(language), low, high)
+    return TranslationScore(
+        "BLEU", _bleu_of_all(counts.sum(0)) if len(counts) else math.nan, bleu_signature(language), low, high
+    )
 
 
-def _bleu_of_all(sums: Floats) -> float:
+def _bleu_of_all(sums: FloatArray) -> float:
     """To the last digit what sacrebleu says."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -80,7 +84,7 @@ def _bleu_of_all(sums: Floats) -> float:
     return BLEU.compute_bleu(runs[:_ORDER], runs[_ORDER:], written, wanted, smooth_method="exp").score
 
 
-def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Floats:
+def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], language: str) -> FloatArray:
     """(n, 10): what BLEU is computed from, sentence by sentence, so that any group of them can be scored.
 
     Words of the hypothesis, of the reference; runs of 1 to 4 words that both have; runs of the hypothesis.
@@ -95,7 +99,7 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], language: 
     return found
 
 
-def bleu_of(sums: Floats) -> Floats:
+def bleu_of(sums: FloatArray) -> FloatArray:
     """BLEU of groups of sentences, each given as the sum of its `bleu_counts`: (groups, 10) → (groups,).
 
     The equation itself, since drawing thousands of groups asks for it; a test holds it equal to sacrebleu's. The first
@@ -120,7 +124,7 @@ def bleu_signature(language: str) -> str:
     return str(counter.get_signature())
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[str], *, interval: bool = False) -> Score:
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, interval: bool = False) -> TranslationScore:
     """Of all sentences together, runs of one to six characters, spaces left out; the same for every language.
 
     >>> str(chrf(["the cats sat"], ["the cat sat"])).partition("|version")[0]
@@ -134,10 +138,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, interval: bool
     counter = CHRF()
     found = counter.corpus_score(list(hypotheses) or [""], [list(references) or [""]])
     low, high = bootstrap(chrf_counts(hypotheses, references), chrf_of) if interval else (math.nan, math.nan)
-    return Score(found.name, found.score if hypotheses else math.nan, str(counter.get_signature()), low, high)
+    return TranslationScore(
+        found.name, found.score if hypotheses else math.nan, str(counter.get_signature()), low, high
+    )
 
 
-def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Floats:
+def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> FloatArray:
     """(n, 18): what chrF is computed from, sentence by sentence, as `bleu_counts`.
 
     For runs of 1 to 6 characters: those of the hypothesis (none, where the reference is too short to have any), those
@@ -159,7 +165,7 @@ def _runs(text: str, length: int) -> Counter[str]:
     return Counter(text[begin : begin + length] for begin in range(len(text) - length + 1))
 
 
-def chrf_of(sums: Floats) -> Floats:
+def chrf_of(sums: FloatArray) -> FloatArray:
     """chrF of groups of sentences, each given as the sum of its `chrf_counts`: (groups, 18) → (groups,).
 
     The mean of the precisions and that of the recalls, over the lengths of which both sides have runs, and of the two

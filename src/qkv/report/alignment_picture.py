@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.report.attention_picture import FAINTEST, LONGEST, NUMBERED, shade, style
+from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE, NUMBERED, shade, style
 from qkv.report.charts import printable, shorten, text_width
-from qkv.text.alignment import Alignment, Span, WordAttention, align
+from qkv.text.alignment import Alignment, WordAttention, WordSpan, align
 
 _HEADING = 11.5
 """Size of the words over both texts."""
@@ -43,14 +43,18 @@ TEXTS = {
 }
 
 
-def svg(found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en") -> str:
+def draw_alignment(
+    found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en"
+) -> str:
     """`links` are those of `align(found)` unless others are given; [] draws none."""
     if lang not in TEXTS:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
     if not found.weights.size:
         raise InputError("There is nothing to align: the text or its translation has no words.")
-    if (most := max(found.weights.shape)) > LONGEST:
-        raise InputError(f"A picture holds up to {LONGEST} words and there are {most}. Translate sentence by sentence.")
+    if (most := max(found.weights.shape)) > LONGEST_SIDE:
+        raise InputError(
+            f"A picture holds up to {LONGEST_SIDE} words and there are {most}. Translate sentence by sentence."
+        )
     return _Picture(found, align(found) if links is None else links, TEXTS[lang]).draw(model)
 
 
@@ -82,7 +86,7 @@ class _Picture:
         self.width = self.x2 + max(last, self.row * len(self.columns)) + 40
         self.height = self.top + self.row * max(len(self.left), len(self.right)) + 58
 
-    def _label_of(self, text: str, span: Span) -> str:
+    def _label_of(self, text: str, span: WordSpan) -> str:
         return shorten(printable(text[slice(*span)]), self.size, 9.0 * self.size)
 
     def draw(self, model: str) -> str:
@@ -205,5 +209,5 @@ def _label(x: float, y: float, label: str, at: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{at}" class="ink">{escape(label)}</text>'
 
 
-def _meet(word: Span, link: Span) -> bool:
+def _meet(word: WordSpan, link: WordSpan) -> bool:
     return word.start < link.end and link.start < word.end

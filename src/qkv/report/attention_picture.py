@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.report.charts import percent, printable, shorten, text_width
+from qkv.report.charts import format_share, printable, shorten, text_width
 
-LONGEST = 160
+LONGEST_SIDE = 160
 """Tokens a side that still make a legible picture; more belong on the page, which scrolls."""
 FAINTEST = 0.02
 """Weights below this are left out of the lines (never out of the heat map)."""
@@ -80,16 +80,18 @@ def style() -> str:
     return "\n".join([fonts, *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
 
-def svg(attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en") -> str:
+def draw_attention(
+    attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en"
+) -> str:
     """One layer and head (the model's numbers, from 0), with the lines of one token on top.
 
     `token` is a word of the text or the number of a token; None chooses the word that looks hardest at another word.
     """
     words = caption_texts(lang)
     most = max(len(attention.left), len(attention.right))
-    if most > LONGEST:
+    if most > LONGEST_SIDE:
         raise InputError(
-            f"A picture holds up to {LONGEST} tokens and this text has {most}. "
+            f"A picture holds up to {LONGEST_SIDE} tokens and this text has {most}. "
             "Shorten it, or write an .html page, which scrolls."
         )
     weights = attention.weights(layer, head)
@@ -198,7 +200,9 @@ class _Picture:
         name = printable("".join(self.map.left[i].label.removeprefix("##") for i in self.chosen))
         looks = str(words["looks"]).format(token=name)
         best = [int(j) for j in np.argsort(-self.looks, kind="stable")[:3] if self.looks[j] >= FAINTEST]
-        found = str(words["comma"]).join(f"{printable(self.map.right[j].label)} {percent(self.looks[j])}" for j in best)
+        found = str(words["comma"]).join(
+            f"{printable(self.map.right[j].label)} {format_share(self.looks[j])}" for j in best
+        )
         width, height = round(max(self.width, 600)), round(self.height)
         note = str(words["note"]).format(faintest=FAINTEST)
         return "\n".join(
@@ -282,7 +286,7 @@ class _Picture:
             parts.append(self._label(self.x1 + self.pad, y, label, f'class="{look}"'))
             if weight >= FAINTEST:
                 number = f'class="hottext" font-size="{self.size * 0.82:.1f}" opacity="{min(1.0, 0.55 + weight):.2f}"'
-                parts.append(self._label(self.x1 + wide + 6, y, percent(weight), number))
+                parts.append(self._label(self.x1 + wide + 6, y, format_share(weight), number))
         return "".join(parts)
 
     def _label(self, x: float, y: float, label: str, look: str) -> str:
@@ -362,7 +366,7 @@ CAUTION = {
 GRID = {"en": "layer ↓ head →", "zh": "层 ↓ 头 →"}
 
 
-def html(
+def attention_page(
     attention: AttentionMap,
     layer: int | None = None,
     head: int | None = None,

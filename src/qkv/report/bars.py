@@ -28,26 +28,26 @@ class Label:
     text: str
 
 
-Cell = Words | Bar | Label
+TableCell = Words | Bar | Label
 
 
 @dataclass(frozen=True)
 class BarTable:
     title: Words
     headings: tuple[Words, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     note: Words = ""
     shown: int = 20  # rows before the others are folded away
     narrow: bool = False
     style: ClassVar[str] = ""
 
     def html(self) -> str:
-        return table(self.headings, self.rows, self.shown) + (
+        return render_bar_table(self.headings, self.rows, self.shown) + (
             f'<p class="note">{spans(self.note)}</p>' if self.note else ""
         )
 
 
-def table(headings: Sequence[Words], rows: Sequence[Sequence[Cell]], shown: int = 20) -> str:
+def render_bar_table(headings: Sequence[Words], rows: Sequence[Sequence[TableCell]], shown: int = 20) -> str:
     """The table alone, for sections that have more to say."""
     # folding a handful away hides more than it clears
     cut = len(rows) if len(rows) <= shown + 5 else shown
@@ -67,7 +67,7 @@ def table(headings: Sequence[Words], rows: Sequence[Sequence[Cell]], shown: int 
     return text + "</div>"
 
 
-def _kind(column: int, rows: Sequence[Sequence[Cell]]) -> str:
+def _kind(column: int, rows: Sequence[Sequence[TableCell]]) -> str:
     """How a column is set: words from the left, numbers from the right."""
     cell = next((row[column] for row in rows), "")
     if not column or isinstance(cell, Label):
@@ -75,17 +75,17 @@ def _kind(column: int, rows: Sequence[Sequence[Cell]]) -> str:
     return "bar" if any(isinstance(row[column], Bar) for row in rows) else "number"
 
 
-def _row(row: Sequence[Cell]) -> str:
+def _row(row: Sequence[TableCell]) -> str:
     first, *cells = row
     return f'<tr><th scope="row">{_content(first)}</th>{"".join(map(_cell, cells))}</tr>'
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     kind = "bar" if isinstance(cell, Bar) else "label" if isinstance(cell, Label) else "number"
     return f'<td class="{kind}">{_content(cell)}</td>'
 
 
-def _content(cell: Cell) -> str:
+def _content(cell: TableCell) -> str:
     if isinstance(cell, Label):
         return f'<span class="cut" title="{safe(cell.text)}">{safe(cell.text)}</span>'
     if not isinstance(cell, Bar):

@@ -26,7 +26,7 @@ Words = Phrase | str
 """A phrase, or a text that is the same in both languages: a name, a number, a user's sentence."""
 
 
-def check_language(lang: str) -> None:
+def check_page_language(lang: str) -> None:
     if lang not in _LANGUAGES:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, _LANGUAGES)} Known: {', '.join(_LANGUAGES)}.")
 
@@ -35,7 +35,7 @@ def phrase(words: Words) -> Phrase:
     return words if isinstance(words, Phrase) else Phrase(words, words)
 
 
-def joined(parts: "list[Phrase]", separator: str = " · ") -> Phrase:
+def join_phrases(parts: "list[Phrase]", separator: str = " · ") -> Phrase:
     return Phrase(separator.join(part.en for part in parts), separator.join(part.zh for part in parts))
 
 

@@ -47,7 +47,7 @@ def printable(text: str) -> str:
     return shown or "∅"
 
 
-def percent(weight: float) -> str:
+def format_share(weight: float) -> str:
     return f"{100 * weight:.0f}%"
 
 
@@ -65,7 +65,7 @@ def percent(weight: float) -> str:
 # times as
 # large.
 
-SHAPES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
+CHART_SIZES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
 """Half a page wide, the whole width, or the whole width for a chart that has no neighbour."""
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34  # margins
 _DRAWN = 600
@@ -75,7 +75,7 @@ READ = 240
 SMOOTHED = 40
 """From this many points on, a noisy line gets its running mean drawn over it."""
 
-Point = tuple[float, float]
+ChartPoint = tuple[float, float]
 
 
 def _number(value: float) -> str:
@@ -98,7 +98,7 @@ class Series:
     """Points by ascending x. A value that is no number is a gap in the line."""
 
     name: Words
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
     role: str = "train"  # which colour: "train", "evaluation", "other" (in the background) or "kept" (a ring)
     dots: bool = False
     smooth: bool = False  # noisy: drawn faintly, with its running mean over it
@@ -119,7 +119,7 @@ class Chart:
     title: Words
     series: tuple[Series, ...]
     levels: tuple[Level, ...] = ()
-    spikes: tuple[Point, ...] = ()  # points that are to be seen
+    spikes: tuple[ChartPoint, ...] = ()  # points that are to be seen
     seams: tuple[float, ...] = ()  # steps at which a run was taken up again
     format: str = "number"
     from_zero: bool = False
@@ -154,11 +154,11 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 
 
-def thinned(points: Sequence[Point], most: int = _DRAWN) -> list[Point]:
+def thin_points(points: Sequence[ChartPoint], most: int = _DRAWN) -> list[ChartPoint]:
     """At most about so many points: the lowest and the highest of every stretch, and the last point."""
     if len(points) <= most:
         return list(points)
-    kept: list[Point] = []
+    kept: list[ChartPoint] = []
     stretch = max(1, 2 * len(points) // most)
     for begin in range(0, len(points), stretch):
         part = range(begin, min(len(points), begin + stretch))
@@ -168,7 +168,7 @@ def thinned(points: Sequence[Point], most: int = _DRAWN) -> list[Point]:
     return kept
 
 
-def running_mean(points: Sequence[Point], half: int) -> list[Point]:
+def running_mean(points: Sequence[ChartPoint], half: int) -> list[ChartPoint]:
     """The mean over a centred window. It narrows towards the beginning, where a curve is steep, and is cut off at the
     end, where a curve is flat and a few points would only wag."""
     sums = [0.0]
@@ -186,7 +186,7 @@ class _Frame:
     """Where a value lies on the picture."""
 
     def __init__(self, chart: Chart) -> None:
-        self.width, self.height = SHAPES[chart.shape]
+        self.width, self.height = CHART_SIZES[chart.shape]
         self.positive = chart.log
         points = [point for one in chart.series for point in one.points if self._fits(point[1])]
         values = [value for _, value in points]
@@ -220,7 +220,7 @@ class _Frame:
             share = (value - self.y0) / (self.y1 - self.y0)
         return TOP + (1 - min(1.0, max(0.0, share))) * (self.height - TOP - BOTTOM)
 
-    def path(self, points: Sequence[Point]) -> str:
+    def path(self, points: Sequence[ChartPoint]) -> str:
         """The line, broken where there is no number."""
         parts, pen = [], "M"
         for x, value in points:
@@ -231,16 +231,16 @@ class _Frame:
                 pen = "M"
         return "".join(parts)
 
-    def drawn(self, series: Series) -> list[Point]:
+    def drawn(self, series: Series) -> list[ChartPoint]:
         return [point for point in series.points if self._fits(point[1])]
 
 
-def figure(chart: Chart, name: str = "0") -> str:
+def render_chart(chart: Chart, name: str = "0") -> str:
     """One chart as HTML; `name` tells the charts of a page apart."""
     title = f'<h3 id="chart-{name}">{spans(chart.title)}</h3>'
     note = f'<p class="note">{spans(chart.note)}</p>' if chart.note else ""
     kind = "chart" if chart.shape == "half" else "chart wide"
-    positive = [one for one in chart.series if any(_shown(chart, value) for _, value in one.points)]
+    positive = [one for one in chart.series if any(_select_points(chart, value) for _, value in one.points)]
     if not positive:
         nothing = Phrase("Nothing was logged.", "没有记录。")
         return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
@@ -265,7 +265,7 @@ def figure(chart: Chart, name: str = "0") -> str:
     )
 
 
-def _shown(chart: Chart, value: float) -> bool:
+def _select_points(chart: Chart, value: float) -> bool:
     return math.isfinite(value) and (value > 0 or not chart.log)
 
 
@@ -295,7 +295,7 @@ def _svg(chart: Chart, frame: _Frame, name: str) -> str:
         parts.append(_line(one, frame))
     parts += _levels(chart, frame)
     for x, value in chart.spikes:
-        if frame.x0 <= x <= frame.x1 and _shown(chart, value):
+        if frame.x0 <= x <= frame.x1 and _select_points(chart, value):
             parts.append(f'<circle class="spike" cx="{frame.x(x):.1f}" cy="{frame.y(value):.1f}" r="5"/>')
     parts.append(f'<path class="cursor" d="M0 {TOP}V{bottom}" visibility="hidden"/></svg>')
     return "".join(parts)
@@ -311,7 +311,7 @@ def _line(series: Series, frame: _Frame) -> str:
             )
     smooth = series.smooth and len(points) >= SMOOTHED
     faint = " faint" if smooth else " fine" if series.fine else ""
-    parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thinned(series.points))}"/>')
+    parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thin_points(series.points))}"/>')
     if smooth:
         mean = running_mean(points, max(2, len(points) // 60))
         # what is smooth needs few points
@@ -330,7 +330,7 @@ def _levels(chart: Chart, frame: _Frame) -> list[str]:
     """Labels stand over their line at the right end; one that would touch the label above goes under its line."""
     parts, last = [], -math.inf
     for level in sorted(chart.levels, key=lambda level: -level.value):
-        if not _shown(chart, level.value):
+        if not _select_points(chart, level.value):
             continue
         y, end = frame.y(level.value), frame.width - RIGHT
         parts.append(f'<path class="level" d="M{LEFT} {y:.1f}H{end}"/>')
@@ -387,7 +387,7 @@ def _readout(chart: Chart, frame: _Frame) -> dict[str, object]:
                 "role": one.role,
                 "points": [
                     [round(frame.x(x), 1), round(frame.y(value), 1), x, show(value)]
-                    for x, value in thinned(frame.drawn(one), READ)
+                    for x, value in thin_points(frame.drawn(one), READ)
                 ],
             }
             for one in chart.series

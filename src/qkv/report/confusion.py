@@ -11,11 +11,11 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.report.bars import Bar, Label, table
+from qkv.report.bars import Bar, Label, render_bar_table
 from qkv.report.bilingual import Phrase, Words, percent, safe, spans
 from qkv.report.charts import printable, shorten, svg_text, text_width
 
-MOST = 30
+MOST_LABELS = 30
 """Labels that a map can hold."""
 _SIZE = 12.5  # of a label's letters
 ROOM = 150.0  # for a label
@@ -30,7 +30,7 @@ class Confused:
     of: int  # texts with the expected label
 
 
-def largest(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) -> tuple[Confused, ...]:
+def largest_confusions(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) -> tuple[Confused, ...]:
     """The most frequent first, those of equal number by the share of their label; single ones for want of others."""
     totals = counts.sum(axis=1)
     found = [
@@ -55,8 +55,8 @@ class Confusion:
         return resources.files("qkv.report").joinpath("confusion.css").read_text(encoding="utf-8")
 
     def html(self) -> str:
-        drawn = len(self.labels) <= MOST
-        found = largest(self.counts, self.labels, 10 if drawn else 25)
+        drawn = len(self.labels) <= MOST_LABELS
+        found = largest_confusions(self.counts, self.labels, 10 if drawn else 25)
         wrong = int(self.counts.sum() - np.trace(self.counts))
         if not found:
             words = f'<p class="empty">{spans(Phrase("Nothing was confused.", "没有混淆。"))}</p>'
@@ -77,7 +77,7 @@ class Confusion:
                 for one in found
             ]
             headings = (Phrase("expected", "应为"), Phrase("answered", "答成"), Phrase("how often", "次数"))
-            words = table(headings, rows, 25)
+            words = render_bar_table(headings, rows, 25)
             named = sum(one.n for one in found)
             if named < wrong:
                 rest = Phrase(

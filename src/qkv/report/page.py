@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from qkv.files import write_text
-from qkv.report.bilingual import Phrase, Words, check_language, percent, safe, spans
-from qkv.report.charts import Chart, figure
+from qkv.report.bilingual import Phrase, Words, check_page_language, percent, safe, spans
+from qkv.report.charts import Chart, render_chart
 from qkv.report.remarks import Remark
 
 
@@ -93,7 +93,7 @@ class Charts:
         charts = list(self.charts)
         if sum(chart.shape == "half" for chart in charts) % 2 and charts[-1].shape == "half":
             charts[-1] = replace(charts[-1], shape="strip")  # it would stand beside a hole
-        return f'<div class="charts">{"".join(map(figure, charts, map(_name, charts)))}</div>'
+        return f'<div class="charts">{"".join(map(render_chart, charts, map(_name, charts)))}</div>'
 
 
 def _name(chart: Chart) -> str:
@@ -220,16 +220,18 @@ class Settings:
 def write_report(run: Path, page: RunPage, lang: str = "en") -> Path:
     """Write `report.html` into the run's folder, whole or not at all; `lang` is what it shows first."""
     target = run / "report.html"
-    write_text(target, html(page, lang))
+    write_text(target, render_page(page, lang))
     return target
 
 
-def html(page: RunPage, lang: str = "en") -> str:
-    check_language(lang)
-    return filled(page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang)
+def render_page(page: RunPage, lang: str = "en") -> str:
+    check_page_language(lang)
+    return _fill_template(
+        page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang
+    )
 
 
-def filled(title: str, header: str, body: str, styles: set[str], lang: str) -> str:
+def _fill_template(title: str, header: str, body: str, styles: set[str], lang: str) -> str:
     """The template with its places filled in one pass, so that no text can be taken for a place."""
     places = {
         "LANG": lang,

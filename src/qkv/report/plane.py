@@ -14,7 +14,7 @@ from typing import ClassVar
 from qkv.report.bilingual import Phrase, Words, phrase, safe, spans
 from qkv.report.charts import FORMATS, log_ticks, nice_ticks, svg_text, tick_labels
 
-SHAPES = {"half": (540, 340), "wide": (1104, 420)}
+PLANE_SIZES = {"half": (540, 340), "wide": (1104, 420)}
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 16, 50  # margins
 FAINT = 400
 """From this many dots on, each is drawn small and faint: the cloud is the picture."""
@@ -102,7 +102,7 @@ class Planes:
         if sum(plane.shape == "half" for plane in planes) % 2:
             planes[-1] = replace(planes[-1], shape="wide")  # it would stand beside a hole
         note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
-        return f'<div class="charts">{"".join(map(figure, planes))}</div>{note}'
+        return f'<div class="charts">{"".join(map(_render_plane, planes))}</div>{note}'
 
 
 class _Scale:
@@ -141,7 +141,7 @@ class _Scale:
 
 class _Frame:
     def __init__(self, plane: Plane) -> None:
-        self.width, self.height = SHAPES[plane.shape]
+        self.width, self.height = PLANE_SIZES[plane.shape]
         xs, ys = _values(plane.layers)
         self.right, self.bottom = self.width - RIGHT, self.height - BOTTOM
         self.x = _Scale(plane.x, xs, LEFT, self.right, 6 if plane.shape == "half" else 10)
@@ -175,7 +175,7 @@ def _values(layers: Sequence[Layer]) -> tuple[list[float], list[float]]:
     return xs, ys
 
 
-def figure(plane: Plane) -> str:
+def _render_plane(plane: Plane) -> str:
     """One plane as HTML, with its legend and what can be read out."""
     name = "plane-" + "".join(c if c.isalnum() else "-" for c in phrase(plane.title).en.lower())
     kind = "chart" if plane.shape == "half" else "chart wide"

@@ -101,7 +101,7 @@ def loss_and_frequencies(
     )
 
 
-def next_sentence(correct: int | None, count: int | None) -> Remark | None:
+def next_sentence_accuracy(correct: int | None, count: int | None) -> Remark | None:
     """The accuracy's 95 % interval against chance, which a fair coin puts at one half."""
     if correct is None or not count:
         return None

@@ -164,7 +164,7 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     ]
     if not with_samples:
         return ()
-    places = moments(len(with_samples))
+    places = choose_evaluations(len(with_samples))
     shown = [(step, _by_text(samples)) for step, samples in (with_samples[place] for place in places)]
     found = []
     for text, last in _by_text(with_samples[-1][1]).items():
@@ -178,7 +178,7 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def moments(n: int) -> list[int]:
+def choose_evaluations(n: int) -> list[int]:
     """Which of n evaluations are shown. Early in a run answers change fastest, so they lie closer together there.
 
     >>> moments(1), moments(3), moments(10)

@@ -31,7 +31,7 @@ from qkv.text.wordpiece import CHINESE
 _Weights = NDArray[np.float64]
 
 
-class Span(NamedTuple):
+class WordSpan(NamedTuple):
     start: int  # text[start:end]
     end: int
 
@@ -39,8 +39,8 @@ class Span(NamedTuple):
 class Alignment(NamedTuple):
     """One word and where it came from."""
 
-    source: Span
-    target: Span
+    source: WordSpan
+    target: WordSpan
     weight: float  # of what the target word took, the share from this source word
 
     def to_dict(self, source: str, target: str) -> dict[str, Any]:
@@ -58,8 +58,8 @@ class WordAttention:
 
     source: str
     target: str
-    source_words: tuple[Span, ...]  # X
-    target_words: tuple[Span, ...]  # W
+    source_words: tuple[WordSpan, ...]  # X
+    target_words: tuple[WordSpan, ...]  # W
     weights: _Weights  # (W, X); a row and its rest add up to 1, but for rounding
     rest: _Weights  # (W,) went to what has no characters
     by_character: bool = True  # every 汉字 is a word by itself: nobody was asked for Chinese words
@@ -124,7 +124,10 @@ def mutual_links(weights: _Weights) -> Iterator[tuple[int, int]]:
     yield from ((row, best) for row, best in argmax_links(weights) if given[best] == row)
 
 
-METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = {"argmax": argmax_links, "mutual": mutual_links}
+ALIGNMENT_METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = {
+    "argmax": argmax_links,
+    "mutual": mutual_links,
+}
 
 
 def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> list[Alignment]:
@@ -133,12 +136,14 @@ def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> l
     A word that took more from what has no characters than from all words together came from none of them. Where every
     汉字 was taken for a word, neighbours that came from the same source word are joined: 汤 and 姆 of Tom are 汤姆.
     """
-    if method not in METHODS:
-        raise InputError(f"Unknown alignment '{method}'.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}.")
+    if method not in ALIGNMENT_METHODS:
+        raise InputError(
+            f"Unknown alignment '{method}'.{did_you_mean(method, ALIGNMENT_METHODS)} Known: {', '.join(ALIGNMENT_METHODS)}."
+        )
     if not found.weights.size:
         return []
     groups: list[tuple[int, list[int]]] = []  # source word, target words
-    for row, best in METHODS[method](found.weights):
+    for row, best in ALIGNMENT_METHODS[method](found.weights):
         if found.rest[row] > found.weights[row].sum():
             continue
         if groups and groups[-1][0] == best and _makes_one_word(found, groups[-1][1][-1], row):
@@ -148,7 +153,7 @@ def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> l
     links = [
         Alignment(
             found.source_words[best],
-            Span(found.target_words[rows[0]].start, found.target_words[rows[-1]].end),
+            WordSpan(found.target_words[rows[0]].start, found.target_words[rows[-1]].end),
             float(found.weights[rows, best].mean()),
         )
         for best, rows in groups
@@ -165,13 +170,13 @@ def _makes_one_word(found: WordAttention, before: int, after: int) -> bool:
 # Texts and tokens as spans
 
 
-def word_spans(text: str, segmenter: Segmenter | None = None) -> list[Span]:
+def word_spans(text: str, segmenter: Segmenter | None = None) -> list[WordSpan]:
     """Runs of letters and digits, 汉字 one by one or as the segmenter says, other signs one by one; no spaces.
 
     >>> [text[slice(*span)] for text in ["Tom isn't 3.5 m tall…", "汤姆3岁"] for span in word_spans(text)]
     ['Tom', "isn't", '3.5', 'm', 'tall', '…', '汤', '姆', '3', '岁']
     """
-    spans: list[Span] = []
+    spans: list[WordSpan] = []
     before = "space"  # the kind of the last character
     for place, character in enumerate(text):
         kind = _kind(character)
@@ -185,20 +190,20 @@ def word_spans(text: str, segmenter: Segmenter | None = None) -> list[Span]:
         else:
             goes_on = kind == before and (kind == "letter" or (kind == "chinese" and segmenter is not None))
         if goes_on:
-            spans[-1] = Span(spans[-1].start, place + 1)
+            spans[-1] = WordSpan(spans[-1].start, place + 1)
         elif kind != "space":
-            spans.append(Span(place, place + 1))
+            spans.append(WordSpan(place, place + 1))
         before = "mark" if kind == "joins" else kind
     return spans if segmenter is None else [part for span in spans for part in _cut(text, span, segmenter)]
 
 
-def _cut(text: str, span: Span, segmenter: Segmenter) -> Iterator[Span]:
+def _cut(text: str, span: WordSpan, segmenter: Segmenter) -> Iterator[WordSpan]:
     run, start = text[slice(*span)], span.start
     if len(run) == 1 or not all(map(_is_chinese, run)):
         yield span
         return
     for word in segmenter.words([run]):
-        yield Span(start, start + len(word))
+        yield WordSpan(start, start + len(word))
         start += len(word)
 
 
@@ -231,7 +236,7 @@ def _is_inside(text: str, place: int) -> bool:
     return text[place] in ".'’-" and all(_kind(character) == "letter" for character in around)
 
 
-def _is_glued(text: str, place: int, before: Span) -> bool:
+def _is_glued(text: str, place: int, before: WordSpan) -> bool:
     """Whether this sign is drawn as one with those before it: a family of emoji, or the second letter of a flag."""
     if text[place - 1] == "\u200d":  # zero width joiner
         return True
@@ -239,23 +244,23 @@ def _is_glued(text: str, place: int, before: Span) -> bool:
     return len(flag) == 2 and all("\U0001f1e6" <= letter <= "\U0001f1ff" for letter in flag)
 
 
-def _joined(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> tuple[Span, ...]:
+def _joined(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> tuple[WordSpan, ...]:
     """Words that lie under one token become one."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     together: set[int] = set()  # words that belong to the one before them
     for start, end in tokens:
         if start < end:
             together.update(range(bisect_right(ends, start) + 1, bisect_left(starts, end)))
-    found: list[Span] = []
+    found: list[WordSpan] = []
     for number, word in enumerate(words):
         if number in together:
-            found[-1] = Span(found[-1].start, word.end)
+            found[-1] = WordSpan(found[-1].start, word.end)
         else:
             found.append(word)
     return tuple(found)
 
 
-def _places(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> _Weights:
+def _places(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> _Weights:
     """(tokens, words): 1 where a token is a part of a word. A token without characters is a part of none."""
     places = np.zeros((len(tokens), len(words)))
     ends = [word.end for word in words]

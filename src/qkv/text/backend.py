@@ -29,7 +29,7 @@ _MARKS = ("<|endoftext|>", "</s>", "<eos>")
 ENDS_WORD = "</w>"
 
 
-def build(
+def build_backend(
     tokens: Sequence[str],
     kind: Kind,
     lowercase: bool,
@@ -142,13 +142,13 @@ def _between(backend: tokenizers.Tokenizer) -> tuple[int, ...] | None:
     return tuple(pair.ids[last + 1 : first]) or None
 
 
-def marked(backend: tokenizers.Tokenizer, special: Special) -> frozenset[int]:
+def special_token_ids(backend: tokenizers.Tokenizer, special: Special) -> frozenset[int]:
     """Of the special ids those of tokens that are no text: not that of a first token which only has their place."""
     known = {*SPECIAL, *_MARKS, *(special.names or {}).values(), getattr(backend.model, "unk_token", None)}
     return frozenset(number for number in special.ids.values() if backend.id_to_token(number) in known)
 
 
-def around(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], end: int) -> Any:
+def special_token_template(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], end: int) -> Any:
     """What puts marks such as [CLS] and [SEP] around a text, and `between` the two of a pair. And no token of bytes
     begins with the space before its word."""
     ids = {backend.id_to_token(number): number for number in (begin, *between, end)}
@@ -174,19 +174,15 @@ def foreign_files(
     return to_json(state), dict.fromkeys(names, backend.id_to_token(number) or "")
 
 
-def kind_of(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
+def detect_kind(backend: tokenizers.Tokenizer) -> AnyKind:
     if isinstance(backend.model, models.WordPiece):
         return "wordpiece"
     if isinstance(backend.model, models.WordLevel):
         return "word"
     if isinstance(backend.model, models.BPE):
         return BYTE_PAIR if state_of(backend.model)["merges"] else "character"
-    if isinstance(backend.model, models.Unigram):
-        return UNIGRAM
-    name = type(backend.model).__name__
-    raise InputError(
-        f"{file} holds a {name} tokenizer; qkv reads WordPiece, byte-pair, unigram, word and character tokenizers."
-    )
+    assert isinstance(backend.model, models.Unigram), "the library has four"
+    return UNIGRAM
 
 
 def state_of(part: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qkv.errors import InputError
 from qkv.text.wordpiece import CHINESE
 
-LANGUAGES = ("zh", "en", "other")
+COUNTED_LANGUAGES = ("zh", "en", "other")
 NEW, NO_LETTER = 0, 4  # 1 to 3 are the languages
 
 _chinese = re.compile(f"[{CHINESE}]")
@@ -50,14 +50,14 @@ def _language(character: str) -> int:
     return 3 if unicodedata.category(character)[0] in "LM" else NO_LETTER
 
 
-def shares(counts: NDArray[np.int64]) -> dict[str, float]:
+def language_shares(counts: NDArray[np.int64]) -> dict[str, float]:
     """By language, of all letters.
 
     >>> shares(np.array([2, 6, 0]))
     {'zh': 0.25, 'en': 0.75, 'other': 0.0}
     """
     total = max(1, int(counts.sum()))
-    return {name: round(int(count) / total, 6) for name, count in zip(LANGUAGES, counts, strict=True)}
+    return {name: round(int(count) / total, 6) for name, count in zip(COUNTED_LANGUAGES, counts, strict=True)}
 
 
 # --- Codes of languages as people give them (ISO 639), and what was meant by what is none: cn, english, 中文.
@@ -80,10 +80,10 @@ def shares(counts: NDArray[np.int64]) -> dict[str, float]:
 # Of the 17,576 triples of letters langcodes accepts half, so it would find few slips; names need 13 MB more
 # (language_data); and it knows neither countries given for languages (cn, chn) nor what the letters of a text show.
 
-UNKNOWN = "und"
+UNKNOWN_LANGUAGE = "und"
 """What a language is called that nobody named (ISO 639-2)."""
 
-CODES = frozenset(
+LANGUAGE_CODES = frozenset(
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik in io is it "
     "iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mo "
@@ -93,7 +93,7 @@ CODES = frozenset(
 )
 """Of two letters: ISO 639-1, and those that were in it once and are still met with (iw, in, ji, jw, mo, sh, bh)."""
 
-NAMES = {
+LANGUAGE_NAMES = {
     "arabic": "ar",
     "bulgarian": "bg",
     "chinese": "zh",
@@ -161,7 +161,7 @@ def is_language(code: str) -> bool:
     found = _shape.fullmatch(code.strip().lower())
     if found is None or found[1] in COUNTRIES:
         return False
-    return len(found[1]) == 3 or found[1] in CODES
+    return len(found[1]) == 3 or found[1] in LANGUAGE_CODES
 
 
 def check_language(code: str, what: str) -> None:
@@ -170,7 +170,7 @@ def check_language(code: str, what: str) -> None:
         return
     plain = code.strip().lower()
     meant = COUNTRIES.get(re.split("[-_]", plain)[0]) or next(
-        (NAMES[name] for name in get_close_matches(plain, NAMES, n=1, cutoff=0.7)), None
+        (LANGUAGE_NAMES[name] for name in get_close_matches(plain, LANGUAGE_NAMES, n=1, cutoff=0.7)), None
     )
     hint = f" Did you mean '{meant}'?" if meant else ""
     raise InputError(
@@ -202,4 +202,4 @@ def base_of(code: str) -> str:
     ['zh', 'zh', 'pt', '', '']
     """
     base = re.split("[-_]", code.strip().lower())[0]
-    return "" if base == UNKNOWN else base
+    return "" if base == UNKNOWN_LANGUAGE else base

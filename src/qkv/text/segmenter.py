@@ -56,7 +56,7 @@ class Segmenter:
         return found
 
 
-def segmenter(choice: str | Cut) -> Segmenter | None:
+def find_segmenter(choice: str | Cut) -> Segmenter | None:
     """From a name ("rjieba", or "none" for no words at all), or from a function.
 
     >>> segmenter("none") is None
@@ -103,7 +103,7 @@ def segmenter_name(choice: str | None) -> str | None:
     """
     if choice is None or (is_known(choice) and (" " in choice or not is_installed(choice))):
         return choice
-    found = segmenter(choice)
+    found = find_segmenter(choice)
     return None if found is None else found.name
 
 
@@ -186,7 +186,7 @@ class ChineseWords:
                 f"this tokenizer reads Chinese in words, which {choice} cuts, and that is not installed: "
                 "pip install 'qkv[zh]'."
             )
-        found = _loaded(choice)
+        found = _load(choice)
         if not self._is_checked:
             self._is_checked = True
             if " " in self.name and found.name != self.name:
@@ -229,8 +229,8 @@ class _Parts(dict[str, str]):
 
 
 @lru_cache
-def _loaded(name: str) -> Segmenter:
-    found = segmenter(name)
+def _load(name: str) -> Segmenter:
+    found = find_segmenter(name)
     assert found is not None
     return found
 

@@ -28,7 +28,7 @@ UNIGRAM = 1
 MODEL_TYPES = {1: "unigram", 2: "byte-pair encoding", 3: "word", 4: "character"}
 
 
-class Piece(NamedTuple):
+class VocabularyPiece(NamedTuple):
     text: str
     score: float
     kind: int
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VocabularyPiece, ...]
     model_type: int = UNIGRAM
     byte_fallback: bool = False  # characters without a piece become their bytes
     unknown_surface: str = " ⁇ "  # how an unknown piece is shown
@@ -59,14 +59,14 @@ def read_model(file: str | os.PathLike[str]) -> SentencePieceModel:
 
 def parse_model(data: bytes) -> SentencePieceModel:
     """The numbers of fields are those of sentencepiece_model.proto; what is not used here is passed over."""
-    pieces: list[Piece] = []
+    pieces: list[VocabularyPiece] = []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     for field, value in _fields(data):
         if field == 1:
             piece = dict(_fields(_bytes(value)))
             score = struct.unpack("<f", _bytes(piece[2]))[0] if 2 in piece else 0.0
-            pieces.append(Piece(_bytes(piece.get(1, b"")).decode(), score, _int(piece.get(3, NORMAL))))
+            pieces.append(VocabularyPiece(_bytes(piece.get(1, b"")).decode(), score, _int(piece.get(3, NORMAL))))
         elif field == 2:
             trainer |= dict(_fields(_bytes(value)))
         elif field == 3:
@@ -170,7 +170,7 @@ class MarianTokenizer:
         if missing := [token for token in (END, UNKNOWN, PADDING) if token not in vocabulary]:
             raise InputError(f"{where} has no {' '.join(missing)}; a Marian vocabulary has all of them.")
         self.model = model
-        self.backend = build_backend(model)
+        self.backend = _build_backend(model)
         self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
         self.size = max(self.vocabulary.values()) + 1
         self.sep_id, self.unk_id, self.pad_id = (vocabulary[token] for token in (END, UNKNOWN, PADDING))
@@ -190,7 +190,7 @@ class MarianTokenizer:
         folder = Path(os.path.expanduser(folder))
         own = folder / "target_vocab.json"
         file = own if side == "target" and own.is_file() else folder / "vocab.json"
-        return cls(read_model(folder / f"{side}.spm"), read_vocabulary(file), str(file))
+        return cls(read_model(folder / f"{side}.spm"), read_marian_vocabulary(file), str(file))
 
     def encode(self, text: str, special: bool = True) -> Encoded:
         return self.encode_batch([text], special)[0]
@@ -259,7 +259,7 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     return (end - len(shown), end) if shown else (start, end)
 
 
-def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
+def _build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
     """A tokenizer whose ids are the places of the pieces in the .spm."""
     scores = [piece.score for piece in model.pieces if piece.kind == NORMAL]
     unknown = [number for number, piece in enumerate(model.pieces) if piece.kind == UNKNOWN_KIND]
@@ -269,7 +269,7 @@ def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
             f"{len(unknown)}. Copy the file again."
         )
 
-    def entry(number: int, piece: Piece) -> tuple[str, float]:
+    def entry(number: int, piece: VocabularyPiece) -> tuple[str, float]:
         if piece.kind == USER_DEFINED:  # always taken where it fits, as SentencePiece does
             return piece.text, len(piece.text) * max(scores) - 0.1
         if piece.kind in (NORMAL, BYTE):
@@ -299,7 +299,7 @@ def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
     return backend
 
 
-def read_vocabulary(file: Path) -> dict[str, int]:
+def read_marian_vocabulary(file: Path) -> dict[str, int]:
     """vocab.json: tokens and their ids."""
     vocabulary = read_object(file)
     seen: dict[int, str] = {}

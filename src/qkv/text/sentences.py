@@ -51,7 +51,7 @@ _chinese = re.compile(f"[{CHINESE}]")
 _strong = frozenset(STRONG)
 
 
-def split(text: str) -> list[tuple[int, int]]:
+def split_sentences(text: str) -> list[tuple[int, int]]:
     """The spans of the sentences: in order, apart from one another, and all that lies outside is white space.
 
     >>> text = '他说：“3.14！”Dr. Lee of the U.S. Army left at 5 p.m. "Why?" 谁知道……'
@@ -95,10 +95,10 @@ def _ends(text: str, start: int, place: int, end: int) -> bool:
     word, stop = after.groups()
     if word[:1].islower():
         return False
-    return marks.rstrip(CLOSING) != "." or not _abbreviated(text, start, place, word, word + stop)
+    return marks.rstrip(CLOSING) != "." or not _is_abbreviation(text, start, place, word, word + stop)
 
 
-def _abbreviated(text: str, start: int, place: int, word: str, word_and_stop: str) -> bool:
+def _is_abbreviation(text: str, start: int, place: int, word: str, word_and_stop: str) -> bool:
     """Whether the full stop at `place` belongs to the word before it; `word` comes after it."""
     if place - start < 10 and _list_number.fullmatch(text, start, place):
         return True

@@ -23,13 +23,13 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn, letters
+from qkv.text.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn_subwords, split_letters
 from qkv.text.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
-SPACE = "▁"
+SPACE_MARK = "▁"
 _pieces = (
-    rf"{SPACE}(?=[{CHINESE}])|[{CHINESE}]|{SPACE}?\p{{N}}|{SPACE}?[\p{{L}}\p{{M}}]+|"
-    rf"{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]|{SPACE}"
+    rf"{SPACE_MARK}(?=[{CHINESE}])|[{CHINESE}]|{SPACE_MARK}?\p{{N}}|{SPACE_MARK}?[\p{{L}}\p{{M}}]+|"
+    rf"{SPACE_MARK}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE_MARK}]|{SPACE_MARK}"
 )
 
 _chinese = re.compile(f"[{CHINESE}]")
@@ -55,9 +55,11 @@ def train_subwords(
     alphabet = alphabet_of(counts, room, min_frequency)
     known = set(alphabet)
     words = {
-        word: count for word, count in counts.items() if len(word) <= LONGEST_WORD and known.issuperset(letters(word))
+        word: count
+        for word, count in counts.items()
+        if len(word) <= LONGEST_WORD and known.issuperset(split_letters(word))
     }
-    return Tokenizer(_backend([*SPECIAL, *learn(words, alphabet, room, min_frequency)]), "wordpiece")
+    return Tokenizer(_backend([*SPECIAL, *learn_subwords(words, alphabet, room, min_frequency)]), "wordpiece")
 
 
 def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = None) -> "Counter[str]":
@@ -80,8 +82,8 @@ def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = 
     number = 0
     for number, text in enumerate(texts, 1):
         whole = normalizer.normalize_str(text)
-        first, *rest = whole.split(SPACE)
-        chunks.update(([first] if first else []) + [SPACE + chunk for chunk in rest])
+        first, *rest = whole.split(SPACE_MARK)
+        chunks.update(([first] if first else []) + [SPACE_MARK + chunk for chunk in rest])
         if len(chunks) > MOST_CHUNKS:
             settle()
         if progress is not None and number % 1000 == 0:
@@ -108,7 +110,9 @@ def alphabet_of(words: Mapping[str, int], room: int, min_frequency: int) -> list
     covered = 0
     for character in sorted(characters, key=lambda one: (-characters[one], one)):
         # ▁ begins units, and a 汉字 is one
-        forms = [character] if character == SPACE or _chinese.match(character) else [character, CONTINUES + character]
+        forms = (
+            [character] if character == SPACE_MARK or _chinese.match(character) else [character, CONTINUES + character]
+        )
         # what was seen too seldom cannot be learned; it is left out, however much room there is
         if characters[character] < min_frequency or len(chosen) + len(forms) > room / 2:
             break
@@ -129,8 +133,8 @@ def _normalizer() -> normalizers.Normalizer:
         normalizers.Replace(Regex(r"\s+"), " "),
         normalizers.Strip(),
         # a word is the same word wherever it stands, at the beginning too; 汉字 have no spaces before them anyway
-        normalizers.Replace(Regex(f"^(?![{CHINESE}])"), SPACE),
-        normalizers.Replace(" ", SPACE),
+        normalizers.Replace(Regex(f"^(?![{CHINESE}])"), SPACE_MARK),
+        normalizers.Replace(" ", SPACE_MARK),
     ]
     return normalizers.Sequence(steps)
 
@@ -148,7 +152,7 @@ def _backend(tokens: Sequence[str]) -> tokenizers.Tokenizer:
     backend.decoder = decoders.Sequence(
         [
             decoders.Replace(Regex(f"^{CONTINUES}"), ""),
-            decoders.Replace(SPACE, " "),
+            decoders.Replace(SPACE_MARK, " "),
             decoders.Fuse(),
             decoders.Strip(" ", 1, 0),
         ]

@@ -17,20 +17,20 @@ import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import check_folder, read_object, replaced_folder, to_json
+from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
     ROLES,
     UNIGRAM,
     AnyKind,
-    around,
-    build,
+    build_backend,
     byte_pairs,
+    detect_kind,
     find_normalizer,
     foreign_files,
-    kind_of,
-    marked,
     special_ids,
+    special_token_ids,
+    special_token_template,
     state_of,
 )
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
@@ -86,9 +86,9 @@ def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def check_target(folder: Path, overwrite: bool = True) -> None:
+def check_tokenizer_folder(folder: Path, overwrite: bool = True) -> None:
     """Refuse a folder that `replace_files` would refuse, before the work starts; and any that is not to be replaced."""
-    check_folder(folder, _reason_to_keep)
+    check_replaceable(folder, _reason_to_keep)
     there = Path(os.path.expanduser(folder))
     if not overwrite and there.is_dir() and any(there.iterdir()):
         raise InputError(
@@ -178,6 +178,9 @@ class Marks(NamedTuple):
 class Tokenizer:
     """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
 
+    added: tuple[int, ...] = ()
+    """Tokens that a task brings and no training has met yet (models/gpt/tokenizer.py)."""
+
     def __init__(
         self,
         backend: tokenizers.Tokenizer,
@@ -190,7 +193,7 @@ class Tokenizer:
         special = special_ids(backend, kind, source, named)
         ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
         self._names = special.names
-        self._class = (named or {}).get("tokenizer_class")
+        self._class = (named or {}).get("tokenizer_class") if special.names else None
         if self._foreign is None:
             # Only what is not there yet, so that the settings of a foreign file stay as they are.
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
@@ -199,10 +202,10 @@ class Tokenizer:
         backend.no_padding()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
         self.marks = Marks(self.cls_id, special.between or (self.sep_id,), self.sep_id)
-        backend.post_processor = around(backend, *self.marks[:3])
+        backend.post_processor = special_token_template(backend, *self.marks[:3])
         self.backend = backend
         self.kind: AnyKind = kind
-        self.special_ids = marked(backend, special)
+        self.special_ids = special_token_ids(backend, special)
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
@@ -244,12 +247,11 @@ class Tokenizer:
         settings = {name: config[key] for key, name in _SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
-        named = _named(file.parent, config)
         if file.name == "vocab.json":
-            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=named)
+            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=_named(file.parent, config))
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
-            backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
+            backend = build_backend(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
             for number, token in added_tokens(file.parent, config).items():
                 if backend.token_to_id(token) is None:
                     backend.add_tokens([token])
@@ -265,13 +267,13 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises nothing narrower
             raise InputError(f"{file} is not a tokenizer that can be read: {error}. Was it cut short?") from error
-        kind = kind_of(backend, file)
+        kind = detect_kind(backend)
         segmenter = config.get("segmenter") if kind == "word" else None
         if segmenter is not None and not is_known(segmenter):
             raise InputError(
                 f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
             )
-        return cls(backend, kind, str(file), segmenter, named)
+        return cls(backend, kind, str(file), segmenter, _named(file.parent, config))
 
     @classmethod
     def from_vocabulary(
@@ -292,7 +294,7 @@ class Tokenizer:
     @classmethod
     def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
         named = segmenter_name(segmenter)
-        return cls(build(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
+        return cls(build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
 
     @classmethod
     def train(

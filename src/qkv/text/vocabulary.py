@@ -19,11 +19,11 @@ from tokenizers import normalizers, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.text.segmenter import Segmenter, is_known
-from qkv.text.segmenter import segmenter as segmenter_of
+from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, WHITE
 
 Kind = Literal["wordpiece", "word", "character"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+VOCABULARY_KINDS: tuple[Kind, ...] = get_args(Kind)
 SIZE = 8000
 """Of a vocabulary, when none is asked for."""
 
@@ -79,9 +79,11 @@ def learn_vocabulary(
     known = set(alphabet)
     # A word with a character outside the alphabet will be [UNK], so what could be joined inside it is of no use.
     words = {
-        word: count for word, count in counts.items() if len(word) <= LONGEST_WORD and known.issuperset(letters(word))
+        word: count
+        for word, count in counts.items()
+        if len(word) <= LONGEST_WORD and known.issuperset(split_letters(word))
     }
-    return [*SPECIAL, *learn(words, alphabet, room, min_frequency)]
+    return [*SPECIAL, *learn_subwords(words, alphabet, room, min_frequency)]
 
 
 def read_vocabulary(file: Path) -> list[str]:
@@ -123,8 +125,10 @@ def half_character(half: str) -> InputError:
 
 
 def check_kind(kind: str, segmenter: str | None = None) -> None:
-    if kind not in KINDS:
-        raise InputError(f"There is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
+    if kind not in VOCABULARY_KINDS:
+        raise InputError(
+            f"There is no kind of tokenizer {kind!r}, only {', '.join(VOCABULARY_KINDS)}.{did_you_mean(kind, VOCABULARY_KINDS)}"
+        )
     if segmenter is not None and not is_known(segmenter):
         segmenter_of(segmenter)  # which says what names there are, before anything is said of what it is for
     if kind != "word" and segmenter not in (None, "none"):
@@ -244,7 +248,7 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
     forms: Counter[str] = Counter()
     for word, count in words.items():
         if len(word) <= LONGEST_WORD:
-            for letter in letters(word):
+            for letter in split_letters(word):
                 forms[letter] += count
     characters: Counter[str] = Counter()
     for form, count in forms.items():
@@ -276,7 +280,7 @@ def _too_small(room: int, share: float, wanted: int) -> InputError:
     )
 
 
-def letters(word: str) -> list[str]:
+def split_letters(word: str) -> list[str]:
     """A word as the pieces every vocabulary must have before it can learn longer ones.
 
     >>> letters("low")
@@ -285,7 +289,7 @@ def letters(word: str) -> list[str]:
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
-def learn(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_frequency: int = 2) -> list[str]:
+def learn_subwords(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_frequency: int = 2) -> list[str]:
     """Grow `alphabet` to `size` pieces by joining, again and again, the two neighbours that stand together most often.
 
     This is byte-pair encoding (Sennrich et al. 2016, section 3.2) with WordPiece's marks, as the trainer of the
@@ -306,7 +310,7 @@ def learn(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_freq
     together: defaultdict[tuple[int, int], int] = defaultdict(int)  # how often two pieces are neighbours
     places: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # in which words, or once was
     for word in sorted(words):
-        spelling = [ids[letter] for letter in letters(word)]
+        spelling = [ids[letter] for letter in split_letters(word)]
         for pair in pairwise(spelling):
             together[pair] += words[word]
             places[pair].add(len(spelled))

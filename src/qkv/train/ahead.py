@@ -29,7 +29,7 @@ class Built(Generic[_T]):
     building: float  # seconds it took, most of them beside the step before
 
 
-def built_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
+def build_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
     """build(start), …, build(stop − 1) in this order, each begun while one of the `ahead` before it is in use.
 
     As many threads build, so that no more than `ahead` are under way or waiting. Threads are enough: numpy lets go of

@@ -30,7 +30,7 @@ class Checkpoint:
     state: Mapping[str, Any]
 
 
-def save(
+def save_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
 ) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`. On an error what was there stays as it was.
@@ -50,23 +50,23 @@ def save(
             hashes[file.name] = _sha256(file)
         content = to_json({"step": step, "state": state, "sha256": hashes})
         (fresh / "state.json").write_text(content, encoding="utf-8")
-    found = steps(folder)
+    found = checkpoint_steps(folder)
     here = found.index(target) + 1
     for old in (*found[: max(0, here - keep)], *found[here:]):
         shutil.rmtree(old, ignore_errors=True)
     return target
 
 
-def steps(folder: Path) -> list[Path]:
+def checkpoint_steps(folder: Path) -> list[Path]:
     """The checkpoints that are there, oldest first."""
     return sorted(folder.glob("step-*"))
 
 
-def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole; each damaged one is named through `warn`. None when there is none."""
     for leftover in (*folder.glob(".step-*.part"), *folder.glob(".step-*.old")):
         shutil.rmtree(leftover, ignore_errors=True)  # of a run that was killed while it saved
-    found = steps(folder)
+    found = checkpoint_steps(folder)
     for path in reversed(found):
         try:
             return _load(path)
@@ -114,22 +114,22 @@ class Mean:
     count: int  # of the checkpoints that it is the mean of
 
 
-def kept_for(average: int) -> int:
+def steps_to_keep(average: int) -> int:
     """How many checkpoints a run has to keep."""
     return average + STOPS if average > 1 else 1
 
 
 def forget_stops(folder: Path, every: int) -> None:
     """Remove the checkpoints of earlier stops, which nothing is made of any more; to be called when a run goes on."""
-    for path in steps(folder)[:-NEWEST]:
+    for path in checkpoint_steps(folder)[:-NEWEST]:
         if _step(path) % every:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def averaged(folder: Path, count: int, every: int, last: int, tell: Callable[[str], None]) -> Mean | None:
+def average_checkpoints(folder: Path, count: int, every: int, last: int, tell: Callable[[str], None]) -> Mean | None:
     """The mean weights of the last `count` checkpoints, of those written every so many steps and of the last step;
     None where that would be a single one."""
-    regular = [path for path in steps(folder) if (step := _step(path)) % every == 0 or step == last]
+    regular = [path for path in checkpoint_steps(folder) if (step := _step(path)) % every == 0 or step == last]
     chosen = regular[-count:]
     if count < 2 or len(chosen) < 2:
         if count > 1:

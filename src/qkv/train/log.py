@@ -56,9 +56,9 @@ class Window:
         aside, self._aside = self._aside, []
         if not aside:
             return
-        losses = iter(_fetched([loss for one in aside for _, loss, _ in one.parts]))
-        hits = iter(_fetched([correct for one in aside for _, _, correct in one.parts]))
-        norms = _fetched([one.norm for one in aside])
+        losses = iter(_fetch([loss for one in aside for _, loss, _ in one.parts]))
+        hits = iter(_fetch([correct for one in aside for _, _, correct in one.parts]))
+        norms = _fetch([one.norm for one in aside])
         for one, norm in zip(aside, norms, strict=True):
             finite = one.overflows or math.isfinite(norm)
             for name, _, _ in one.parts:
@@ -94,7 +94,7 @@ class _Step(NamedTuple):
     overflows: bool
 
 
-def _fetched(scalars: Sequence[Tensor]) -> list[float]:
+def _fetch(scalars: Sequence[Tensor]) -> list[float]:
     """In one copy."""
     found: list[float] = torch.stack(list(scalars)).cpu().double().tolist() if scalars else []
     return found

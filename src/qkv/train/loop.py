@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.train import checkpoint
-from qkv.train.ahead import batches_ahead, built_ahead, interruptible
+from qkv.train.ahead import batches_ahead, build_ahead, interruptible
 from qkv.train.device import Sizes, memory_for, savings, too_large
 from qkv.train.log import Clock, Log, Window
 from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
-from qkv.train.progress import Progress, measured_peak
+from qkv.train.progress import Progress, measure_peak
 from qkv.train.settings import PRECISIONS, TrainConfig
 
 
@@ -173,7 +173,7 @@ class Trainer(Generic[_B]):
         # a GPU works behind the loop, so that the end of every single step is not waited for in a run either
         together = 1 if self.device.type == "cpu" else 4
         tried: list[float] = []
-        with closing(built_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
+        with closing(build_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
             for _ in range(2):  # the first ones also allocate and compile
                 self._advance_or_advise(next(built).value, 0.0)
             self.window.settle()  # which answers when the device is done
@@ -224,13 +224,13 @@ class Trainer(Generic[_B]):
         started = self.step
         if started >= config.steps or self.gives_up:
             return Outcome(started, started, finished=True)
-        peak = measured_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
+        peak = measure_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
         log = Log(job.out, self.step)
         progress.start(self.step, config.steps)
         clock = Clock()
         try:
             with interruptible() as interruption:
-                for built in built_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
+                for built in build_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
                     lr = config.lr_at(self.step)
                     self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
@@ -279,7 +279,7 @@ class Trainer(Generic[_B]):
                     parameter.copy_(self.best.weights[name])
 
     def restore(self) -> None:
-        found = checkpoint.latest(self.job.out / "checkpoints", self.progress.message)
+        found = checkpoint.latest_checkpoint(self.job.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
@@ -365,7 +365,7 @@ class Trainer(Generic[_B]):
             state["best"] = self.best.state()
             if self.best.weights:
                 tensors["best"] = self.best.weights
-        checkpoint.save(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
+        checkpoint.save_checkpoint(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
 
     def stop_if_lost(self) -> None:
         self.window.settle()
@@ -373,7 +373,7 @@ class Trainer(Generic[_B]):
             return
         step = self.window.lost_at
         lr = self.config.lr_at(step - 1)
-        kept = checkpoint.steps(self.job.out / "checkpoints")
+        kept = checkpoint.checkpoint_steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss, or its gradient, is not a number any more at step {step} (learning rate {lr:.3g}). {where} "

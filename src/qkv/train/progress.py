@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import torch
 
 
-def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
+def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
     """FLOP/s of a large matrix product here and now: the ceiling that a step is compared with."""
     side = 4096 if device.type == "cuda" else 768
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
@@ -65,7 +65,7 @@ class Lines:
             return
         self.last = now
         left = (now - self.began) / max(1, step - self.from_step) * (self.steps - step)
-        self.message(f"step {step:,}/{self.steps:,}  {described(figures)}  {clock(left)} left")
+        self.message(f"step {step:,}/{self.steps:,}  {describe_step(figures)}  {clock(left)} left")
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -102,7 +102,7 @@ class _Bar(Lines):
         self.task = self.shown.add_task("training", total=steps, completed=step, figures="")
 
     def step(self, step: int, figures: Mapping[str, Any]) -> None:
-        self.shown.update(self.task, completed=step, figures=described(figures))
+        self.shown.update(self.task, completed=step, figures=describe_step(figures))
 
     def message(self, text: str) -> None:
         self.shown.console.print(text, markup=False)
@@ -122,7 +122,7 @@ def for_stderr() -> Lines:
     return _Bar() if sys.stderr.isatty() else Lines()
 
 
-def described(figures: Mapping[str, Any]) -> str:
+def describe_step(figures: Mapping[str, Any]) -> str:
     """
     >>> described({"loss": 6.81234, "tokens_per_second": 12345.6, "share_of_peak": 0.4})
     'loss 6.812  12,346 tokens/s  40 % of peak'

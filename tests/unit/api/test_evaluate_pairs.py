@@ -9,7 +9,7 @@ import pytest
 from qkv.api.evaluate import _check_comparable, evaluate_pairs
 from qkv.api.translator import load_translator
 from qkv.errors import InputError
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.metrics.translation import chrf
 from qkv.train.progress import Silent
 from tests.support.translation_runs import digit_files, settings
@@ -36,7 +36,7 @@ def runs(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
         source, target = way.split("-")
         languages = [f"bitext.source_language={source}", f"bitext.target_language={target}"]
         config = settings("transformer", files, f"train.steps={steps}", "train.lr=0.01", *languages)
-        found[name] = start(config, folder / name, Silent()).run
+        found[name] = TRANSLATING.start(config, folder / name, Silent()).run
     return found
 
 

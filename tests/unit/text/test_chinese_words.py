@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 import qkv.text.segmenter as module
 from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
-from qkv.text.segmenter import ChineseWords, segmenter, spans_before
+from qkv.text.segmenter import ChineseWords, find_segmenter, spans_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 
@@ -59,7 +59,7 @@ def test_by_hand() -> None:
 
 def test_a_word_that_is_not_known_is_read_as_the_longest_known_ones() -> None:
     tokenizer = words_of()
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     assert jieba is not None and jieba.cut("西安站") == ["西安站"]
     assert tokens(tokenizer, "西安站") == "西安 站"
     assert tokenizer.encode("西安站", special=False).offsets == [(0, 2), (2, 3)]

@@ -20,7 +20,7 @@ from qkv.text.sentencepiece import (
     USER_DEFINED,
     MarianTokenizer,
     parse_model,
-    read_vocabulary,
+    read_marian_vocabulary,
 )
 
 # The format: a field is its number and kind, then the value
@@ -266,6 +266,6 @@ def test_other_faults_are_named(tmp_path: Path) -> None:
     ):
         (tmp_path / "vocab.json").write_text(json.dumps(content))
         with pytest.raises(InputError, match=message):
-            read_vocabulary(tmp_path / "vocab.json")
+            read_marian_vocabulary(tmp_path / "vocab.json")
     with pytest.raises(InputError, match="half of a character"):
         MarianTokenizer(parse_model(MODEL), VOCABULARY).encode("\ud83d")

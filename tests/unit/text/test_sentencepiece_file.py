@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.text.sentencepiece import NORMAL, UNKNOWN_KIND, UNUSED, Piece, parse_model, read_model
+from qkv.text.sentencepiece import NORMAL, UNKNOWN_KIND, UNUSED, VocabularyPiece, parse_model, read_model
 from tests.unit.text.test_sentencepiece import CHARACTERS, MODEL, PIECES, charsmap, number, text
 
 
@@ -13,8 +13,8 @@ def test_a_file_gives_its_pieces_and_settings(tmp_path: Path) -> None:
     (tmp_path / "source.spm").write_bytes(MODEL)
     model = read_model(tmp_path / "source.spm")
     assert len(model.pieces) == len(PIECES)
-    assert model.pieces[0] == Piece("<unk>", 0.0, UNKNOWN_KIND)
-    assert model.pieces[4] == Piece("▁chase", -4.0, NORMAL)
+    assert model.pieces[0] == VocabularyPiece("<unk>", 0.0, UNKNOWN_KIND)
+    assert model.pieces[4] == VocabularyPiece("▁chase", -4.0, NORMAL)
     assert model.pieces[17].kind == UNUSED
     assert model.charsmap == charsmap(CHARACTERS)
     assert model.add_dummy_prefix and model.remove_extra_whitespaces and not model.byte_fallback

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 import qkv.text.tokenizer as tokenizer_module
 from qkv.errors import InputError
 from qkv.text.tokenizer import Encoded, Tokenizer
-from qkv.text.vocabulary import KINDS, Kind
+from qkv.text.vocabulary import VOCABULARY_KINDS, Kind
 from qkv.text.wordpiece import SPECIAL
 
 TEXTS = [
@@ -84,7 +84,7 @@ def test_a_pair_by_hand(bert: Tokenizer) -> None:
     assert bert.encode("one", "", special=False).segments == [0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VOCABULARY_KINDS)
 def test_with_special_builds_what_encode_gives(kind: Kind) -> None:
     tokenizer = small(kind)
     a, b = tokenizer.encode_ids(["the 北京", "tokens"])
@@ -211,7 +211,7 @@ def test_characters_are_kept_exactly() -> None:
 # Files
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VOCABULARY_KINDS)
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_what_is_saved_is_loaded(tmp_path: Path, kind: Kind, lowercase: bool) -> None:
     tokenizer = small(kind, lowercase)
@@ -248,7 +248,7 @@ def test_transformers_reads_what_we_write(tmp_path: Path, published: Tokenizer) 
     assert again.lowercase == published.lowercase and again.encode_ids(NASTY) == published.encode_ids(NASTY)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", VOCABULARY_KINDS)
 def test_transformers_reads_what_we_train(tmp_path: Path, kind: Kind) -> None:
     tokenizer = small(kind, lowercase=False)
     tokenizer.save(tmp_path, max_length=77)

@@ -64,11 +64,11 @@ BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "an odd normalizer": ({"tokenizer.json": '{"normalizer": "x"}'}, "tokenizer.json is not a tokenizer"),
     "odd normalizers": ({"tokenizer.json": '{"normalizer": {"normalizers": [null]}}'}, "tokenizer.json is not a tok"),
     "odd settings": ({"vocab.txt": GOOD, "tokenizer_config.json": '{"do_lower_case": "no"}'}, "lowercase is 'no'; it"),
-    "byte pairs": (
-        {"tokenizer.json": Backend(models.Unigram([("a", 0.0)])).to_str()},
-        "holds a Unigram tokenizer, as XLM or T5 have; qkv reads WordPiece, byte-pair",
+    "unigram": (
+        {"tokenizer.json": Backend(models.Unigram([("a", 0.0)], 0, False)).to_str()},
+        r"tokenizer.json has no \[PAD\] \[UNK\]",
     ),
-    "unigram": ({"tokenizer.json": Backend(models.Unigram([("a", 0.0)], 0, False)).to_str()}, "holds a Unigram"),
+    "sentencepiece": ({"spiece.model": b"x"}, "has spiece.model, and no tokenizer.json. Have transformers write one"),
 }
 
 

@@ -17,7 +17,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from qkv.errors import InputError
 from qkv.text import vocabulary
-from qkv.text.segmenter import segmenter
+from qkv.text.segmenter import find_segmenter
 from qkv.text.vocabulary import (
     Kind,
     check_kind,
@@ -26,10 +26,10 @@ from qkv.text.vocabulary import (
     count_characters,
     count_words,
     is_cased,
-    learn,
+    learn_subwords,
     learn_vocabulary,
-    letters,
     read_vocabulary,
+    split_letters,
 )
 from qkv.text.wordpiece import SPECIAL
 
@@ -64,15 +64,15 @@ def test_the_name_of_a_segmenter_is_checked_first(kind: str) -> None:
 def test_joins_worked_by_hand() -> None:
     """aab x 3, ab x 2: "a ##b" stands together 2 times, "a ##a" and "##a ##b" 3 each, and "##a" is younger than "a"."""
     words = {"aab": 3, "ab": 2}
-    assert learn(words, ["a", "##a", "##b"], 9) == ["a", "##a", "##b", "aa", "aab", "ab"]
-    assert learn(words, ["a", "##a", "##b"], 4) == ["a", "##a", "##b", "aa"]
-    assert learn(words, ["a", "##a", "##b"], 9, min_frequency=3) == ["a", "##a", "##b", "aa", "aab"]
-    assert learn({"a": 5}, ["a"], 9) == ["a"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 9) == ["a", "##a", "##b", "aa", "aab", "ab"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 4) == ["a", "##a", "##b", "aa"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 9, min_frequency=3) == ["a", "##a", "##b", "aa", "aab"]
+    assert learn_subwords({"a": 5}, ["a"], 9) == ["a"]
 
 
 def test_a_pair_that_overlaps_itself() -> None:
     """##a ##a stands three times in baaaa and is joined twice; what is left over is counted afresh."""
-    assert learn({"baaaa": 2}, ["b", "##a"], 99) == ["b", "##a", "##aa", "baa", "baaaa"]
+    assert learn_subwords({"baaaa": 2}, ["b", "##a"], 99) == ["b", "##a", "##aa", "baa", "baaaa"]
 
 
 def test_equal_to_the_librarys_trainer() -> None:
@@ -85,7 +85,7 @@ def test_equal_to_the_librarys_trainer() -> None:
     trainer = trainers.WordPieceTrainer(vocab_size=400, min_frequency=2, show_progress=False, special_tokens=alphabet)
     backend.train_from_iterator([" ".join(words.elements())], trainer)
     expected = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
-    found = learn(words, alphabet, 400)
+    found = learn_subwords(words, alphabet, 400)
     assert found == [token for token, _ in expected] and len(found) == 400
 
 
@@ -121,7 +121,7 @@ def test_words_are_cut_and_counted() -> None:
 
 
 def test_chinese_words_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     texts = ["我爱北京，BEIJING很大", "北京 大学\n北京大学a北京\uf900", "no Chinese", ""]
     expected = Counter("我 爱 北京 ， beijing 很大 北京 大学 北京大学 a 北京 豈 no chinese".split())
     assert count_words(texts, lowercase=True, segmenter=jieba) == expected
@@ -253,4 +253,4 @@ def test_what_says_nothing_about_case() -> None:
 
 
 def test_letters_of_one_character() -> None:
-    assert letters("汉") == ["汉"] and letters("#") == ["#"]
+    assert split_letters("汉") == ["汉"] and split_letters("#") == ["#"]

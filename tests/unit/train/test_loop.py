@@ -17,7 +17,7 @@ from qkv.data.batch import Batch
 from qkv.data.corpus.segments import PairConfig
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, training_flops
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, pretraining_flops
 from qkv.train import checkpoint
 from qkv.train.loop import Job, Outcome, TrainConfig, Trainer, environment
 from qkv.train.progress import Silent
@@ -45,11 +45,11 @@ def job(out: Path, *, rows: int = 8, accumulate: int = 1, dropout: float = 0.1, 
     )
     defaults: dict[str, Any] = {
         "evaluate": lambda network: {"sum": float(sum(p.double().sum() for p in network.parameters()))},
-        "flops": lambda batch: training_flops(model, batch),
+        "flops": lambda batch: pretraining_flops(model, batch),
         "recomputed": list(model.encoder.blocks),
         "compiled": [block.feed_forward for block in model.encoder.blocks],
     }
-    return Job(model, Pretraining(), batches, out, **(defaults | options))
+    return Job(model, MaskedAndNextSentence(), batches, out, **(defaults | options))
 
 
 def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Batch], Outcome]:
@@ -58,7 +58,7 @@ def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Ba
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    last = checkpoint.steps(out / "checkpoints")[-1]
+    last = checkpoint.checkpoint_steps(out / "checkpoints")[-1]
     files = [out / "log.jsonl", last / "model.safetensors", last / "optimizer.safetensors", last / "state.json"]
     return {file.name: file.read_bytes() for file in files}
 
@@ -148,13 +148,13 @@ def test_a_signal_saves_and_returns(tmp_path: Path, number: signal.Signals) -> N
     outcome = Trainer(replace(stopped, batches=batches), CONFIG, Silent()).run()
     assert not outcome.finished
     assert outcome.signal == number
-    assert checkpoint.steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
+    assert checkpoint.checkpoint_steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
     run(tmp_path / "stopped")
     assert contents(tmp_path / "stopped") == whole
 
 
 def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
-    class Explodes(Pretraining):
+    class Explodes(MaskedAndNextSentence):
         calls = 0
 
         def terms(self, model: nn.Module, batch: Batch) -> Any:
@@ -166,7 +166,10 @@ def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) ->
     broken = replace(job(tmp_path), objective=Explodes())
     with pytest.raises(InputError, match=r"not a number any more at step 8 \(learning rate .*step-00000006"):
         Trainer(broken, CONFIG, Silent()).run()
-    assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003", "step-00000006"]
+    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == [
+        "step-00000003",
+        "step-00000006",
+    ]
 
 
 def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
     parameter.register_hook(lambda gradient: gradient * float("inf") if trainer.step == 4 else gradient)
     with pytest.raises(InputError, match=r"gradient, is not a number any more at step 5 \(learning rate 0.00218\)"):
         trainer.run()
-    assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003"]
+    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == ["step-00000003"]
 
 
 def test_a_lost_evaluation_stops_before_it_is_logged(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from torch import nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.jobs import pretrain
 from qkv.jobs.finetune import run
 from qkv.jobs.finetune.model import configured_for
-from qkv.models.bert import pretrain
-from qkv.models.bert.objective import Pretraining
+from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.train.device import Sizes, savings, too_large
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICE = torch.device("cpu")
 
 
-class Small(Pretraining):
+class Small(MaskedAndNextSentence):
     """A device that holds so many rows."""
 
     def __init__(self, rows: int) -> None:
@@ -100,7 +100,7 @@ def test_the_step_that_failed_is_handed_on(tmp_path: Path) -> None:
     class AtStepTwo(Small):
         def terms(self, model: nn.Module, batch: Batch) -> Any:
             if batch.n_rows == 8 and trainer.step < 2:
-                return Pretraining.terms(self, model, batch)
+                return MaskedAndNextSentence.terms(self, model, batch)
             return super().terms(model, batch)
 
     the_job = replace(job(tmp_path), objective=AtStepTwo(3), sizes=replace(sizes([4, 2]), batches=batches))
@@ -127,7 +127,7 @@ def test_an_evaluation_is_not_a_batch_of_training(tmp_path: Path, monkeypatch: p
     the_job = replace(job(tmp_path, evaluate=no_room), sizes=sizes([4, 2]))
     with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a step of"):
         Trainer(the_job, CONFIG, Silent()).run()
-    monkeypatch.setattr("qkv.train.loop.measured_peak", no_room)
+    monkeypatch.setattr("qkv.train.loop.measure_peak", no_room)
     with pytest.raises(InputError, match=r"Out of memory on cpu beside the steps, not in a step of training"):
         Trainer(the_job, CONFIG, Silent()).run()
 
@@ -179,7 +179,9 @@ def test_finetuning_names_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     settings = ["train.threads=1", "tokens_per_step=400"]
     limit(monkeypatch, "n_tokens", 120)
     with pytest.raises(InputError, match=r"a batch of 400 tokens .* 100 tokens fit.* --set tokens_at_once=100\."):
-        run.start(configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent())
+        run.FINETUNING.start(
+            configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent()
+        )
     settings.append("tokens_at_once=100")
     config = configured_for("classify", str(model), None, None, given, settings)
-    assert run.start(config, tmp_path / "new", Silent()).finished
+    assert run.FINETUNING.start(config, tmp_path / "new", Silent()).finished

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from qkv.data.corpus.documents import Block, Documents, Source, blocks, read, sources
+from qkv.data.corpus.documents import Block, Documents, SourceFile, open_sources, read_blocks, read_documents
 from qkv.data.readers import AnyPath
-from qkv.data.same_texts import Seen
+from qkv.data.same_texts import SeenTexts
 from qkv.errors import InputError
-from qkv.text.languages import LANGUAGES, Letters, shares
-from qkv.text.sentences import split
+from qkv.text.languages import COUNTED_LANGUAGES, Letters, language_shares
+from qkv.text.sentences import split_sentences
 
-KINDS = {
+CORPUS_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "encoding": "lines that are not UTF-8",
     "object": "lines of a .jsonl file without a text",
@@ -85,13 +85,13 @@ def check_corpus(
     progress: Callable[[float], None] | None = None,
 ) -> CorpusReport:
     """Look through files; `named` findings of each kind are told in full. `progress` is told the share that is read."""
-    files = sources(paths)
+    files = open_sources(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
     check = _Check(files, field, named)
     for number, source in enumerate(files):
         try:
-            for block in blocks([source]):
+            for block in read_blocks([source]):
                 check.block(number, block)
                 if progress is not None:
                     progress((number + block.share) / len(files))
@@ -113,13 +113,13 @@ class _Document:
 
 
 class _Check:
-    def __init__(self, files: list[Source], field: str, named: int) -> None:
+    def __init__(self, files: list[SourceFile], field: str, named: int) -> None:
         self.files, self.field, self.named = files, field, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
-        self.letters, self.by_language = Letters(), np.zeros(len(LANGUAGES), np.int64)
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in CORPUS_FINDINGS}
+        self.letters, self.by_language = Letters(), np.zeros(len(COUNTED_LANGUAGES), np.int64)
         self.bytes = self.documents = self.sentences = self.characters = self.longest = self.single = 0
-        self.seen_documents, self.seen_lines = Seen(), Seen()
+        self.seen_documents, self.seen_lines = SeenTexts(), SeenTexts()
         self.document = _Document()
         self.limits: list[str] = []
         self._before = (0, 0)  # documents and lines when the file began
@@ -130,13 +130,13 @@ class _Check:
             self.findings[kind].append(Finding(kind, str(self.files[source].path), line, message))
 
     def block(self, source: int, block: Block) -> None:
-        content = read(block, self.field, lambda kind, line, message: self.found(kind, source, line, message))
+        content = read_documents(block, self.field, lambda kind, line, message: self.found(kind, source, line, message))
         text = content.text
         self.bytes += len(block.data)
         self.by_language += self.letters.count(text)
         lines = _Lines(block, content)
         self.faults(source, text, lines)
-        spans = np.array(split(text), np.int64).reshape(-1, 2)
+        spans = np.array(split_sentences(text), np.int64).reshape(-1, 2)
         lengths = spans[:, 1] - spans[:, 0]
         for start in spans[lengths > LONG_SENTENCE, 0].tolist():
             self.found("long sentence", source, lines.at(start), f"begins {text[start : start + 40]!r}")
@@ -213,10 +213,10 @@ class _Check:
             documents=self.documents,
             sentences=self.sentences,
             characters=self.characters,
-            languages=shares(self.by_language),
+            languages=language_shares(self.by_language),
             longest_document=self.longest,
             single_sentence_documents=self.single,
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            counts={kind: self.counts[kind] for kind in CORPUS_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             limits=[*self.limits, *self.pairs()],
         )

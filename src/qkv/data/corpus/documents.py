@@ -17,7 +17,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from qkv.data.readers import BOM, UNREADABLE, AnyPath, checked, field_of, not_utf8, open_bytes, unreadable
+from qkv.data.readers import (
+    BOM,
+    UNREADABLE,
+    AnyPath,
+    check_text_file,
+    field_of,
+    not_utf8_error,
+    open_bytes,
+    unreadable_error,
+)
 from qkv.errors import InputError
 
 BLOCK_BYTES = 1 << 19
@@ -29,7 +38,7 @@ _blank = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     path: Path
     kind: str  # .txt or .jsonl
 
@@ -40,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
+class CorpusPosition:
     """Where a block begins: bytes and lines are those of the unpacked file."""
 
     source: int = 0  # its number among the sources
@@ -50,9 +59,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Block:
-    place: Place
-    after: Place  # where the next one begins
-    source: Source
+    place: CorpusPosition
+    after: CorpusPosition  # where the next one begins
+    source: SourceFile
     data: bytes
     share: float  # of all sources, about how much is read when this block is
 
@@ -62,24 +71,26 @@ class Block:
         return self.source.kind == ".txt" and self.place.offset > 0
 
 
-def sources(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
+def open_sources(paths: AnyPath | Iterable[AnyPath]) -> list[SourceFile]:
     """The files in the order given, all of them looked at: a wrong name shows at once."""
-    return [Source(*checked(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    return [SourceFile(*check_text_file(path)) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
-def blocks(sources: Sequence[Source], begin: Place | None = None, size: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(
+    sources: Sequence[SourceFile], begin: CorpusPosition | None = None, size: int = BLOCK_BYTES
+) -> Iterator[Block]:
     """All blocks from `begin` on."""
-    place = begin or Place()
+    place = begin or CorpusPosition()
     sizes = [source.size for source in sources]
     for number in range(place.source, len(sources)):
         before, total = sum(sizes[:number]), max(1, sum(sizes))
         for after, data, read in _cuts(sources[number], place, size):
             yield Block(place, after, sources[number], data, (before + read) / total)
             place = after
-        place = Place(number + 1)
+        place = CorpusPosition(number + 1)
 
 
-def _cuts(source: Source, place: Place, size: int) -> Iterator[tuple[Place, bytes, int]]:
+def _cuts(source: SourceFile, place: CorpusPosition, size: int) -> Iterator[tuple[CorpusPosition, bytes, int]]:
     """Blocks of one file: where each ends, what it holds, and how much of the file on the disk has been read."""
     try:
         with open(source.path, "rb") as packed, open_bytes(source.path, packed) as stream:
@@ -90,7 +101,7 @@ def _cuts(source: Source, place: Place, size: int) -> Iterator[tuple[Place, byte
                 at_end = len(data) < wanted
                 cut = len(data) if at_end else _cut(data, source.kind)
                 if cut:
-                    place = Place(place.source, place.offset + cut, place.line + data.count(b"\n", 0, cut))
+                    place = CorpusPosition(place.source, place.offset + cut, place.line + data.count(b"\n", 0, cut))
                     yield place, data[:cut], packed.tell()
                 if at_end:
                     return
@@ -101,7 +112,7 @@ def _cuts(source: Source, place: Place, size: int) -> Iterator[tuple[Place, byte
                         "in memory whole. Put each paragraph (.txt) or document (.jsonl) on a line of its own."
                     )
     except UNREADABLE as error:
-        raise unreadable(source.path, place.line, error) from error
+        raise unreadable_error(source.path, place.line, error) from error
 
 
 def _cut(data: bytes, kind: str) -> int:
@@ -120,14 +131,14 @@ class Documents(NamedTuple):
     lines: list[int]  # in a .jsonl file, the line of each; otherwise empty
 
 
-def read(block: Block, field: str = "text", fault: _Fault | None = None) -> Documents:
+def read_documents(block: Block, field: str = "text", fault: _Fault | None = None) -> Documents:
     """A line that cannot be read is an error; or, where `fault` is given, told to it, and left out as far as it is bad.
 
     >>> block = Block(Place(), Place(), Source(Path("a.txt"), ".txt"), "我。\\n你。\\n \\nShe.\\n\\n".encode(), 1.0)
     >>> read(block)
     Documents(text='我。\\n你。\\n \\nShe.\\n\\n', begins=[0, 8, 14], lines=[])
     """
-    text = _decoded(block, fault).replace("\r\n", "\n")  # a line end is one character
+    text = _decode(block, fault).replace("\r\n", "\n")  # a line end is one character
     if block.place.offset == 0:
         text = text.removeprefix(BOM)
     if block.source.kind == ".txt":
@@ -152,7 +163,7 @@ def read(block: Block, field: str = "text", fault: _Fault | None = None) -> Docu
     )
 
 
-def _decoded(block: Block, fault: _Fault | None) -> str:
+def _decode(block: Block, fault: _Fault | None) -> str:
     try:
         return block.data.decode("utf-8")
     except UnicodeDecodeError:
@@ -163,7 +174,7 @@ def _decoded(block: Block, fault: _Fault | None) -> str:
             texts.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             end = b"" if number == len(lines) - 1 else b"\n"
-            message = not_utf8(block.source.path, block.place.line + number, line + end, error)
+            message = not_utf8_error(block.source.path, block.place.line + number, line + end, error)
             if fault is None:
                 raise message from None
             fault("encoding", block.place.line + number, str(message))

@@ -58,7 +58,7 @@ class Pieces(NamedTuple):
     lengths: NDArray[np.int64]  # (sentences,) tokens of each
 
 
-class Looked(NamedTuple):
+class LookedUp(NamedTuple):
     """Words as tokens, end to end."""
 
     ids: NDArray[np.uint32]
@@ -97,7 +97,7 @@ class _Memory(dict[str, int]):
         self._new.append(word)
         return number
 
-    def look_up(self, words: list[str]) -> Looked:
+    def look_up(self, words: list[str]) -> LookedUp:
         if self._characters > MOST_CHARACTERS:
             self._forget()
         elif len(self) > _MOST_WORDS:
@@ -107,7 +107,7 @@ class _Memory(dict[str, int]):
             self._learn()
         self._uses += np.bincount(numbers, minlength=len(self))
         counts = self._counts[numbers]
-        return Looked(self._ids[ranges(self._starts[numbers], counts)], counts)
+        return LookedUp(self._ids[ranges(self._starts[numbers], counts)], counts)
 
     def _forget_half(self) -> None:
         """Keep the words that were used most."""
@@ -136,7 +136,7 @@ class _Memory(dict[str, int]):
         self._characters += sum(map(len, self._new))
         self._new = []
 
-    def _together(self, words: list[str]) -> Looked:
+    def _together(self, words: list[str]) -> LookedUp:
         """Words of letters and digits stay one word each, so that many can be one text: a third of the time."""
         assert self._continues is not None
         texts = [" ".join(words[start : start + 1000]) for start in range(0, len(words), 1000)]
@@ -144,16 +144,16 @@ class _Memory(dict[str, int]):
         ids = np.concatenate([np.array(one.ids, np.uint32) for one in found])
         begins = np.flatnonzero(~self._continues[ids])
         assert len(begins) == len(words)
-        return Looked(ids, np.diff(np.append(begins, len(ids))))
+        return LookedUp(ids, np.diff(np.append(begins, len(ids))))
 
-    def _apart(self, words: list[str]) -> Looked:
+    def _apart(self, words: list[str]) -> LookedUp:
         """Each word as a text: it may turn out to be several, or none."""
         found = [one.ids for one in self._backend.encode_batch_fast(words, add_special_tokens=False)]
         counts = np.fromiter(map(len, found), np.int64, len(found))
-        return Looked(np.fromiter(chain.from_iterable(found), np.uint32, counts.sum()), counts)
+        return LookedUp(np.fromiter(chain.from_iterable(found), np.uint32, counts.sum()), counts)
 
 
-class Encoder:
+class CorpusEncoder:
     """Remembers words from one call to the next; the ids it gives do not depend on what it remembers."""
 
     def __init__(self, tokenizer: Tokenizer, segmenter: Segmenter | None = None) -> None:

@@ -10,22 +10,22 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from qkv.data.corpus.documents import BLOCK_BYTES, Source, blocks, sources
-from qkv.data.corpus.shards import MANIFEST, PARTS, STATE, Shards, hash_of
-from qkv.data.corpus.workers import Job, Result, run
-from qkv.data.corpus.writer import COUNTS, Writer, manifest_of
+from qkv.data.corpus.documents import BLOCK_BYTES, SourceFile, open_sources, read_blocks
+from qkv.data.corpus.shards import CORPUS_PARTS, MANIFEST, STATE, Shards, hash_of
+from qkv.data.corpus.workers import EncodedBlock, EncodeJob, encode_blocks
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE, Writer, manifest_of
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError
 from qkv.files import read_object, to_json, write_text
 from qkv.text.segmenter import Cut, is_installed
-from qkv.text.segmenter import segmenter as segmenter_of
+from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.tokenizer import Tokenizer
 
 HEADING = "The first sentences of the corpus, as they are written and as pieces. A word begins at each |\n\n"
 INVISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥"}  # a character tokenizer has these as tokens
 
 
-def sample_of(result: Result, tokenizer: Tokenizer, name: str) -> str:
+def sample_of(result: EncodedBlock, tokenizer: Tokenizer, name: str) -> str:
     """The beginning of a file; a blank line lies between documents."""
     lines = [f"# {name}"]
     document_begins = {0, *accumulate(result.documents.tolist())}
@@ -63,7 +63,7 @@ SHARD_TOKENS = 1 << 22
 _SMALL = 1 << 23  # bytes of sources for which starting other processes costs more than it gives
 SAMPLED = 8  # files of which the sample shows the beginning
 SAMPLE, TOKENIZER = "sample.txt", "tokenizer"
-_OURS = ("shard-*.safetensors", "valid-*.safetensors", COUNTS, SAMPLE, STATE, MANIFEST)
+_OURS = ("shard-*.safetensors", "valid-*.safetensors", TOKEN_COUNTS_FILE, SAMPLE, STATE, MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class _Settings:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PrepareProgress:
     share: float  # of the files
     bytes: int  # of text
     documents: int
     tokens: int
 
 
-def prepare(
+def prepare_corpus(
     paths: AnyPath | Iterable[AnyPath],
     tokenizer: Tokenizer,
     out: AnyPath,
@@ -97,7 +97,7 @@ def prepare(
     block_bytes: int = BLOCK_BYTES,
     field: str = "text",
     overwrite: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[PrepareProgress], None] | None = None,
 ) -> dict[str, Any]:
     """Prepare files for training and return the manifest; what is prepared already is left as it is.
 
@@ -107,15 +107,15 @@ def prepare(
     in this one. `overwrite` does away with what `out` holds of an earlier preparation; without it, one from other files
     or settings is an error.
     """
-    files = sources(paths)
+    files = open_sources(paths)
     _check(files, workers, hold_out, shard_tokens, block_bytes)
-    cut, name = _chosen(segmenter, tokenizer)
-    job = Job.of(tokenizer, cut, field)
+    cut, name = _choose_segmenter(segmenter, tokenizer)
+    job = EncodeJob.of(tokenizer, cut, field)
     workers = _workers(workers, job, files)
-    made_from = _made_from(files, tokenizer, _Settings(name, hold_out, shard_tokens, block_bytes, field))
+    made_from = _describe_origin(files, tokenizer, _Settings(name, hold_out, shard_tokens, block_bytes, field))
     folder = Path(out)
     made = [one for one in (folder, *folder.parents) if not one.exists()]  # by us, if there is something to prepare
-    begun = _begun(folder, made_from, files, overwrite)
+    begun = _resume_state(folder, made_from, files, overwrite)
     if MANIFEST in begun:
         return begun[MANIFEST]
     writer = Writer(folder, hold_out, shard_tokens)
@@ -124,12 +124,12 @@ def prepare(
     samples: list[str] = begun.get("samples", [])
 
     def keep() -> None:
-        state = {**made_from, "modified": _modified(files), "samples": samples, **writer.state()}
+        state = {**made_from, "modified": _modification_time(files), "samples": samples, **writer.state()}
         write_text(folder / STATE, to_json(state))
 
     keep()
     tokenizer.save(folder / TOKENIZER)
-    with closing(run(job, blocks(files, writer.place, block_bytes), workers)) as results:
+    with closing(encode_blocks(job, read_blocks(files, writer.place, block_bytes), workers)) as results:
         for block, result in results:
             if result.sample and block.place.offset == 0 and len(samples) < SAMPLED:
                 samples.append(sample_of(result, tokenizer, block.source.path.name))
@@ -137,7 +137,7 @@ def prepare(
             if writer.add(block, result):
                 keep()
             if progress is not None:
-                progress(Progress(block.share, writer.counts["bytes"], writer.documents, writer.tokens))
+                progress(PrepareProgress(block.share, writer.counts["bytes"], writer.documents, writer.tokens))
     writer.write()
     if not writer.documents:
         _remove(folder)
@@ -151,10 +151,10 @@ def prepare(
     return manifest
 
 
-def _made_from(files: Sequence[Source], tokenizer: Tokenizer, settings: _Settings) -> dict[str, Any]:
+def _describe_origin(files: Sequence[SourceFile], tokenizer: Tokenizer, settings: _Settings) -> dict[str, Any]:
     """What the shards depend on: equal descriptions give equal shards."""
     return {
-        "sources": [_described(source) for source in files],
+        "sources": [_describe_file(source) for source in files],
         "tokenizer": {
             "hash": hash_of(tokenizer),
             "kind": tokenizer.kind,
@@ -165,7 +165,9 @@ def _made_from(files: Sequence[Source], tokenizer: Tokenizer, settings: _Setting
     }
 
 
-def _check(files: Sequence[Source], workers: int | None, hold_out: float, shard_tokens: int, block_bytes: int) -> None:
+def _check(
+    files: Sequence[SourceFile], workers: int | None, hold_out: float, shard_tokens: int, block_bytes: int
+) -> None:
     if not files:
         raise InputError("no files were given: there is nothing to prepare.")
     if workers is not None and workers < 1:
@@ -176,7 +178,7 @@ def _check(files: Sequence[Source], workers: int | None, hold_out: float, shard_
         raise InputError("shard_tokens and block_bytes must be at least 1.")
 
 
-def _chosen(choice: str | Cut | None, tokenizer: Tokenizer) -> tuple[str | Cut, str]:
+def _choose_segmenter(choice: str | Cut | None, tokenizer: Tokenizer) -> tuple[str | Cut, str]:
     """The segmenter to use, and what the manifest calls it."""
     if tokenizer.segmenter is not None:
         own = tokenizer.segmenter.partition(" ")[0]
@@ -192,7 +194,7 @@ def _chosen(choice: str | Cut | None, tokenizer: Tokenizer) -> tuple[str | Cut, 
     return choice, "none" if found is None else found.name
 
 
-def _workers(workers: int | None, job: Job, files: Sequence[Source]) -> int:
+def _workers(workers: int | None, job: EncodeJob, files: Sequence[SourceFile]) -> int:
     if not job.travels():
         if workers is not None and workers > 1:
             raise InputError(
@@ -206,7 +208,7 @@ def _workers(workers: int | None, job: Job, files: Sequence[Source]) -> int:
     return cores if sum(source.size for source in files) > _SMALL else 1
 
 
-def _described(source: Source) -> dict[str, Any]:
+def _describe_file(source: SourceFile) -> dict[str, Any]:
     """What a file is recognised by. Of a large one not all is read, but a piece of every part."""
     size = source.size
     digest = hashlib.sha256()
@@ -217,11 +219,13 @@ def _described(source: Source) -> dict[str, Any]:
     return {"name": source.path.name, "bytes": size, "sampled_sha256": digest.hexdigest()}
 
 
-def _modified(files: Sequence[Source]) -> list[int]:
+def _modification_time(files: Sequence[SourceFile]) -> list[int]:
     return [source.path.stat().st_mtime_ns for source in files]
 
 
-def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], overwrite: bool) -> dict[str, Any]:
+def _resume_state(
+    folder: Path, made_from: dict[str, Any], files: Sequence[SourceFile], overwrite: bool
+) -> dict[str, Any]:
     """What an earlier run left in the folder: nothing, the state it got to, or a manifest (under that name)."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file. Give the name of a folder.")
@@ -244,7 +248,7 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
     found = read_object(folder / left)
     changed = [key for key in ("sources", "tokenizer") if found.get(key) != made_from[key]]
     changed += [key for key, value in made_from["settings"].items() if found.get("settings", {}).get(key) != value]
-    if left == STATE and found.get("modified") != _modified(files):
+    if left == STATE and found.get("modified") != _modification_time(files):
         changed.append("sources")
     if changed and left == STATE and not any(found.get("shards", {}).values()):
         _remove(folder)  # it had not got anywhere
@@ -256,7 +260,7 @@ def _begun(folder: Path, made_from: dict[str, Any], files: Sequence[Source], ove
         )
     if left == STATE:
         return found
-    for part in PARTS:
+    for part in CORPUS_PARTS:
         Shards.open(folder, part)  # raises when a file has gone
     return {MANIFEST: found}
 

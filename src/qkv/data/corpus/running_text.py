@@ -108,7 +108,7 @@ class Shuffled:
         return self.text.ids(self.text.begins[self.order[document]] + within), document
 
 
-def _packed(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
+def _pack_rows(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
     """Places (S, seen + L + 1), neighbours in each line, of which the last is only predicted → a batch.
 
     After the first `seen` of a line nothing is predicted; where they are of an earlier document, or before the first,
@@ -197,7 +197,7 @@ class StreamBatches:
     def _batches(self, text: Shuffled, begins: Integers, streams: Integers, *, goes_on: bool) -> list[Batch]:
         places = begins[:, None] + np.arange(-self.seen, self.config.length + 1)
         parts = zip(np.split(places, self.accumulate), np.split(streams, self.accumulate), strict=True)
-        return [_packed(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
+        return [_pack_rows(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
 
     def _draw_epoch(self, epoch: int) -> Shuffled:
         documents = len(self.text.lengths)

@@ -86,10 +86,10 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
 #
 # What this file does NOT do: make such a folder. `prepare.py` does.
 
-FORMAT = "qkv shards 1"
+SHARDS_FORMAT = "qkv shards 1"
 MANIFEST = "manifest.json"
 STATE = "unfinished.json"
-PARTS = ("train", "valid")
+CORPUS_PARTS = ("train", "valid")
 
 
 class Shards:
@@ -108,8 +108,8 @@ class Shards:
     def open(cls, folder: str | Path, part: str = "train") -> "Shards":
         """Reads the manifest and looks at the size of every file; hashes are compared by `verify`."""
         folder = Path(folder)
-        if part not in PARTS:
-            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(PARTS)}.")
+        if part not in CORPUS_PARTS:
+            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(CORPUS_PARTS)}.")
         shards = cls(folder, part, read_manifest(folder))
         for file, shard in zip(shards._files, shards._shards, strict=True):
             size = file.stat().st_size if file.is_file() else None
@@ -238,9 +238,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise InputError(f"{folder} is not finished: run the same `qkv prepare` again, and it goes on from there.")
         raise InputError(f"{folder} is no prepared corpus: it has no {MANIFEST}. `qkv prepare` makes one.")
     manifest = read_object(folder / MANIFEST)
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") != SHARDS_FORMAT:
         raise InputError(
-            f"{folder / MANIFEST} is of the format {manifest.get('format')!r}, and {FORMAT!r} is read here. Prepare "
+            f"{folder / MANIFEST} is of the format {manifest.get('format')!r}, and {SHARDS_FORMAT!r} is read here. Prepare "
             "the corpus again."
         )
     return manifest

@@ -26,13 +26,13 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
-from qkv.data.corpus.documents import Block, read
-from qkv.data.corpus.encode import Encoder
+from qkv.data.corpus.documents import Block, read_documents
+from qkv.data.corpus.encode import CorpusEncoder
 from qkv.errors import InputError
 from qkv.text.backend import BYTE_PAIR, AnyKind
 from qkv.text.languages import Letters
-from qkv.text.segmenter import Cut, segmenter
-from qkv.text.sentences import split
+from qkv.text.segmenter import Cut, find_segmenter
+from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 
 SAMPLE = 20  # sentences of a block that come back as text
@@ -43,7 +43,7 @@ serve_blocks()"""
 
 
 @dataclass(frozen=True)
-class Job:
+class EncodeJob:
     """All that a worker has to know."""
 
     tokenizer: str  # what a tokenizer.json holds
@@ -53,7 +53,7 @@ class Job:
     words: str | None = None  # the tokenizer's own segmenter
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "Job":
+    def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "EncodeJob":
         return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
 
     def travels(self) -> bool:
@@ -68,7 +68,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Result:
+class EncodedBlock:
     """A block as tokens, end to end."""
 
     tokens: NDArray[np.unsignedinteger]  # (N,)
@@ -80,18 +80,18 @@ class Result:
     sample: list[str]  # the first sentences, as they were written
 
 
-class Worker:
-    def __init__(self, job: Job) -> None:
+class _Worker:
+    def __init__(self, job: EncodeJob) -> None:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
         self._field = job.field
         self._keeps_white_space = keeps_white_space(tokenizer)
         self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
-        self._encoder = Encoder(tokenizer, segmenter(job.segmenter))
+        self._encoder = CorpusEncoder(tokenizer, find_segmenter(job.segmenter))
         self._letters = Letters()
 
-    def __call__(self, block: Block) -> Result:
-        text, begins, _ = read(block, self._field)
-        spans = np.array(split(text), np.int64).reshape(-1, 2)
+    def __call__(self, block: Block) -> EncodedBlock:
+        text, begins, _ = read_documents(block, self._field)
+        spans = np.array(split_sentences(text), np.int64).reshape(-1, 2)
         starts, ends = spans.T
         document = np.searchsorted(np.array(begins), starts, side="right") - 1
         if self._keeps_white_space and len(starts):
@@ -103,7 +103,7 @@ class Worker:
                 ends[-1] = len(text)
         found = self._encoder.encode(text, starts, ends)
         kept = found.lengths > 0  # a sentence of invisible characters has no tokens
-        return Result(
+        return EncodedBlock(
             tokens=found.ids.astype(self._type),
             word_starts=found.word_starts,
             sentences=found.lengths[kept],
@@ -141,15 +141,15 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, Result]]:
+def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, EncodedBlock]]:
     """Every block with its result, in order. Only a few blocks are on their way at a time, however many there are."""
     if workers == 1:
-        worker = Worker(job)
+        worker = _Worker(job)
         for block in blocks:
             yield block, worker(block)
         return
     with _Pool(job, workers) as pool:
-        on_their_way: deque[tuple[Block, Future[Result]]] = deque()
+        on_their_way: deque[tuple[Block, Future[EncodedBlock]]] = deque()
         for block in blocks:
             on_their_way.append((block, pool.submit(block)))
             if len(on_their_way) > 2 * workers:
@@ -163,17 +163,17 @@ def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Bloc
 class _Pool:
     """Processes, and as many threads, each of which waits for one of them."""
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, job: EncodeJob, workers: int) -> None:
         self._children = [_Child(job) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
         for child in self._children:
             self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers)
 
-    def submit(self, block: Block) -> "Future[Result]":
+    def submit(self, block: Block) -> "Future[EncodedBlock]":
         return self._threads.submit(self._ask, block)
 
-    def _ask(self, block: Block) -> Result:
+    def _ask(self, block: Block) -> EncodedBlock:
         child = self._idle.get()
         try:
             return child.ask(block)
@@ -192,7 +192,7 @@ class _Pool:
 
 
 class _Child:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EncodeJob) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
@@ -204,7 +204,7 @@ class _Child:
         self._to, self._from = self._process.stdin, self._process.stdout
         self._send(job)
 
-    def ask(self, block: Block) -> Result:
+    def ask(self, block: Block) -> EncodedBlock:
         self._send(block)
         try:
             answer = pickle.load(self._from)
@@ -245,16 +245,16 @@ def serve_blocks() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a segmenter prints must not get among the answers
     questions = sys.stdin.buffer
-    worker: Worker | None = None
-    job: Job = pickle.load(questions)
+    worker: _Worker | None = None
+    job: EncodeJob = pickle.load(questions)
     while True:
         try:
             block = pickle.load(questions)
         except EOFError:
             return
-        answer: Result | Exception
+        answer: EncodedBlock | Exception
         try:
-            worker = worker or Worker(job)
+            worker = worker or _Worker(job)
             answer = worker(block)
         except InputError as error:
             answer = error

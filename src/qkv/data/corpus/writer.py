@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.corpus.documents import Block, Place
-from qkv.data.corpus.shards import FORMAT, map_arrays, write_arrays
-from qkv.data.corpus.workers import Result
-from qkv.text.languages import LANGUAGES, shares
+from qkv.data.corpus.documents import Block, CorpusPosition
+from qkv.data.corpus.shards import SHARDS_FORMAT, map_arrays, write_arrays
+from qkv.data.corpus.workers import EncodedBlock
+from qkv.text.languages import COUNTED_LANGUAGES, language_shares
 from qkv.text.tokenizer import Tokenizer
 
 _NAMES = {"train": "shard", "valid": "valid"}  # how the files of a part are called
 
 
-def held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+def is_held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
     """Which documents, by number, are kept for evaluation: one at random of every 1 / share.
 
     Of the first lot it is the third document (the last, if lots are smaller), so that a small corpus has one too, and
@@ -35,11 +35,11 @@ def held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
         return np.zeros(len(numbers), np.bool_)
     lot = round(1 / share)
     lots = numbers // lot
-    chosen = np.where(lots == 0, min(2, lot - 1), _mixed(lots) % np.uint64(lot)).astype(np.int64)
+    chosen = np.where(lots == 0, min(2, lot - 1), _mix_bits(lots) % np.uint64(lot)).astype(np.int64)
     return numbers % lot == chosen
 
 
-def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _mix_bits(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     """As good as random, and the same everywhere (splitmix64: Steele, Lea and Flood 2014)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -110,14 +110,14 @@ class Writer:
     def __init__(self, folder: Path, hold_out: float, shard_tokens: int) -> None:
         self.folder, self.hold_out, self.shard_tokens = folder, hold_out, shard_tokens
         self.parts = [_Part("train"), _Part("valid")]
-        self.place = Place()  # where the next block begins
+        self.place = CorpusPosition()  # where the next block begins
         self.documents = 0  # how many have begun
         self.within: int | None = None  # which part has the document that the next block may go on with
-        self.counts = dict.fromkeys(("bytes", "characters", *LANGUAGES), 0)
+        self.counts = dict.fromkeys(("bytes", "characters", *COUNTED_LANGUAGES), 0)
         self.tokens = 0
         self._held = 0  # tokens not yet written
 
-    def add(self, block: Block, result: Result) -> bool:
+    def add(self, block: Block, result: EncodedBlock) -> bool:
         """Take in a block; True when that filled a shard, and all there was is on the disk."""
         goes_on = block.goes_on and self.within is not None and bool(result.documents[0])
         part_of_document = self._parts_of(result.documents, block.goes_on)
@@ -148,7 +148,7 @@ class Writer:
             begins[0] = False
             parts[0] = self.within
         numbers = self.documents + np.arange(np.count_nonzero(begins))
-        parts[begins] = held_out(numbers, self.hold_out)
+        parts[begins] = is_held_out(numbers, self.hold_out)
         self.documents += len(numbers)
         if filled[-1]:
             self.within = int(parts[-1])
@@ -173,7 +173,7 @@ class Writer:
         }
 
     def go_on(self, state: dict[str, Any]) -> None:
-        self.place = Place(**state["place"])
+        self.place = CorpusPosition(**state["place"])
         self.documents, self.within, self.tokens = state["documents"], state["within"], state["tokens"]
         self.counts = state["counts"]
         for part in self.parts:
@@ -192,7 +192,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 # and nothing else: a masked-language loss above it has learned less than that. `vocabulary_seen` counts the different
 # tokens of the training text; the embeddings of all others stay as they began.
 
-COUNTS = "token_counts.safetensors"
+TOKEN_COUNTS_FILE = "token_counts.safetensors"
 SUMMED = ("documents", "sentences", "tokens", "words")
 
 
@@ -200,13 +200,13 @@ def manifest_of(made_from: Mapping[str, Any], writer: Writer, tokenizer: Tokeniz
     """Also writes how often each token occurs, which is found by reading the shards once more."""
     train, valid = writer.parts
     counts = _token_counts(writer.folder, train.shards, tokenizer.size)
-    write_arrays(writer.folder / COUNTS, {"counts": counts})
+    write_arrays(writer.folder / TOKEN_COUNTS_FILE, {"counts": counts})
     totals = {key: train.totals()[key] + valid.totals()[key] for key in SUMMED}
     manifest = {
-        "format": FORMAT,
+        "format": SHARDS_FORMAT,
         **made_from,
         "totals": {**totals, "characters": writer.counts["characters"], "bytes": writer.counts["bytes"]},
-        "languages": shares(np.array([writer.counts[name] for name in LANGUAGES])),
+        "languages": language_shares(np.array([writer.counts[name] for name in COUNTED_LANGUAGES])),
         "unigram_entropy": unigram_entropy(counts),
         "vocabulary_seen": int(np.count_nonzero(counts)),
         "unknown_share": round(int(counts[tokenizer.unk_id]) / max(1, int(counts.sum())), 6),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.detect import guessed_task
+from qkv.data.labelled.detect import guess_task
 from qkv.data.labelled.examples import Example, Place
 from qkv.data.labelled.kinds import labelling_for
 from qkv.data.labelled.opened import Labelling
@@ -37,7 +37,7 @@ class Lengths:
     over: int = 0  # examples above it, which will be read in windows
 
 
-def lengths_of(values: "array[int]", limit: int | None = None) -> Lengths | None:
+def summarise_lengths(values: "array[int]", limit: int | None = None) -> Lengths | None:
     if not values:
         return None
     numbers = np.frombuffer(values, np.uint32)
@@ -97,7 +97,7 @@ class Typo(NamedTuple):
     why: str
 
 
-def typos(counts: Mapping[str, int]) -> Iterator[Typo]:
+def find_typos(counts: Mapping[str, int]) -> Iterator[Typo]:
     """Of each pair that looks like one label, the rarer; of two equals, the one with doubled blanks.
 
     >>> list(typos({"positive": 900, "Positive": 3, "positve": 1, "negative": 800}))[0]
@@ -183,7 +183,7 @@ FORMS: Mapping[str, tuple[str, str]] = {
 """For each thing, its two ways; `ways` answers by them."""
 
 
-def ways(text: str) -> list[tuple[str, int, str]]:
+def script_variants(text: str) -> list[tuple[str, int, str]]:
     """Which things a text writes, which way (0 or 1 of FORMS), and the first sign of it. One that is written both ways
     counts as the way that is the less usual one, 1; 简 and 繁 as the more frequent.
 
@@ -213,7 +213,7 @@ def ways(text: str) -> list[tuple[str, int, str]]:
 # the
 # others: a text that stands in both makes every score too good.
 
-KINDS = {
+LABELLED_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "unusable": "rows that cannot be used: training stops at the first of them",
     "leak": "texts that stand in the training files, too: scores on them are too good",
@@ -295,7 +295,7 @@ def check_labelled(
     files = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
-    if task is None and (task := guessed_task(files[0]) or ("classify" if columns else None)) is None:
+    if task is None and (task := guess_task(files[0]) or ("classify" if columns else None)) is None:
         raise InputError(
             f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
         )
@@ -315,7 +315,7 @@ class _Check:
     ) -> None:
         self.labelling, self.training, self.limit, self.named = labelling, training, limit, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in LABELLED_FINDINGS}
         self.files: list[FileFacts] = []
         self.notes: list[str] = []
         self.useless = False  # nothing can be learnt from it, though no line of it is wrong
@@ -417,7 +417,7 @@ class _Check:
             for kind, pattern in FAULTS.items():
                 if sign := pattern.search(text):
                     self.found(kind, place, f"in {text[max(0, sign.start() - 15) : sign.end() + 15]!r}")
-        for thing, way, character in ways(text):
+        for thing, way, character in script_variants(text):
             counts, first = self.ways[thing]
             counts[way] += 1
             if len(first[way]) < self.named:
@@ -449,9 +449,9 @@ class _Check:
             examples=sum(facts.examples for facts in self.files if not facts.against),
             labels={} if numbers else dict(self.labels.most_common()),
             numbers=numbers,
-            characters=lengths_of(self.characters),
-            tokens=lengths_of(self.tokens, self.limit),
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            characters=summarise_lengths(self.characters),
+            tokens=summarise_lengths(self.tokens, self.limit),
+            counts={kind: self.counts[kind] for kind in LABELLED_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=not (self.useless or self.counts.total()),
@@ -476,7 +476,7 @@ class _Check:
     def label_findings(self) -> None:
         places = {**self.places_against, **self.label_places}
         everywhere = self.labels + self.labels_against
-        for typo in typos(everywhere):
+        for typo in find_typos(everywhere):
             count, other = everywhere[typo.label], everywhere[typo.meant]
             message = f"{typo.label!r} ({count:,}): is {typo.meant!r} ({other:,}) meant? ({typo.why})"
             self.found("label typo", places[typo.label][0], message)

@@ -16,9 +16,9 @@ from itertools import accumulate, chain, islice, pairwise
 from typing import NamedTuple
 
 from qkv.data.labelled.examples import Fault, Span, TagExample
-from qkv.data.labelled.opened import Beginning, Opened, Told, Wanted, sound_lines
+from qkv.data.labelled.opened import Beginning, OpenedFile, ReportFault, Wanted, checked_lines
 from qkv.errors import InputError
-from qkv.metrics.entities import chunks
+from qkv.metrics.entities import find_chunks
 
 ENTITY = "entity"
 READ_AS = "BIOES"  # the scheme of `normalised` tags
@@ -28,7 +28,7 @@ _same = {"L": "E", "U": "S", "M": "I"}
 
 
 @cache
-def normalised(tag: str) -> str | None:
+def normalise_tags(tag: str) -> str | None:
     """O, or B-, I-, E-, S- and a type; None for what is no tag of these schemes.
 
     >>> normalised("B_PER"), normalised("M-地名"), normalised("O"), normalised("I"), normalised("NN")
@@ -90,12 +90,14 @@ class Sentence(NamedTuple):
 def looks_like_columns(start: Beginning) -> bool:
     """Whether the file begins like one: short rows, and nearly all have a tag at their end."""
     filled = [line for line in start.lines[:400] if line.strip() and not line.startswith(DOCUMENT)]
-    tagged = [columns for line in filled if len(columns := _split(line)) >= 2 and normalised(columns[-1]) is not None]
+    tagged = [
+        columns for line in filled if len(columns := _split(line)) >= 2 and normalise_tags(columns[-1]) is not None
+    ]
     short = sum(len(columns[0]) <= 60 for columns in tagged)
     return short >= 2 and short > 0.9 * len(filled)
 
 
-def open_columns(start: Beginning, wanted: Wanted) -> Opened:
+def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
     sample = list(islice(_sentences(wanted, iter(enumerate(start.lines, 1))), _looked_at))
     if not start.whole and len(sample) > 1:
         sample.pop()
@@ -117,18 +119,18 @@ def open_columns(start: Beginning, wanted: Wanted) -> Opened:
         [] if tag is None else [[columns[tag - 1] for _, columns in one.rows if len(columns) >= tag] for one in sample]
     )
     guessed = not wanted.needs_labels and "label" not in wanted.columns
-    if guessed and not all(normalised(one) for sentence in tags for one in sentence):
+    if guessed and not all(normalise_tags(one) for sentence in tags for one in sentence):
         tag = None  # a column of something else; there need not be any labels
 
     def units() -> Iterator[tuple[int, Sentence]]:
-        for sentence in _sentences(wanted, sound_lines(wanted.path)):
+        for sentence in _sentences(wanted, checked_lines(wanted.path)):
             yield sentence.rows[0][0], sentence
 
-    def convert(line: int, sentence: Sentence, told: Told) -> Iterable[TagExample]:
+    def convert(line: int, sentence: Sentence, told: ReportFault) -> Iterable[TagExample]:
         return _example(wanted, line, sentence, word, tag, single, told)
 
     columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
-    return Opened("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
+    return OpenedFile("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
 
 
 def _column(wanted: Wanted, role: str, usual: int, width: int) -> int:
@@ -166,7 +168,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
             group = f"document {documents}"
         else:
             columns = _split(line)
-            comment = not rows and line.startswith("# ") and normalised(columns[-1]) is None
+            comment = not rows and line.startswith("# ") and normalise_tags(columns[-1]) is None
             if not comment:
                 rows.append((number, columns))
     if rows:
@@ -174,7 +176,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
 
 
 def _example(
-    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, told: Told
+    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, told: ReportFault
 ) -> Iterator[TagExample]:
     words, tags = [], []
     needed = max(word, tag or 0)
@@ -191,7 +193,7 @@ def _example(
             )
         words.append(columns[word - 1])
         if tag is not None:
-            read = normalised(columns[tag - 1])
+            read = normalise_tags(columns[tag - 1])
             if read is None:
                 raise InputError(
                     f"{wanted.place(number)}: {columns[tag - 1]!r} is not a tag. A tag is O, or B-, I-, E-, S- or M- "
@@ -199,17 +201,17 @@ def _example(
                 )
             tags.append(read)
     # a file may begin with characters and go on with words
-    text, units = joined(words, "" if single and all(len(one) == 1 for one in words) else None)
+    text, units = join_words(words, "" if single and all(len(one) == 1 for one in words) else None)
     if not text.strip():
         told(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
         return
     spans = None
     if tag is not None:
-        spans = tuple(Span(units[first][0], units[end - 1][1], kind) for first, end, kind in chunks(tags, READ_AS))
+        spans = tuple(Span(units[first][0], units[end - 1][1], kind) for first, end, kind in find_chunks(tags, READ_AS))
     yield TagExample(text, spans, units, wanted.place(line), sentence.group)
 
 
-def joined(words: list[str], between: str | None = None) -> tuple[str, tuple[tuple[int, int], ...]]:
+def join_words(words: list[str], between: str | None = None) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The text of words and where each stands in it; `between` is put between all of them, None: what fits.
 
     >>> joined(["我", "用", "Python", "3.12", "。"])

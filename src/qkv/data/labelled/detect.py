@@ -12,9 +12,9 @@ from itertools import islice
 import qkv.data.labelled.annotation_files as annotation_files
 import qkv.data.labelled.question_files as question_files
 from qkv.data.labelled.column_files import looks_like_columns
-from qkv.data.labelled.json_values import Value, container_of, json_values
-from qkv.data.labelled.opened import Beginning, Wanted, beginning
-from qkv.data.labelled.tables import SPANS, USUAL, choice_columns, key, table
+from qkv.data.labelled.json_values import Value, container_of, read_json_values
+from qkv.data.labelled.opened import Beginning, Wanted, read_beginning
+from qkv.data.labelled.tables import SPAN_NAMES, USUAL_NAMES, column_key, detect_table, find_choice_columns
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError, did_you_mean
 
@@ -26,7 +26,7 @@ COLUMN_ENDINGS = (".conll", ".bio", ".iob", ".bioes", ".bmes", ".ner")
 TABLE_ENDINGS = (".csv", ".tsv", ".tab")
 
 
-def given_format(format: str) -> str | None:
+def check_format(format: str) -> str | None:
     """A format that the caller named; None where its packing is still to be found."""
     name = format.lower()
     if name in _FORMATS:
@@ -37,7 +37,7 @@ def given_format(format: str) -> str | None:
     raise InputError(f"There is no format '{format}'.{did_you_mean(name, known)} There are {', '.join(known)}.")
 
 
-def sniffed(start: Beginning, wanted: Wanted) -> str:
+def detect_format(start: Beginning, wanted: Wanted) -> str:
     """One of FORMATS."""
     if container := container_of(start):
         return container
@@ -68,13 +68,13 @@ def sniffed(start: Beginning, wanted: Wanted) -> str:
 # --- What a file is labelled for, told from the file itself; or that it is a corpus, which is labelled for nothing.
 
 
-def guessed_task(path: AnyPath) -> str | None:
+def guess_task(path: AnyPath) -> str | None:
     """classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
-    start = beginning(path)
+    start = read_beginning(path)
     if container := container_of(start):
         return _of_json(start, container)
     if start.ending in TABLE_ENDINGS:
-        found = table(start, "csv" if start.ending == ".csv" else "tsv", {})
+        found = detect_table(start, "csv" if start.ending == ".csv" else "tsv", {})
         return _of_names(found.header or ()) or "classify"
     if start.ending in COLUMN_ENDINGS or looks_like_columns(start):
         return "tag"
@@ -83,12 +83,12 @@ def guessed_task(path: AnyPath) -> str | None:
 
 def _of_json(start: Beginning, container: str) -> str | None:
     try:
-        found = islice(json_values(start.path, container), 20)
+        found = islice(read_json_values(start.path, container), 20)
         values = [one.value for _, one in found if isinstance(one, Value)]
     except InputError:
         return None if container == "jsonl" else "classify"  # whoever reads it says what is wrong
     first = values[0] if values else None
-    if question_files.shape_of(first):
+    if question_files.question_format(first):
         return "answer"
     if question_files.is_c3(first):
         return "choice"
@@ -99,17 +99,17 @@ def _of_json(start: Beginning, container: str) -> str | None:
     if task := _of_names(names):
         return task
     for name in names:
-        if key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
+        if column_key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
             return "tag"
-    labelled = any(key(name) in _labels for name in names)
+    labelled = any(column_key(name) in _labels for name in names)
     return "classify" if labelled or container == "json" else None
 
 
 def _of_names(names: list[str] | tuple[str, ...]) -> str | None:
-    keys = {key(name) for name in names}
-    if keys & set(_choices) or choice_columns(names):
+    keys = {column_key(name) for name in names}
+    if keys & set(_choices) or find_choice_columns(names):
         return "choice"
-    if keys & set(USUAL["question"][0].split()) and keys & set(USUAL["context"][0].split()):
+    if keys & set(USUAL_NAMES["question"][0].split()) and keys & set(USUAL_NAMES["context"][0].split()):
         return "answer"
     return "tag" if keys & {"tokens", "words"} and keys & _spans else None
 
@@ -118,6 +118,6 @@ def _is_spans(value: object) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], list | dict))
 
 
-_spans = {name for rank in SPANS for name in rank.split()}
-_labels = {name for rank in USUAL["label"][:2] for name in rank.split()}  # a score alone may be anything
-_choices = USUAL["choices"][0].split()
+_spans = {name for rank in SPAN_NAMES for name in rank.split()}
+_labels = {name for rank in USUAL_NAMES["label"][:2] for name in rank.split()}  # a score alone may be anything
+_choices = USUAL_NAMES["choices"][0].split()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
-from qkv.data.labelled.split import folded
+from qkv.data.labelled.split import fold_text
 
 
 class Place(NamedTuple):
@@ -21,7 +21,7 @@ class Place(NamedTuple):
         return f"{self.file}, line {self.line}"
 
 
-NOWHERE = Place("", 0)
+NO_PLACE = Place("", 0)
 """Of an example that was handed over in Python rather than read."""
 
 
@@ -31,21 +31,21 @@ class Span(NamedTuple):
     label: str
 
 
-class Answer(NamedTuple):
+class AnswerSpan(NamedTuple):
     """One accepted answer: `context[start:start + len(text)] == text`."""
 
     start: int
     text: str
 
 
-class Given(NamedTuple):
+class UnlabelledInput(NamedTuple):
     """What a person gives to be answered: typed with its options, as a mapping in Python, or in the fields of look."""
 
     text: str = ""
     pair: str | None = None
     question: str = ""
     choices: Sequence[str] = ()
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
 
 
 class Example(ABC):
@@ -61,7 +61,7 @@ class Example(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, given: Given) -> Self | None:
+    def of(cls, given: UnlabelledInput) -> Self | None:
         """An example without labels from the `fields` that it has; None where one is missing."""
 
     @classmethod
@@ -73,7 +73,7 @@ class Example(ABC):
         question, choices = item.get("question", ""), item.get("choices", ())
         if not isinstance(text, str) or not isinstance(question, str) or not isinstance(pair, str | None):
             return None
-        return cls.of(Given(text, pair, question, choices))
+        return cls.of(UnlabelledInput(text, pair, question, choices))
 
     def texts(self) -> tuple[str, str | None]:
         """What a model reads, as one text or two."""
@@ -101,7 +101,7 @@ class Example(ABC):
 
     def identity(self) -> tuple[str, ...]:
         """Two examples with the same one are the same, whatever their labels: case, width and blanks do not count."""
-        return tuple(folded(text) for text in self.texts() if text is not None)
+        return tuple(fold_text(text) for text in self.texts() if text is not None)
 
     def counted(self) -> tuple[str, ...]:
         """What a check counts: the labels, or what stands for them."""
@@ -145,11 +145,11 @@ class TextExample(Example):
     text: str
     pair: str | None = None
     label: str | tuple[str, ...] | None = None  # None: not labelled
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self:
+    def of(cls, given: UnlabelledInput) -> Self:
         return cls(given.text, given.pair, place=given.place)
 
     @classmethod
@@ -201,11 +201,11 @@ class TagExample(Example):
     text: str
     spans: tuple[Span, ...] | None = None  # None: not labelled; (): labelled, and nothing is there
     units: tuple[tuple[int, int], ...] | None = None
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self:
+    def of(cls, given: UnlabelledInput) -> Self:
         return cls(given.text, place=given.place)
 
     @classmethod
@@ -239,14 +239,14 @@ class AnswerExample(Example):
 
     question: str
     text: str
-    answers: tuple[Answer, ...] | None = None
+    answers: tuple[AnswerSpan, ...] | None = None
     id: str = ""
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, given: Given) -> Self | None:
+    def of(cls, given: UnlabelledInput) -> Self | None:
         return cls(given.question, given.text, place=given.place) if given.question else None
 
     @classmethod
@@ -292,11 +292,11 @@ class ChoiceExample(Example):
     choices: tuple[str, ...]
     answer: int | None = None
     id: str = ""
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self | None:
+    def of(cls, given: UnlabelledInput) -> Self | None:
         complete = len(given.choices) > 1 and all(isinstance(one, str) for one in given.choices)
         return cls(given.text, given.question, tuple(given.choices), place=given.place) if complete else None
 
@@ -319,7 +319,7 @@ class ChoiceExample(Example):
         return ({"id": self.id} if self.id else {}) | {"question": self.question, "choices": list(self.choices)}
 
     def identity(self) -> tuple[str, ...]:
-        return tuple(map(folded, (self.text, self.question, *self.choices)))
+        return tuple(map(fold_text, (self.text, self.question, *self.choices)))
 
     def counted(self) -> tuple[str, ...]:
         return () if self.answer is None else (f"choice {self.answer + 1} of {len(self.choices)}",)

@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.data.labelled.opened import Beginning, Broken, sound_lines
-from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable
+from qkv.data.labelled.opened import Beginning, BrokenUnit, checked_lines
+from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable_error
 from qkv.errors import InputError
 
 ITEMS = "data"  # the key under which an object holds the list
@@ -55,22 +55,22 @@ def container_of(start: Beginning) -> str | None:
     return "json" if len(filled) == 1 or not isinstance(first, dict) else "jsonl"
 
 
-def json_values(path: Path, container: str) -> Iterator[tuple[int, Value | Broken]]:
+def read_json_values(path: Path, container: str) -> Iterator[tuple[int, Value | BrokenUnit]]:
     """A line of a jsonl file that is not JSON is `Broken`; in a document nothing can be found behind a fault."""
     return _of_lines(path) if container == "jsonl" else _of_document(path)
 
 
-def _of_lines(path: Path) -> Iterator[tuple[int, Value | Broken]]:
-    for number, line in sound_lines(path):
+def _of_lines(path: Path) -> Iterator[tuple[int, Value | BrokenUnit]]:
+    for number, line in checked_lines(path):
         if line.strip():
             try:
                 yield number, Value(_decoder.decode(line), line)
             except json.JSONDecodeError as error:
                 message = f"{path}, line {number} is not JSON, column {error.colno}: {error.msg}."
-                yield number, Broken(InputError(message))
+                yield number, BrokenUnit(InputError(message))
             except (ValueError, RecursionError):
                 message = f"{path}, line {number} is nested too deep to be read, or has too long a number."
-                yield number, Broken(InputError(message))
+                yield number, BrokenUnit(InputError(message))
 
 
 def _of_document(path: Path) -> Iterator[tuple[int, Value]]:
@@ -84,13 +84,13 @@ def _text(path: Path) -> str:
         with open_bytes(path) as stream:
             data = stream.read()
     except UNREADABLE as error:
-        raise unreadable(path, 0, error) from error
+        raise unreadable_error(path, 0, error) from error
     try:
         if b"\0" not in data:
             return data.decode("utf-8").removeprefix(BOM)
     except UnicodeDecodeError:
         pass
-    for _ in sound_lines(path):  # says on which line
+    for _ in checked_lines(path):  # says on which line
         pass
     raise AssertionError(f"{path} changed while it was read")
 
@@ -148,7 +148,7 @@ def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
     """(where, line), end and value of each item."""
     cursor = _Cursor(path, text)
     if cursor.take("["):
-        yield from _listed(cursor)
+        yield from _list_items(cursor)
     elif _holds_items.match(text, cursor.place):
         cursor.expect("{")
         yield from _under_data(cursor)
@@ -169,7 +169,7 @@ def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
         )
 
 
-def _listed(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
+def _list_items(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
     """After [, to the end of the list."""
     if cursor.take("]"):
         return
@@ -190,7 +190,7 @@ def _under_data(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
         cursor.blanks()
         cursor.expect(":")
         if name == ITEMS and cursor.take("["):
-            yield from _listed(cursor)
+            yield from _list_items(cursor)
         else:
             cursor.value()
             cursor.blanks()

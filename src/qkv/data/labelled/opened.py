@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.data.labelled.examples import Answer, Example, Fault, Place, Span
-from qkv.data.readers import BOM, COMPRESSED, UNREADABLE, AnyPath, lines, open_bytes, unreadable
+from qkv.data.labelled.examples import AnswerSpan, Example, Fault, Place, Span
+from qkv.data.readers import BOM, COMPRESSED, UNREADABLE, AnyPath, numbered_lines, open_bytes, unreadable_error
 from qkv.errors import InputError
 
 _LOOKED_AT = 1 << 18  # bytes: hundreds of rows, and little to read
@@ -39,14 +39,14 @@ class Beginning:
         return found
 
 
-def beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
-    numbered = sound_lines(path)  # complains when there is no such file
+def read_beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
+    numbered = checked_lines(path)  # complains when there is no such file
     file = Path(os.path.expanduser(path))
     try:
         with open_bytes(file) as stream:
             data = stream.read(size + 1)
     except UNREADABLE as error:
-        raise unreadable(file, 0, error) from error
+        raise unreadable_error(file, 0, error) from error
     whole = len(data) <= size
     data = data[:size]
     try:
@@ -62,12 +62,12 @@ def beginning(path: AnyPath, size: int = _LOOKED_AT) -> Beginning:
     return Beginning(file, text, whole)
 
 
-def sound_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
+def checked_lines(path: AnyPath) -> Iterator[tuple[int, str]]:
     """`readers.lines`, and a line with a NUL character is refused. The file is looked for at once."""
-    return _sound(path, lines(path))
+    return _check_lines(path, numbered_lines(path))
 
 
-def _sound(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _check_lines(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     for number, line in numbered:
         if "\0" in line:
             raise InputError(
@@ -85,8 +85,8 @@ def _sound(path: AnyPath, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple
 # are apart so that a check can go on after a unit that cannot be used.
 
 # Whoever tells of a fault with the action "dropped" drops one example: counting them counts the examples.
-Told = Callable[[Fault], None]
-Convert = Callable[[int, Any, Told], Iterable[Example]]
+ReportFault = Callable[[Fault], None]
+Convert = Callable[[int, Any, ReportFault], Iterable[Example]]
 
 ROLES = ("text", "pair", "label", "group", "id", "question", "context", "answer", "choices")
 
@@ -140,13 +140,13 @@ class Wanted(NamedTuple):
         return Place(str(self.path), line)
 
 
-class Broken(NamedTuple):
+class BrokenUnit(NamedTuple):
     """A unit that could not even be read, where the next one can."""
 
     error: InputError
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """A file whose format is known."""
 
     format: str
@@ -156,7 +156,7 @@ class Opened(NamedTuple):
     convert: Convert  # line, unit and whom to tell of faults → examples
 
 
-def sound(text: str, place: Place, what: str) -> str:
+def check_text(text: str, place: Place, what: str) -> str:
     """`text` itself; refused when it holds what no text file can: NUL, or half of a surrogate pair (JSON escapes)."""
     if "\0" in text:
         raise InputError(f"{place}: {what} has a NUL character, which no text holds: the file was damaged. Remove it.")
@@ -168,11 +168,11 @@ def sound(text: str, place: Place, what: str) -> str:
     return text
 
 
-def empty(place: Place, what: str) -> Fault:
+def empty_text_fault(place: Place, what: str) -> Fault:
     return Fault(place, "empty text", f"{what} is empty", "dropped")
 
 
-def shortened(text: str, length: int = 40) -> str:
+def abbreviate(text: str, length: int = 40) -> str:
     """For messages.
 
     >>> shortened("a long text indeed", 8)
@@ -188,7 +188,7 @@ def shortened(text: str, length: int = 40) -> str:
 # be set right without a doubt is, and every case is told: nothing is moved or left out in silence.
 
 
-def occurrences(text: str, part: str) -> list[int]:
+def find_occurrences(text: str, part: str) -> list[int]:
     """Where `part` stands in `text`, overlapping ones too.
 
     >>> occurrences("ababa", "aba")
@@ -201,31 +201,35 @@ def occurrences(text: str, part: str) -> list[int]:
     return found
 
 
-def placed_answer(context: str, text: str, start: int | None, place: Place, what: str, told: Told) -> Answer | None:
+def locate_answer(
+    context: str, text: str, start: int | None, place: Place, what: str, told: ReportFault
+) -> AnswerSpan | None:
     """The answer where it stands: at `start`, or else nearest to it. None, and told, where it stands nowhere.
 
     `start` None: the file does not say; then the first occurrence, which is told where there are several.
     """
     if start is not None and start >= 0 and context.startswith(text, start):
-        return Answer(start, text)
-    found = occurrences(context, text)
+        return AnswerSpan(start, text)
+    found = find_occurrences(context, text)
     if not found:
-        message = f"{what}: the answer {shortened(text)} does not stand in the text: it is scored by, not learned"
+        message = f"{what}: the answer {abbreviate(text)} does not stand in the text: it is scored by, not learned"
         told(Fault(place, "answer", message, "mended"))  # of the example: others may be left
         return None
     if start is None:
         if len(found) > 1:
-            message = f"{what}: the answer {shortened(text)} stands in the text {len(found)} times, the first was taken"
+            message = (
+                f"{what}: the answer {abbreviate(text)} stands in the text {len(found)} times, the first was taken"
+            )
             told(Fault(place, "answer place", message, "noted"))
-        return Answer(found[0], text)
+        return AnswerSpan(found[0], text)
     nearest = min(found, key=lambda one: abs(one - start))
-    message = f"{what}: the answer {shortened(text)} does not stand at {start} but at {nearest}"
+    message = f"{what}: the answer {abbreviate(text)} does not stand at {start} but at {nearest}"
     told(Fault(place, "answer", message, "mended"))
-    return Answer(nearest, text)
+    return AnswerSpan(nearest, text)
 
 
-def placed_span(
-    text: str, start: int, end: int, label: str, stated: str | None, place: Place, told: Told
+def locate_span(
+    text: str, start: int, end: int, label: str, stated: str | None, place: Place, told: ReportFault
 ) -> Span | None:
     """The span as given, or moved to the one place where its stated string stands. None, and told, where it cannot be.
 
@@ -239,8 +243,8 @@ def placed_span(
         return None
     if stated and start >= 0 and text.startswith(stated, start):
         return Span(start, start + len(stated), label)
-    found = occurrences(text, stated) if stated else []
-    message = f"the span {start}–{end} ({label}) does not read {shortened(stated)}"
+    found = find_occurrences(text, stated) if stated else []
+    message = f"the span {start}–{end} ({label}) does not read {abbreviate(stated)}"
     if len(found) == 1:
         told(Fault(place, "span", f"{message}, which stands at {found[0]}", "mended"))
         return Span(found[0], found[0] + len(stated), label)

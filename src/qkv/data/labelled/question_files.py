@@ -14,17 +14,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from qkv.data.labelled.examples import Answer, AnswerExample, ChoiceExample, Fault, Place
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Fault, Place
 from qkv.data.labelled.json_values import Value, line_of_each
-from qkv.data.labelled.opened import Convert, Told, Wanted, empty, placed_answer, shortened, sound
-from qkv.data.labelled.tables import choice_columns, given_column, key, listed, usual_column
-from qkv.data.labelled.text_records import Record, complete, spelled, string, unpacked
+from qkv.data.labelled.opened import (
+    Convert,
+    ReportFault,
+    Wanted,
+    abbreviate,
+    check_text,
+    empty_text_fault,
+    locate_answer,
+)
+from qkv.data.labelled.tables import column_key, find_choice_columns, find_given_column, find_usual_column, quote_names
+from qkv.data.labelled.text_records import FlatRecord, check_complete, read_string, unpack_json_cell, value_as_text
 from qkv.errors import InputError
 
 OFFSETS = ("answerstart", "start", "answeroffset", "答案起始")
 
 
-def shape_of(value: Any) -> str:
+def question_format(value: Any) -> str:
     """squad, cmrc, or "" for flat records."""
     if isinstance(value, dict):
         if isinstance(value.get("paragraphs"), list):
@@ -36,25 +44,25 @@ def shape_of(value: Any) -> str:
 
 def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
     """The format and the reader of a file that begins with this value; None for flat records."""
-    return (shape, nested_reader(wanted)) if (shape := shape_of(value)) else None
+    return (shape, nested_reader(wanted)) if (shape := question_format(value)) else None
 
 
 def nested_reader(wanted: Wanted) -> Convert:
     """Of articles and of paragraphs."""
 
-    def convert(line: int, unit: Value, told: Told) -> Iterator[AnswerExample]:
+    def convert(line: int, unit: Value, told: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
         article = unit.value
-        if not shape_of(article):
+        if not question_format(article):
             raise InputError(f'{place}: an article with "paragraphs", or a paragraph with "qas", was expected.')
         paragraphs = _objects(article.get("paragraphs", [article]), place, "paragraphs")
         asked = [_objects(one.get("qas"), place, "qas") for one in paragraphs]
         lines = iter(line_of_each(unit.raw, line, "question|query_text", sum(map(len, asked))))
-        title = spelled(article.get("title"))
+        title = value_as_text(article.get("title"))
         for paragraph, questions in zip(paragraphs, asked, strict=True):
             context = _first(paragraph, ("context", "context_text"), place)
-            sound(context, place, "the context")
-            group = title or spelled(paragraph.get("id", paragraph.get("context_id"))) or context
+            check_text(context, place, "the context")
+            group = title or value_as_text(paragraph.get("id", paragraph.get("context_id"))) or context
             for question in questions:
                 yield from _example(wanted, wanted.place(next(lines)), context, question, group, told)
 
@@ -62,23 +70,30 @@ def nested_reader(wanted: Wanted) -> Convert:
 
 
 def _example(
-    wanted: Wanted, place: Place, context: str, question: Record, group: str, told: Told
+    wanted: Wanted, place: Place, context: str, question: FlatRecord, group: str, told: ReportFault
 ) -> Iterator[AnswerExample]:
-    text = sound(_first(question, ("question", "query_text"), place), place, "the question")
-    name = spelled(question.get("id", question.get("query_id"))) or ""
+    text = check_text(_first(question, ("question", "query_text"), place), place, "the question")
+    name = value_as_text(question.get("id", question.get("query_id"))) or ""
     answers = question.get("answers", question.get("answer"))
     if question.get("is_impossible") is True:
         answers = []
-    yield from _checked(wanted, place, text, context, answers, name, group, told)
+    yield from _check_question(wanted, place, text, context, answers, name, group, told)
 
 
-def _checked(
-    wanted: Wanted, place: Place, question: str, context: str, answers: Any, name: str, group: str | None, told: Told
+def _check_question(
+    wanted: Wanted,
+    place: Place,
+    question: str,
+    context: str,
+    answers: Any,
+    name: str,
+    group: str | None,
+    told: ReportFault,
 ) -> Iterator[AnswerExample]:
-    what = f"question {name}" if name else f"question {shortened(question)}"
+    what = f"question {name}" if name else f"question {abbreviate(question)}"
     for part, value in (("the question", question), ("the context", context)):
         if not value.strip():
-            told(empty(place, f"{what}: {part}"))
+            told(empty_text_fault(place, f"{what}: {part}"))
             return
     if answers is None:
         if wanted.needs_labels:
@@ -87,12 +102,12 @@ def _checked(
             )
         yield AnswerExample(question, context, None, name, place, group)
         return
-    stated = [(sound(text, place, "the answer"), start) for text, start in _stated(answers, place) if text]
+    stated = [(check_text(text, place, "the answer"), start) for text, start in _read_stated(answers, place) if text]
     faults: list[Fault] = []
-    found = [one for text, start in stated if (one := placed_answer(context, text, start, place, what, faults.append))]
-    kept: tuple[Answer, ...] | None = tuple(found)
+    found = [one for text, start in stated if (one := locate_answer(context, text, start, place, what, faults.append))]
+    kept: tuple[AnswerSpan, ...] | None = tuple(found)
     if stated and not found:
-        message = f"{what}: the answer {shortened(stated[0][0])} does not stand in the text, nor does any other"
+        message = f"{what}: the answer {abbreviate(stated[0][0])} does not stand in the text, nor does any other"
         if wanted.needs_labels:
             told(Fault(place, "answer", message, "dropped"))
             return
@@ -105,7 +120,7 @@ def _checked(
     yield AnswerExample(question, context, kept, name, place, group, others)
 
 
-def _stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
+def _read_stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
     """Texts and offsets as the file gives them; an empty text stands for no answer."""
     if isinstance(answers, dict) and isinstance(answers.get("text"), list):
         texts, starts = answers["text"], answers.get("answer_start", [None] * len(answers["text"]))
@@ -138,31 +153,31 @@ def _offset(start: Any, place: Place) -> int | None:
 
 
 def answer_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    columns = {role: given_column(role, value, names, where) for role, value in wanted.columns.items()}
+    columns = {role: find_given_column(role, value, names, where) for role, value in wanted.columns.items()}
     if "text" in columns:
         columns.setdefault("context", columns.pop("text"))
     for role in ("question", "context", "answer", "id", "group"):
         others = [name for name in names if name not in columns.values()]
-        if role not in columns and (found := usual_column(role, others, where)):
+        if role not in columns and (found := find_usual_column(role, others, where)):
             columns[role] = found
-    return complete(wanted, columns, names, where)
+    return check_complete(wanted, columns, names, where)
 
 
 def answer_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
     """Of flat records."""
-    offset = next((name for name in names if key(name) in OFFSETS), None)
+    offset = next((name for name in names if column_key(name) in OFFSETS), None)
 
-    def convert(line: int, record: Record, told: Told) -> Iterator[AnswerExample]:
+    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
-        question, context = (string(record, columns[role], place) for role in ("question", "context"))
-        answers = unpacked(record.get(columns["answer"])) if "answer" in columns else None
+        question, context = (read_string(record, columns[role], place) for role in ("question", "context"))
+        answers = unpack_json_cell(record.get(columns["answer"])) if "answer" in columns else None
         if isinstance(answers, str) and offset is not None:
             answers = {"text": answers, "answer_start": record.get(offset)}
         if record.get("is_impossible") is True:
             answers = []
-        name = spelled(record.get(columns["id"])) if "id" in columns else None
-        group = spelled(record.get(columns["group"])) if "group" in columns else context
-        yield from _checked(wanted, place, question, context, answers, name or "", group, told)
+        name = value_as_text(record.get(columns["id"])) if "id" in columns else None
+        group = value_as_text(record.get(columns["group"])) if "group" in columns else context
+        yield from _check_question(wanted, place, question, context, answers, name or "", group, told)
 
     return convert
 
@@ -173,11 +188,11 @@ def _objects(value: Any, place: Place, name: str) -> list[dict[str, Any]]:
     return value
 
 
-def _first(record: Record, names: Sequence[str], place: Place) -> str:
+def _first(record: FlatRecord, names: Sequence[str], place: Place) -> str:
     for name in names:
         if isinstance(record.get(name), str):
             return str(record[name])
-    raise InputError(f"{place}: an object without {names[0]!r}; it has {listed(list(record))}.")
+    raise InputError(f"{place}: an object without {names[0]!r}; it has {quote_names(list(record))}.")
 
 
 # --- Questions with several choices, one of them right: C3, and flat records.
@@ -206,19 +221,19 @@ def nested_choices(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
 
 
 def c3_reader(wanted: Wanted) -> Convert:
-    def convert(line: int, unit: Value, told: Told) -> Iterator[ChoiceExample]:
+    def convert(line: int, unit: Value, told: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         if not is_c3(unit.value):
             raise InputError(f'{place}: [[lines of the text], [{{"question", "choice", "answer"}}], id] was expected.')
-        text = sound("\n".join(unit.value[0]), place, "the text")
-        name = spelled(unit.value[2]) if len(unit.value) > 2 else None
+        text = check_text("\n".join(unit.value[0]), place, "the text")
+        name = value_as_text(unit.value[2]) if len(unit.value) > 2 else None
         questions = unit.value[1]
         lines = line_of_each(unit.raw, line, "question", len(questions))
         for number, (one, at) in enumerate(zip(questions, lines, strict=True)):
             here = wanted.place(at)
             choices = _choices(one.get("choice", one.get("choices")), here)
-            yield from _checked_in_choice_files(
-                wanted, here, text, string(one, "question", here), choices, one.get("answer"),
+            yield from _check_choices(
+                wanted, here, text, read_string(one, "question", here), choices, one.get("answer"),
                 f"{name}-{number}" if name else "", name or text, told,
             )  # fmt: skip
 
@@ -230,78 +245,82 @@ def choice_roles(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, 
     given = dict(wanted.columns)
     columns = {}
     if (several := given.get("choices", "")) and several not in names and "," in several:
-        columns["choices"] = ",".join(given_column("choices", one.strip(), names, where) for one in several.split(","))
+        columns["choices"] = ",".join(
+            find_given_column("choices", one.strip(), names, where) for one in several.split(",")
+        )
         del given["choices"]
-    columns |= {role: given_column(role, value, names, where) for role, value in given.items()}
+    columns |= {role: find_given_column(role, value, names, where) for role, value in given.items()}
     for role, other in (("text", "context"), ("label", "answer")):
         if role in columns:
             columns.setdefault(other, columns.pop(role))
     others = [name for name in names if name not in columns.values()]
     if "choices" not in columns:
-        if each := choice_columns(others):
+        if each := find_choice_columns(others):
             columns["choices"] = ",".join(each)
-        elif found := usual_column("choices", others, where):
+        elif found := find_usual_column("choices", others, where):
             columns["choices"] = found
     for role in ("question", "context", "answer", "id", "group"):
         taken = {name for value in columns.values() for name in (value, *value.split(","))}
-        if role not in columns and (found := usual_column(role, [one for one in names if one not in taken], where)):
+        if role not in columns and (
+            found := find_usual_column(role, [one for one in names if one not in taken], where)
+        ):
             columns[role] = found
-    return complete(wanted, columns, names, where)
+    return check_complete(wanted, columns, names, where)
 
 
 def choice_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
     """Of flat records."""
     each = [columns["choices"]] if columns["choices"] in names else columns["choices"].split(",")
 
-    def convert(line: int, record: Record, told: Told) -> Iterator[ChoiceExample]:
+    def convert(line: int, record: FlatRecord, told: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         text, question = (  # either may be missing, from all records or from this one
-            string(record, columns[role], place) if columns.get(role) in record else ""
+            read_string(record, columns[role], place) if columns.get(role) in record else ""
             for role in ("context", "question")
         )
         if len(each) == 1:
             choices = _choices(record.get(each[0]), place)
         else:  # fewer choices than there are columns leave the last ones empty
-            choices = [string(record, name, place) for name in each]
+            choices = [read_string(record, name, place) for name in each]
             while choices and not choices[-1].strip():
                 choices.pop()
         answer = record.get(columns["answer"]) if "answer" in columns else None
-        name = spelled(record.get(columns["id"])) if "id" in columns else None
-        group = spelled(record.get(columns["group"])) if "group" in columns else text or None
-        yield from _checked_in_choice_files(wanted, place, text, question, choices, answer, name or "", group, told)
+        name = value_as_text(record.get(columns["id"])) if "id" in columns else None
+        group = value_as_text(record.get(columns["group"])) if "group" in columns else text or None
+        yield from _check_choices(wanted, place, text, question, choices, answer, name or "", group, told)
 
     return convert
 
 
 def _choices(value: Any, place: Place) -> list[str]:
-    value = unpacked(value)
+    value = unpack_json_cell(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):  # {"label": ["A", "B"], "text": […]}
         value = value["text"]
     if not isinstance(value, list):
         raise InputError(f"{place}: the choices must be a list of texts, not {value!r:.60}.")
     if any(isinstance(one, dict | list) for one in value):
         raise InputError(f"{place}: each choice must be a text; the choices are {value!r:.60}.")
-    return [one if isinstance(one, str) else spelled(one) or "" for one in value]
+    return [one if isinstance(one, str) else value_as_text(one) or "" for one in value]
 
 
-def _checked_in_choice_files(
+def _check_choices(
     wanted: Wanted, place: Place, text: str, question: str, choices: list[str], answer: Any, name: str,
-    group: str | None, told: Told,
+    group: str | None, told: ReportFault,
 ) -> Iterator[ChoiceExample]:  # fmt: skip
     if len(choices) < 2:
         raise InputError(f"{place} has {len(choices)} choices; there must be at least two.")
     for number, choice in enumerate(choices, 1):
-        if not sound(choice, place, "a choice").strip():
-            told(empty(place, f"choice {number}"))
+        if not check_text(choice, place, "a choice").strip():
+            told(empty_text_fault(place, f"choice {number}"))
             return
     if not text.strip() and not question.strip():
-        told(empty(place, "the question"))
+        told(empty_text_fault(place, "the question"))
         return
     right = answer_number(answer, choices, place)
     if right is None and wanted.needs_labels:
         raise InputError(f"{place} has no answer. Write which choice is right: its text, a letter, or a number from 0.")
     if right is not None and choices.count(choices[right]) > 1:
-        message = f"the right choice {shortened(choices[right])} is there more than once, choice {right + 1} was taken"
+        message = f"the right choice {abbreviate(choices[right])} is there more than once, choice {right + 1} was taken"
         told(Fault(place, "choices", message, "noted"))
     yield ChoiceExample(text, question, tuple(choices), right, name, place, group)
 
@@ -316,7 +335,7 @@ def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | No
     """
     if isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
-    written = spelled(answer)
+    written = value_as_text(answer)
     if written is None:
         return None
     if isinstance(answer, str):

@@ -11,21 +11,21 @@ an example that is dropped or mended stands in `faults`.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from qkv.data.labelled.column_files import normalised, open_columns
-from qkv.data.labelled.detect import given_format, guessed_task, sniffed
-from qkv.data.labelled.examples import Example, Fault, Given, Place
+from qkv.data.labelled.column_files import normalise_tags, open_columns
+from qkv.data.labelled.detect import check_format, detect_format, guess_task
+from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput
 from qkv.data.labelled.kinds import LABELLINGS, labelling_for
 from qkv.data.labelled.opened import (
     ROLES,
     Beginning,
-    Broken,
+    BrokenUnit,
     Labelling,
-    Opened,
-    Told,
+    OpenedFile,
+    ReportFault,
     Wanted,
-    beginning,
-    empty,
-    sound_lines,
+    checked_lines,
+    empty_text_fault,
+    read_beginning,
 )
 from qkv.data.labelled.record_files import open_json, open_table
 from qkv.data.readers import AnyPath
@@ -40,7 +40,7 @@ class Labelled:
     `faults` belong to the latest iteration and are complete when it has ended.
     """
 
-    def __init__(self, path: Path, task: str, opened: Opened, lenient: bool = False) -> None:
+    def __init__(self, path: Path, task: str, opened: OpenedFile, lenient: bool = False) -> None:
         """`lenient`: a row that cannot be used is a fault, not an error. A check reads so; training does not."""
         self.path, self.task = path, task
         self.format, self.columns = opened.format, opened.columns
@@ -59,7 +59,7 @@ class Labelled:
         fits = False  # the task: an example with a label was read, or it was asked already whether another fits better
         for line, unit in self._opened.units():
             try:
-                if isinstance(unit, Broken):
+                if isinstance(unit, BrokenUnit):
                     raise unit.error
                 for example in convert(line, unit, faults.append):
                     fits = fits or bool(example.counted())  # empty lists do not tell labels from spans
@@ -95,10 +95,10 @@ def labelled(
     none, and plain lines of text will do.
     """
     labelling = labelling_for(task)
-    start = beginning(path)
-    wanted = Wanted(start.path, labelling, _checked_roles(columns or {}, labelling), needs_labels, separator)
+    start = read_beginning(path)
+    wanted = Wanted(start.path, labelling, _check_roles(columns or {}, labelling), needs_labels, separator)
     try:
-        opened = _opened(start, wanted, format)
+        opened = _open_file(start, wanted, format)
     except InputError as error:
         if needs_labels and format is None:
             raise InputError(f"{error}{_other_task(start.path, task)}") from error
@@ -109,7 +109,7 @@ def labelled(
 def _other_task(path: Path, task: str) -> str:
     """For a file that cannot be read for its task: the task it can be read for, in words; or nothing."""
     try:
-        other = guessed_task(path)
+        other = guess_task(path)
         if other is None or other == task:
             return ""
         labelling, source = LABELLINGS[other], labelled(path, other)
@@ -119,12 +119,12 @@ def _other_task(path: Path, task: str) -> str:
     if first is None:
         return ""
     stated = [] if labelling.spans or first.several else [part for label in first.labels() for part in label.split()]
-    if stated and all(map(normalised, stated)):
+    if stated and all(map(normalise_tags, stated)):
         return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
     return f" This looks like {labelling.about} ({source.format}): use the task {other} (qkv finetune {other} …)."
 
 
-def _checked_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, str]:
+def _check_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, str]:
     for role in columns:
         if role not in labelling.roles:
             known = did_you_mean(role, labelling.roles) if role not in ROLES else ""
@@ -135,10 +135,10 @@ def _checked_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str
     return {role: str(value) for role, value in columns.items()}
 
 
-def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
-    found = given_format(format) if format is not None else None
+def _open_file(start: Beginning, wanted: Wanted, format: str | None) -> OpenedFile:
+    found = check_format(format) if format is not None else None
     if found is None:
-        found = sniffed(start, wanted)
+        found = detect_format(start, wanted)
     if found in ("csv", "tsv"):
         return open_table(start, wanted, found)
     if found in ("json", "jsonl"):
@@ -156,12 +156,12 @@ def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
     return _open_lines(wanted)
 
 
-def _open_lines(wanted: Wanted) -> Opened:
-    def convert(line: int, text: str, told: Told) -> Iterator[Example]:
+def _open_lines(wanted: Wanted) -> OpenedFile:
+    def convert(line: int, text: str, told: ReportFault) -> Iterator[Example]:
         place = wanted.place(line)
         if not text.strip():
-            told(empty(place, "the line"))
-        elif example := wanted.labelling.example.of(Given(text, place=place)):
+            told(empty_text_fault(place, "the line"))
+        elif example := wanted.labelling.example.of(UnlabelledInput(text, place=place)):
             yield example
 
-    return Opened("lines", {}, "", lambda: sound_lines(wanted.path), convert)
+    return OpenedFile("lines", {}, "", lambda: checked_lines(wanted.path), convert)

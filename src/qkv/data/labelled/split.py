@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 _space = re.compile(r"\s+")
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """A text as people compare it: full and half width, capitals and spaces make no difference.
 
     >>> folded("ＡＢＣ  hello\\tWorld ") == folded("abc Hello world")
@@ -38,7 +38,7 @@ def _goals(counts: Counter[str], share: float) -> dict[str, int]:
     return goals
 
 
-def held_out(
+def choose_held_out(
     groups: Sequence[Hashable], strata: Sequence[str], share: float, seed: int, most: int
 ) -> NDArray[np.bool_]:
     """(n,) True for the examples to hold out: about `share` of every stratum, `most` in all, whole groups only.

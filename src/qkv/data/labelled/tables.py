@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qkv.data.labelled.opened import Beginning, sound_lines
+from qkv.data.labelled.opened import Beginning, checked_lines
 from qkv.errors import InputError, did_you_mean
 
 # Two columns that belong together, first and second text of a pair.
@@ -21,7 +21,7 @@ _PAIRS = (
     "文本1 文本2, 句子1 句子2, 问题1 问题2, 前提 假设"
 )
 # For each role, names in order of rank: those of a later rank count only where none of an earlier one is there.
-USUAL = {
+USUAL_NAMES = {
     "text": (
         "text sentence content review texta sentence1 premise utterance message comment tweet "
         "文本 内容 句子 评论 正文 语句",
@@ -43,14 +43,14 @@ USUAL = {
     "answer": ("answer answers answertext 答案 回答", "label gold answerkey correct correctanswer"),
     "choices": ("choices options 选项", "choice candidates endings 候选"),
 }
-SPANS = ("entities spans nertags tags ner 实体 标签序列", *USUAL["label"][:1], "annotations label result")
+SPAN_NAMES = ("entities spans nertags tags ner 实体 标签序列", *USUAL_NAMES["label"][:1], "annotations label result")
 
 _dropped = re.compile(r"[\s_\-]+")
 _series = re.compile(r"(.*?)(\d|[a-h])")
 _number = re.compile(r"[-+]?\d+(?:\.\d*)?")
 
 
-def key(name: str) -> str:
+def column_key(name: str) -> str:
     """
     >>> key("Text_A "), key("＃1 String")
     ('texta', '#1string')
@@ -58,7 +58,7 @@ def key(name: str) -> str:
     return _dropped.sub("", unicodedata.normalize("NFKC", name).casefold())
 
 
-_KNOWN = {name for ranks in USUAL.values() for rank in ranks for name in rank.split()} | {
+_KNOWN = {name for ranks in USUAL_NAMES.values() for rank in ranks for name in rank.split()} | {
     name for pair in _PAIRS.split(", ") for name in pair.split()
 }
 
@@ -70,16 +70,16 @@ def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:
     (True, False, True)
     """
     named = {name for value in given.values() for name in (value, *value.split(",")) if not name.isdigit()}
-    return any(cell.strip() in named or key(cell) in _KNOWN for cell in cells) and not any(
+    return any(cell.strip() in named or column_key(cell) in _KNOWN for cell in cells) and not any(
         _number.fullmatch(cell.strip()) for cell in cells
     )
 
 
-def given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
+def find_given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
     """The column that the caller named, by name or by number from 1."""
     if value in names:
         return value
-    near = [name for name in names if key(name) == key(value)]
+    near = [name for name in names if column_key(name) == column_key(value)]
     if len(near) == 1:
         return near[0]
     if value.isdigit() and 1 <= int(value) <= len(names):
@@ -87,29 +87,29 @@ def given_column(role: str, value: str, names: Sequence[str], where: str) -> str
     if value.isdigit():
         raise InputError(f"{where} has {len(names)} columns, so there is no column {value} for the {role}.")
     raise InputError(
-        f"{where} has no column {value!r} for the {role}, only {listed(names)}.{did_you_mean(value, names)}"
+        f"{where} has no column {value!r} for the {role}, only {quote_names(names)}.{did_you_mean(value, names)}"
     )
 
 
-def usual_column(role: str, names: Sequence[str], where: str, ranks: Sequence[str] = ()) -> str | None:
+def find_usual_column(role: str, names: Sequence[str], where: str, ranks: Sequence[str] = ()) -> str | None:
     """The one column with a usual name for this role, or None; two of the same rank are an error."""
-    for rank in ranks or USUAL[role]:
+    for rank in ranks or USUAL_NAMES[role]:
         usual = rank.split()
-        found = [name for name in names if key(name) in usual]
+        found = [name for name in names if column_key(name) in usual]
         if len(found) > 1:
-            raise InputError(f"{where}: {listed(found)} could each be the {role}. {ask(role)}")
+            raise InputError(f"{where}: {quote_names(found)} could each be the {role}. {ask_for_columns(role)}")
         if found:
             return found[0]
     return None
 
 
-def usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
+def find_usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
     """The two columns of sentence pairs, where there are such.
 
     >>> usual_pair(["index", "sentence1", "sentence2", "label"]), usual_pair(["text", "label"])
     (('sentence1', 'sentence2'), None)
     """
-    by_key = {key(name): name for name in names}
+    by_key = {column_key(name): name for name in names}
     for pair in _PAIRS.split(", "):
         first, second = pair.split()
         if first in by_key and second in by_key:
@@ -117,7 +117,7 @@ def usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def choice_columns(names: Sequence[str]) -> tuple[str, ...]:
+def find_choice_columns(names: Sequence[str]) -> tuple[str, ...]:
     """Columns that hold a choice each: A B C D, choice1 choice2, ending0 ending1 …
 
     >>> choice_columns(["question", "选项A", "选项B", "选项C", "answer"])
@@ -125,15 +125,15 @@ def choice_columns(names: Sequence[str]) -> tuple[str, ...]:
     """
     series: dict[str, list[str]] = {}
     for name in names:
-        if found := _series.fullmatch(key(name)):
+        if found := _series.fullmatch(column_key(name)):
             series.setdefault(found[1], []).append(name)
     for start in ("", "choice", "option", "ending", "answer", "candidate", "sol", "opt", "选项", "候选"):
         if len(series.get(start, ())) >= 2:
-            return tuple(sorted(series[start], key=key))
+            return tuple(sorted(series[start], key=column_key))
     return ()
 
 
-def guessed(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str] | None:
+def guess_columns(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str] | None:
     """Columns of a table without a header, by what stands in them: one or two columns of texts, and one of labels.
 
     None where that leaves a doubt: other columns, few rows, texts as short as labels.
@@ -170,11 +170,11 @@ def _kind(cells: Sequence[str]) -> str:
     return ""
 
 
-def listed(names: Sequence[str]) -> str:
+def quote_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def ask(*roles: str) -> str:
+def ask_for_columns(*roles: str) -> str:
     options = " and ".join(f"--{role} NAME" for role in roles)
     return f"Say which with {options} (in Python: columns={{{', '.join(f'{role!r}: NAME' for role in roles)}}})."
 
@@ -198,7 +198,7 @@ _quoted_cell = re.compile(r'"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     path: Path
     separator: str
     quoted: bool
@@ -225,15 +225,15 @@ class Table:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Line and cells of every row below the header; blank lines are passed over."""
-        found = rows(self.path, sound_lines(self.path), self.separator, self.quoted)
+        found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
             next(found, None)
         return found
 
 
-def table(start: Beginning, format: str, given: Mapping[str, str]) -> Table:
+def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> TableFile:
     """What kind of table begins like this; `given` are the columns that the caller named."""
-    separator = _sniffed_separator(start, format)
+    separator = _detect_separator(start, format)
     quoted = _is_quoted(start, separator)
     sample = list(_sample(start, separator, quoted))
     header = None
@@ -241,10 +241,10 @@ def table(start: Beginning, format: str, given: Mapping[str, str]) -> Table:
         header = tuple(cell.strip() for cell in sample.pop(0))
     widths = Counter(map(len, sample))
     width = len(header) if header else widths.most_common(1)[0][0] if widths else 0
-    return Table(start.path, separator, quoted, header, width, tuple(map(tuple, sample)))
+    return TableFile(start.path, separator, quoted, header, width, tuple(map(tuple, sample)))
 
 
-def _sniffed_separator(start: Beginning, format: str) -> str:
+def _detect_separator(start: Beginning, format: str) -> str:
     usual = "\t" if format == "tsv" else ","
     best, most = usual, 0.0
     for separator in sorted(SEPARATORS, key=lambda one: one != usual):  # the usual one first: it wins a tie
@@ -270,7 +270,7 @@ def _is_quoted(start: Beginning, separator: str) -> bool:
 
 def _sample(start: Beginning, separator: str, quoted: bool) -> Iterator[list[str]]:
     """Rows of the beginning; what is wrong with the last of them, which may be cut, is not said here."""
-    found = rows(start.path, iter(enumerate(start.lines, 1)), separator, quoted)
+    found = parse_rows(start.path, iter(enumerate(start.lines, 1)), separator, quoted)
     try:
         for _ in range(ROWS_LOOKED_AT):
             row = next(found, None)
@@ -281,17 +281,19 @@ def _sample(start: Beginning, separator: str, quoted: bool) -> Iterator[list[str
         return
 
 
-def rows(path: Path, lines: Iterator[tuple[int, str]], separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def parse_rows(
+    path: Path, lines: Iterator[tuple[int, str]], separator: str, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
     for number, line in lines:
         if not line or line.isspace():
             continue
         if quoted and '"' in line:
-            yield number, _cells(path, number, line, lines, separator)
+            yield number, _parse_cells(path, number, line, lines, separator)
         else:
             yield number, line.split(separator)
 
 
-def _cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]], separator: str) -> list[str]:
+def _parse_cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]], separator: str) -> list[str]:
     """One row with quotes in it; takes further lines where a quoted cell goes on."""
     cells, place = [], 0
     while True:
@@ -302,7 +304,7 @@ def _cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]],
             end = line.find(separator, place)
             cells.append(line[place:] if end < 0 else line[place:end])
         else:
-            cell, line, end = _quoted(path, number, line, begin + 1, lines)
+            cell, line, end = _parse_quoted(path, number, line, begin + 1, lines)
             cells.append(cell)
             rest = line.find(separator, end)
             between = line[end:] if rest < 0 else line[end:rest]
@@ -318,7 +320,9 @@ def _cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]],
         place = end + 1
 
 
-def _quoted(path: Path, number: int, line: str, place: int, lines: Iterator[tuple[int, str]]) -> tuple[str, str, int]:
+def _parse_quoted(
+    path: Path, number: int, line: str, place: int, lines: Iterator[tuple[int, str]]
+) -> tuple[str, str, int]:
     """The cell that begins after a quote, the line it ends on, and where on that line it has ended."""
     parts: list[str] = []
     taken = 0

@@ -134,12 +134,12 @@ BLUR = 0.15  # of a length: what it may count more
 _Integers = NDArray[np.int64]
 
 
-class Side(NamedTuple):
+class EncodedSide(NamedTuple):
     ids: NDArray[np.int32]  # of all texts, end to end
     offsets: _Integers  # (E + 1,)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Side":
+    def of(cls, rows: Sequence[Sequence[int]]) -> "EncodedSide":
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         flat = (token for row in rows for token in row)
         return cls(np.fromiter(flat, np.int32, int(lengths.sum())), np.append(0, np.cumsum(lengths)))
@@ -164,22 +164,22 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    source: Side  # without the end
-    target: Side
+    source: EncodedSide  # without the end
+    target: EncodedSide
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
 
 
-class Encoding(NamedTuple):
+class PairEncoding(NamedTuple):
     pairs: EncodedPairs
     too_long: tuple[int, ...]  # which were left out, counted from 0
     nothing: tuple[int, ...]  # of these no token came, on one side or the other
 
 
-def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Encoding:
+def encode_pairs(pairs: Iterable[Pair], languages: Languages, max_length: int) -> PairEncoding:
     """All pairs as ids, a few thousand texts in memory at a time. `max_length` is with begin or end."""
-    parts: tuple[list[Side], list[Side]] = ([], [])
+    parts: tuple[list[EncodedSide], list[EncodedSide]] = ([], [])
     too_long: list[int] = []
     nothing: list[int] = []
     number = 0
@@ -194,16 +194,16 @@ def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Enc
                 too_long.append(number + row)
             else:
                 kept.append(row)
-        parts[0].append(Side.of([sources[row] for row in kept]))
-        parts[1].append(Side.of([targets[row] for row in kept]))
+        parts[0].append(EncodedSide.of([sources[row] for row in kept]))
+        parts[1].append(EncodedSide.of([targets[row] for row in kept]))
         number += len(chunk)
-    return Encoding(EncodedPairs(_joined(parts[0]), _joined(parts[1])), tuple(too_long), tuple(nothing))
+    return PairEncoding(EncodedPairs(_concatenate(parts[0]), _concatenate(parts[1])), tuple(too_long), tuple(nothing))
 
 
-def _joined(parts: Sequence[Side]) -> Side:
+def _concatenate(parts: Sequence[EncodedSide]) -> EncodedSide:
     lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
     ids = np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, np.int32)
-    return Side(ids, np.append(0, np.cumsum(lengths)))
+    return EncodedSide(ids, np.append(0, np.cumsum(lengths)))
 
 
 class PairBatches:

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.check import Lengths, lengths_of
+from qkv.data.labelled.check import Lengths, summarise_lengths
 from qkv.data.labelled.examples import Place
 from qkv.data.pairs.batching import Languages
-from qkv.data.pairs.files import SIDES, Pair, PairFiles, folded
+from qkv.data.pairs.files import SIDES, Pair, PairFiles, fold_to_letters
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 
-KINDS = {
+PAIR_FINDINGS = {
     "unreadable": "files that cannot be read to the end, or do not go together",
     "empty": "pairs with an empty side, which are left out",
     "leak": "pairs of dev or test whose source is trained on as well: scores on them are too good",
@@ -100,7 +100,7 @@ class _Check:
     ) -> None:
         self.files, self.languages, self.limit, self.named = files, languages, limit, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in PAIR_FINDINGS}
         self.facts: list[PairFacts] = []
         self.notes: list[str] = []
         self.numbers, self.lines = array("H"), array("I")  # of every pair, its file and line
@@ -135,7 +135,7 @@ class _Check:
     def pair(self, number: int, pair: Pair) -> None:
         self.numbers.append(number)
         self.lines.append(pair.place.line)
-        keys = [hash(folded(text)) for text in pair[:2]]
+        keys = [hash(fold_to_letters(text)) for text in pair[:2]]
         self.sources.add(keys[0], keys[1], number, pair.place.line)
         self.targets.add(keys[1], keys[0], number, pair.place.line)
         self.both.add(hash((keys[0], keys[1])), 0, number, pair.place.line)
@@ -182,11 +182,13 @@ class _Check:
         return PairReport(
             files=self.facts,
             pairs=trained_on,
-            characters={side: lengths_of(lengths) for side, lengths in zip(SIDES, self.characters, strict=True)},
-            tokens={side: lengths_of(lengths, self.limit) for side, lengths in zip(SIDES, self.tokens, strict=True)},
+            characters={side: summarise_lengths(lengths) for side, lengths in zip(SIDES, self.characters, strict=True)},
+            tokens={
+                side: summarise_lengths(lengths, self.limit) for side, lengths in zip(SIDES, self.tokens, strict=True)
+            },
             ratio=ratio,
             several=several,
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            counts={kind: self.counts[kind] for kind in PAIR_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=bool(trained_on) and not self.counts.total() and all(facts.pairs for facts in self.facts),

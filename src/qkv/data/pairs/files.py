@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.data.labelled.examples import Fault, Place
-from qkv.data.labelled.opened import beginning, shortened, sound, sound_lines
+from qkv.data.labelled.opened import abbreviate, check_text, checked_lines, read_beginning
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError, did_you_mean
 
@@ -27,7 +27,7 @@ _no_letter = re.compile(r"[\W_]+")
 """All that `str.isalnum` is false for."""
 
 
-def folded(text: str) -> str:
+def fold_to_letters(text: str) -> str:
     """Letters and digits alone; the text itself where it has none.
 
     >>> folded("Don’t  STOP!"), folded("……")
@@ -37,18 +37,18 @@ def folded(text: str) -> str:
     return _no_letter.sub("", plain) or text.strip()
 
 
-def place(text: str) -> float:
+def hash_to_unit(text: str) -> float:
     """From 0 to less than 1.
 
     >>> place("Hi.") == place("hi!"), round(place("Hello World"), 4)
     (True, 0.5758)
     """
-    return int.from_bytes(hashlib.sha256(folded(text).encode()).digest()[:4], "big") / 2**32
+    return int.from_bytes(hashlib.sha256(fold_to_letters(text).encode()).digest()[:4], "big") / 2**32
 
 
-def part_of(text: str, dev_share: float, test_share: float) -> str:
+def choose_part(text: str, dev_share: float, test_share: float) -> str:
     """Of a source text: "train", "dev" or "test"."""
-    at = place(text)
+    at = hash_to_unit(text)
     return "dev" if at < dev_share else "test" if at < dev_share + test_share else "train"
 
 
@@ -105,7 +105,7 @@ class PairFiles:
             raise InputError(
                 f"Columns are for one file that has both sides; of {paths[0]} and {paths[1]} each is one side."
             )
-        opened = tuple(beginning(path).path for path in paths)
+        opened = tuple(read_beginning(path).path for path in paths)
         if len(opened) == 2 and opened[0].resolve() == opened[1].resolve():
             raise InputError(f"{opened[0]} was given as both sides: its translations belong in another file.")
         return cls(opened, tuple(columns))
@@ -126,18 +126,18 @@ class PairFiles:
     def _found(self) -> Iterator[Pair]:
         if len(self.files) == 2:
             return self._two_files(*self.files)
-        start = beginning(self.files[0])
+        start = read_beginning(self.files[0])
         return self._objects(start.path) if start.ending in (".jsonl", ".json") else self._rows(start.path)
 
     def _two_files(self, first: Path, second: Path) -> Iterator[Pair]:
-        lines = zip_longest(sound_lines(first), sound_lines(second))
+        lines = zip_longest(checked_lines(first), checked_lines(second))
         for one, other in lines:
             if one is None or other is None:
                 raise _parted(first, second, one or other, lines)
             yield Pair(one[1], other[1], Place(str(first), one[0]))
 
     def _rows(self, path: Path) -> Iterator[Pair]:
-        lines = sound_lines(path)
+        lines = checked_lines(path)
         wanted = self.columns or ("1", "2")
         if all(name.isdecimal() for name in wanted):
             numbers = [int(name) - 1 for name in wanted]
@@ -153,14 +153,14 @@ class PairFiles:
             if len(cells) <= max(numbers):
                 raise InputError(
                     f"{path}, line {number}: {_counted(len(cells))} between tabs, and the pairs are in columns "
-                    f"{numbers[0] + 1} and {numbers[1] + 1}: {shortened(line)}. Put a tab between a text and its "
+                    f"{numbers[0] + 1} and {numbers[1] + 1}: {abbreviate(line)}. Put a tab between a text and its "
                     "translation, or give the two sides as two files."
                 )
             yield Pair(cells[numbers[0]], cells[numbers[1]], Place(str(path), number))
 
     def _objects(self, path: Path) -> Iterator[Pair]:
         wanted = self.columns or SIDES
-        for number, line in sound_lines(path):
+        for number, line in checked_lines(path):
             if not line.strip():
                 continue
             place = Place(str(path), number)
@@ -181,8 +181,8 @@ class PairFiles:
                         "--columns SOURCE,TARGET."
                     )
                 if not isinstance(row[name], str):
-                    raise InputError(f"{place}: the field {name!r} holds {shortened(str(row[name]))}, not a text.")
-                texts.append(sound(row[name], place, f"the field {name!r}"))
+                    raise InputError(f"{place}: the field {name!r} holds {abbreviate(str(row[name]))}, not a text.")
+                texts.append(check_text(row[name], place, f"the field {name!r}"))
             yield Pair(texts[0], texts[1], place)
 
 
@@ -192,14 +192,14 @@ def _parted(first: Path, second: Path, line: tuple[int, str], rest: Iterator[Any
     total = line[0] + sum(1 for _ in rest)
     return InputError(
         f"{shorter} has {line[0] - 1:,} lines and {longer} has {total:,}: line {line[0]:,} of {longer} "
-        f"({shortened(line[1])}) has no translation. Line n of one must be the translation of line n of the other; "
+        f"({abbreviate(line[1])}) has no translation. Line n of one must be the translation of line n of the other; "
         "look for a line that was lost or broken in two."
     )
 
 
 def _is_shorter(path: Path, lines: int) -> bool:
     """Whether a file has fewer lines than this."""
-    return sum(1 for _ in zip(range(lines), sound_lines(path), strict=False)) < lines
+    return sum(1 for _ in zip(range(lines), checked_lines(path), strict=False)) < lines
 
 
 def _column(name: str) -> str | int:

@@ -263,7 +263,7 @@ class _Figures(NamedTuple):
     scored: int
 
 
-def evaluated(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
+def evaluate_both_directions(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
     """By what was predicted, "next" and "previous"; the model must come with states of its own."""
     device, objective = next(model.parameters()).device, BothDirections()
     sums: dict[str, list[Any]] = {name: [0.0, 0, 0] for name in _NAMES}

@@ -55,7 +55,7 @@ from qkv.models.family import (
     TakesHead,
 )
 from qkv.models.folders.codec import CONFIG, WEIGHTS
-from qkv.models.folders.info import lines_of_ours, shown_facts
+from qkv.models.folders.info import lines_of_ours
 from qkv.models.folders.own import describe_folder, read_folder, save_folder
 from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
@@ -220,7 +220,6 @@ def _describe(path: Path) -> Facts:
         document,
         heads,
         document["record"],
-        shown=shown_facts(path, "reader"),
         sizes=sizes_of_reader(config),
     )
 
@@ -435,7 +434,6 @@ def family_below(
             tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
             document,
             record=document["record"],
-            shown=shown_facts(path, view_kind),
             sizes=sizes,
         )
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.corpus.check import KINDS, CorpusReport, check_corpus
+from qkv.data.corpus.check import CORPUS_FINDINGS, CorpusReport, check_corpus
 from qkv.data.corpus.documents import BLOCK_BYTES
-from qkv.data.same_texts import Seen
+from qkv.data.same_texts import SeenTexts
 from qkv.errors import InputError
 from tests.support.corpora import documents, write_corpus
 
@@ -143,7 +143,7 @@ def test_it_is_told_and_can_be_written_down(tmp_path: Path) -> None:
     )
     assert shares == [0.5, 1.0]
     assert json.loads(json.dumps(report.to_dict(), ensure_ascii=False))["documents"] == report.documents == 78
-    assert set(report.counts) <= set(KINDS)
+    assert set(report.counts) <= set(CORPUS_FINDINGS)
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_repeated_texts_are_few_and_in_order() -> None:
-    seen = Seen()
+    seen = SeenTexts()
     assert list(seen.repeated()) == []
     for line, text in enumerate("abcabcxa"):
         seen.add(hash(text), line % 2, line)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.labelled.check import KINDS, LabelledReport, check_labelled
+from qkv.data.labelled.check import LABELLED_FINDINGS, LabelledReport, check_labelled
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
 
@@ -72,7 +72,7 @@ def test_every_fault_on_its_line(tmp_path: Path) -> None:
         "letters": [23],
         "marks": [35],
     }
-    assert list(report.counts) == [kind for kind in KINDS if kind in report.counts]  # the gravest first
+    assert list(report.counts) == [kind for kind in LABELLED_FINDINGS if kind in report.counts]  # the gravest first
     assert [(one.examples, one.dropped, one.against) for one in report.files] == [(30, 4, False), (3, 0, True)]
     typo = next(one for one in report.findings if one.kind == "label typo")
     assert typo.message == "'Yes' (1): is 'yes' (11) meant? (case)"
