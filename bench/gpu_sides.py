@@ -28,7 +28,7 @@ from qkv.data.corpus.segments import Instances, PairConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, model_flops, training_flops
 from qkv.nn.block import FeedForward
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 
@@ -97,7 +97,7 @@ def ours(
     model = BertWithHeads(config, HEADS).to(device)
     parts = [part for part in model.modules() if isinstance(part, FeedForward)]
     there = [batch.to(device) for batch in batches]
-    job = Job(model, Pretraining(), lambda step: [there[step % len(there)]], Path(), compiled=parts, around=Halves)
+    job = Job(model, Pretraining(), lambda step: [there[step % len(there)]], Path(), compiled=parts, around=WeightCasts)
     trainer = Trainer(job, TrainConfig(precision=precision, compile=compiled), Silent())
 
     def step(number: int) -> None:

@@ -11,38 +11,38 @@ from contextlib import suppress
 from typing import Any
 
 from qkv.errors import InputError, did_you_mean
-from qkv.look.attention import attention, steps
+from qkv.look.attention import attention, show_steps
 from qkv.look.examples import EXAMPLES
-from qkv.look.fill import fill, next_sentence
-from qkv.look.looks import inputs
-from qkv.look.meanings import meanings
-from qkv.look.positions import order, positions
-from qkv.look.recurrence import next_words, states
-from qkv.look.subject import Subject, describe
-from qkv.look.tasks import task
-from qkv.look.translating import beam_steps, translate
-from qkv.look.vectors import analogy, neighbours, word_map
+from qkv.look.fill import fill_blanks, score_next_sentence
+from qkv.look.looks import show_inputs
+from qkv.look.meanings import compare_meanings
+from qkv.look.positions import compare_order, show_positions
+from qkv.look.recurrence import show_next_words, show_states
+from qkv.look.subject import Subject, describe_models
+from qkv.look.tasks import run_task
+from qkv.look.translating import show_beam_steps, show_translation
+from qkv.look.vectors import show_analogy, show_neighbours, show_word_map
 from qkv.look.wire import Asked, RefusalError, Reply
 
 _Answer = Callable[[Subject, Asked], Reply]
 
-ANSWERS: dict[str, _Answer] = {
+ANSWER_FUNCTIONS: dict[str, _Answer] = {
     "attention": attention,
-    "steps": steps,
-    "inputs": inputs,
-    "fill": fill,
-    "next_sentence": next_sentence,
-    "meanings": meanings,
-    "positions": positions,
-    "order": order,
-    "neighbours": neighbours,
-    "analogy": analogy,
-    "word_map": word_map,
-    "translate": translate,
-    "beam_steps": beam_steps,
-    "states": states,
-    "next_words": next_words,
-    "task": task,
+    "steps": show_steps,
+    "inputs": show_inputs,
+    "fill": fill_blanks,
+    "next_sentence": score_next_sentence,
+    "meanings": compare_meanings,
+    "positions": show_positions,
+    "order": compare_order,
+    "neighbours": show_neighbours,
+    "analogy": show_analogy,
+    "word_map": show_word_map,
+    "translate": show_translation,
+    "beam_steps": show_beam_steps,
+    "states": show_states,
+    "next_words": show_next_words,
+    "task": run_task,
 }
 
 
@@ -56,13 +56,13 @@ class Api:
     def __init__(
         self,
         subjects: Sequence[Subject],
-        answers: Mapping[str, _Answer] = ANSWERS,
+        answers: Mapping[str, _Answer] = ANSWER_FUNCTIONS,
         examples: Mapping[str, Any] = EXAMPLES,
     ) -> None:
         """A folder that is not whole is an InputError here."""
         self.subjects = tuple(subjects)
         self._answers = answers
-        self._room = describe(self.subjects, examples)
+        self._room = describe_models(self.subjects, examples)
         self._opening = tuple(threading.Lock() for _ in self.subjects)
         self._opened: set[tuple[int, str]] = set()
 

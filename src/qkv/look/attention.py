@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.look.looks import chosen_rows, look_at, looks
+from qkv.look.looks import choose_rows, layer_record, layer_records
 from qkv.look.scene import Question, Scene
 from qkv.look.subject import Subject
-from qkv.look.wire import LONGEST, Asked, Reply
+from qkv.look.wire import MOST_CHARACTERS, Asked, Reply
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
 from qkv.text.alignment import Span, word_spans
@@ -43,7 +43,7 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     before: tuple[int, int] | None = None  # segment and number of the word that the last token ended in
     opened = False  # the last token was a space before what comes now
     for place, token in enumerate(tokens):
-        first, last = _words_of(token, words[token.segment])
+        first, last = _find_words(token, words[token.segment])
         if first is not None and (opened or before == (token.segment, first)):
             found[-1][1] = place
         else:
@@ -53,7 +53,7 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     return found
 
 
-def _words_of(token: Token, words: Sequence[Span]) -> tuple[int, int] | tuple[None, None]:
+def _find_words(token: Token, words: Sequence[Span]) -> tuple[int, int] | tuple[None, None]:
     """The first and the last word that a token has characters of; of a mark or a space, none."""
     if token.special or not token.text.strip():
         return None, None
@@ -80,7 +80,7 @@ def _words_of(token: Token, words: Sequence[Span]) -> tuple[int, int] | tuple[No
 # Shapes: T tokens that are looked at, K width of a head.
 
 
-def steps(subject: Subject, asked: Asked) -> Reply:
+def show_steps(subject: Subject, asked: Asked) -> Reply:
     """Fields as of `attention`, and layer, head and row, the token that looks, all counted from 0.
 
     Without a row those of all tokens at once, of texts that are not long: every array but k and v then has a row for
@@ -89,12 +89,12 @@ def steps(subject: Subject, asked: Asked) -> Reply:
     question = Question.read(subject, asked)
     layer = asked.number("layer", 0, question.layers - 1)
     number = asked.number("head", 0, question.heads - 1)
-    row = asked.maybe_number("row", 0, LONGEST)
+    row = asked.maybe_number("row", 0, MOST_CHARACTERS)
     asked.done()
     scene = question.scene()
-    rows = chosen_rows(row, scene.left, scene.right)
+    rows = choose_rows(row, scene.left, scene.right)
     with torch.inference_mode():
-        look = look_at(scene, layer).of(number, rows)
+        look = layer_record(scene, layer).of(number, rows)
         scores, weights, value = look.scores()[0], look.weights()[0], look.value[0]  # (Q, T) twice, (T, K)
         by_row = {
             "q": look.query[0],
@@ -181,13 +181,13 @@ def attention(subject: Subject, asked: Asked) -> Reply:
 
 @torch.inference_mode()
 def _weights(scene: Scene, layer: int) -> Tensor:
-    return look_at(scene, layer).weights()
+    return layer_record(scene, layer).weights()
 
 
 @torch.inference_mode()
 def _overview(scene: Scene) -> dict[str, NDArray[Any]]:
     small, measures, measure = [], [], Measure(scene)
-    for look in looks(scene):  # one layer's weights at a time: at 512 tokens those of a BERT are 150 MB
+    for look in layer_records(scene):  # one layer's weights at a time: at 512 tokens those of a BERT are 150 MB
         scores = look.scores(look.scale)
         weights = masked_softmax(scores, look.mask)
         small.append(_bytes(block_maximum(weights)))  # rounding keeps the order, so that it may come last

@@ -93,9 +93,9 @@ MEANING_ZH = [
 #
 # What this file does NOT do: say which model can show them.
 
-Example = dict[str, Any]
+PageExample = dict[str, Any]
 
-EXAMPLES: dict[str, list[Example]] = {
+EXAMPLES: dict[str, list[PageExample]] = {
     "attention": [
         {"title": {"en": "it … too tired", "zh": "it … too tired（指动物）"}, "lang": "en", "set": {"text": TIRED}},
         {"title": {"en": "it … too narrow", "zh": "it … too narrow（指街道）"}, "lang": "en", "set": {"text": NARROW}},

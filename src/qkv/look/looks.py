@@ -20,23 +20,23 @@ from torch import Tensor
 
 from qkv.look.scene import Question, Scene, Side, check_length
 from qkv.look.subject import Subject
-from qkv.look.wire import LONGEST, Asked, RefusalError, Reply
-from qkv.nn.layers import AttentionRecord, records_of
+from qkv.look.wire import MOST_CHARACTERS, Asked, RefusalError, Reply
+from qkv.nn.layers import AttentionRecord, attention_records
 
 _AT_ONCE = 64
 """Tokens of a text of which all rows are given in one answer."""
 
 
-def inputs(subject: Subject, asked: Asked) -> Reply:
+def show_inputs(subject: Subject, asked: Asked) -> Reply:
     """Fields text, pair (bert), kind and output (translators), row: the token, counted from 0, of the left side where
     there are two. Without a row those of all tokens, (T, D) each, of a text that is not long."""
     question = Question.read(subject, asked)
     if question.network.position_encoding is None:
         raise subject.refusal("no_positions", "which adds nothing to its tokens")
-    row = asked.maybe_number("row", 0, LONGEST)
+    row = asked.maybe_number("row", 0, MOST_CHARACTERS)
     asked.done()
     scene = question.scene()
-    rows = chosen_rows(row, scene.left)
+    rows = choose_rows(row, scene.left)
     parts = input_parts(scene)
     found = {name: _floats(part[rows] if row is None else part[row]) for name, part in parts.items()}
     head = {"kind": scene.kind, "parts": list(found), "n_tokens": len(scene.left.tokens)}
@@ -48,7 +48,7 @@ def inputs(subject: Subject, asked: Asked) -> Reply:
     return Reply(head | {"width": found["sum"].shape[-1]} | tokens, found)
 
 
-def chosen_rows(row: int | None, *sides: Side) -> slice:
+def choose_rows(row: int | None, *sides: Side) -> slice:
     """One row of the first side, or all, where no side is long: an answer to look at, not the whole of a book."""
     if row is None:
         for side in sides:
@@ -77,14 +77,14 @@ def _floats(part: Tensor) -> NDArray[np.float32]:
 # layers that are looked at alone, and one layer's at a time; layers above the last one looked at are not run.
 
 
-def looks(scene: Scene) -> Iterator[AttentionRecord]:
+def layer_records(scene: Scene) -> Iterator[AttentionRecord]:
     """Layer by layer, from the lowest, each computed when it is asked for."""
-    return records_of(scene.attention, scene.layers())
+    return attention_records(scene.attention, scene.layers())
 
 
 @torch.inference_mode()
-def look_at(scene: Scene, layer: int) -> AttentionRecord:
-    found = looks(scene)
+def layer_record(scene: Scene, layer: int) -> AttentionRecord:
+    found = layer_records(scene)
     for _ in range(layer):
         next(found)
     return next(found)

@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-FOLDER = Path(__file__).resolve().parent / "page"
-INDEX, STYLE, START = "index.html", "look.css", "app.js"
+PAGE_FOLDER = Path(__file__).resolve().parent / "page"
+INDEX_FILE, STYLE_FILE, START_MODULE = "index.html", "look.css", "app.js"
 _MARKS = ("policy", "style", "importmap", "recorded", "start")
 """Where index.html wants what, as <!--qkv:NAME-->, in this order."""
 _PREFIX = "look/"
 """Before the name of a module in the import map."""
-NAME = re.compile(r"([a-z_]{1,40}/)?[a-z_]{1,40}\.[a-z]{1,8}")
-EARLY = re.compile(r"[a-z_]+\.js|views/attention")
+ASSET_NAME = re.compile(r"([a-z_]{1,40}/)?[a-z_]{1,40}\.[a-z]{1,8}")
+PRELOADED = re.compile(r"[a-z_]+\.js|views/attention")
 """Names of files; and of those that the page begins with."""
-TYPES = {
+CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 """What is served, by its ending; nothing else is."""
-ALWAYS = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data: blob:"
+BASE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data: blob:"
 
 
 class Document(NamedTuple):
@@ -40,50 +40,51 @@ class Document(NamedTuple):
     policy: str  # the Content-Security-Policy it is served with
 
 
-def assets() -> dict[str, Path]:
+def list_assets() -> dict[str, Path]:
     """Every file of the page, by its name with slashes; read anew each time, so that a change is seen on reload."""
-    files = (path for path in sorted(FOLDER.rglob("*")) if path.suffix in TYPES and path.is_file())
-    return {path.relative_to(FOLDER).as_posix(): path for path in files}
+    files = (path for path in sorted(PAGE_FOLDER.rglob("*")) if path.suffix in CONTENT_TYPES and path.is_file())
+    return {path.relative_to(PAGE_FOLDER).as_posix(): path for path in files}
 
 
-def asset(name: str) -> Path | None:
+def find_asset(name: str) -> Path | None:
     """One of them, by a name that anybody may have written."""
-    path = FOLDER / name
-    return path if NAME.fullmatch(name) and path.suffix in TYPES and path.is_file() else None
+    path = PAGE_FOLDER / name
+    return path if ASSET_NAME.fullmatch(name) and path.suffix in CONTENT_TYPES and path.is_file() else None
 
 
-def served() -> Document:
+def build_served_page() -> Document:
     """The document that a server gives; addresses are relative, so that it may stand behind a prefix."""
-    names = [name for name in assets() if name.endswith(".js")]
+    names = [name for name in list_assets() if name.endswith(".js")]
     modules = _import_map({name: f"./assets/{name}" for name in names})
     # what the first picture needs is fetched at once, and not when another file is found to import it
-    early = [f'<link rel="modulepreload" href="./assets/{name}">' for name in names if EARLY.match(name)]
-    html = _filled(
-        style=f'<link rel="stylesheet" href="assets/{STYLE}">',
+    early = [f'<link rel="modulepreload" href="./assets/{name}">' for name in names if PRELOADED.match(name)]
+    html = _fill_template(
+        style=f'<link rel="stylesheet" href="assets/{STYLE_FILE}">',
         importmap="\n".join([f'<script type="importmap">{modules}</script>', *early]),
-        start=f'<script type="module" src="assets/{START}"></script>',
+        start=f'<script type="module" src="assets/{START_MODULE}"></script>',
     )
-    policy = (
-        f"{ALWAYS}; frame-ancestors 'none'; connect-src 'self'; style-src 'self'; script-src 'self' {_hash(modules)}"
-    )
+    allowed = f"connect-src 'self'; style-src 'self'; script-src 'self' {_hash(modules)}"
+    policy = f"{BASE_POLICY}; frame-ancestors 'none'; {allowed}"
     return Document(html, policy)
 
 
-def saved(recorded: Mapping[str, Any] | None) -> str:
+def build_saved_page(recorded: Mapping[str, Any] | None) -> str:
     """The document with everything inside: style, modules, and what was answered; None leaves the place of that empty.
 
     Its policy allows the scripts that it carries and no connection at all.
     """
-    files = assets()
-    style = files[STYLE].read_text(encoding="utf-8")
+    files = list_assets()
+    style = files[STYLE_FILE].read_text(encoding="utf-8")
     modules = _import_map({name: _data_url(path.read_bytes()) for name, path in files.items() if name.endswith(".js")})
-    start = f'import "{_PREFIX}{START}"'
-    policy = f"{ALWAYS}; connect-src 'none'; style-src {_hash(style)}; script-src data: {_hash(modules)} {_hash(start)}"
-    return _filled(
+    start = f'import "{_PREFIX}{START_MODULE}"'
+    policy = (
+        f"{BASE_POLICY}; connect-src 'none'; style-src {_hash(style)}; script-src data: {_hash(modules)} {_hash(start)}"
+    )
+    return _fill_template(
         policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         style=f"<style>{style}</style>",
         importmap=f'<script type="importmap">{modules}</script>',
-        recorded=f'<script type="application/json" id="recorded">{_inside(recorded)}</script>',
+        recorded=f'<script type="application/json" id="recorded">{_to_script_json(recorded)}</script>',
         start=f'<script type="module">{start}</script>',
     )
 
@@ -94,44 +95,44 @@ def address_of(state: Mapping[str, str | int]) -> str:
     >>> address_of({"view": "fill", "text": "a b", "model": 1})
     'view=fill&text=a%20b&model=1'
     """
-    return "&".join(f"{name}={quote(spelt(value), safe='')}" for name, value in state.items())
+    return "&".join(f"{name}={quote(quote_value(value), safe='')}" for name, value in state.items())
 
 
-def spelt(value: str | int) -> str:
+def quote_value(value: str | int) -> str:
     """A value as the page's addresses have it: as it is, and quoted where it would read as something else.
 
-    >>> spelt("他欠我100万"), spelt("2024"), spelt(2024)
+    >>> quote_value("他欠我100万"), quote_value("2024"), quote_value(2024)
     ('他欠我100万', '"2024"', '2024')
     """
     if isinstance(value, int):
         return str(value)
     try:
-        json.loads(value, parse_constant=_refused)
+        json.loads(value, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-def _refused(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _filled(**parts: str) -> str:
+def _fill_template(**parts: str) -> str:
     """index.html with each part in its place; cut from left to right, because what is put in may hold anything."""
-    rest, out = (FOLDER / INDEX).read_text(encoding="utf-8"), []
+    rest, out = (PAGE_FOLDER / INDEX_FILE).read_text(encoding="utf-8"), []
     for name in _MARKS:
         mark = f"<!--qkv:{name}-->"
         before, found, rest = rest.partition(mark)
-        assert found and mark not in rest, f"{INDEX} needs one {mark}, in the order {', '.join(_MARKS)}"
+        assert found and mark not in rest, f"{INDEX_FILE} needs one {mark}, in the order {', '.join(_MARKS)}"
         out += [before, parts.get(name, "")]
     return "".join([*out, rest])
 
 
 def _import_map(modules: Mapping[str, str]) -> str:
-    return _inside({"imports": {_PREFIX + name: address for name, address in modules.items()}})
+    return _to_script_json({"imports": {_PREFIX + name: address for name, address in modules.items()}})
 
 
-def _inside(data: Any) -> str:
+def _to_script_json(data: Any) -> str:
     """JSON for a script element, which "</script>" or "<!--" in a text would end or change."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 

@@ -15,37 +15,37 @@ from numpy.typing import NDArray
 from qkv.api.results import normalized
 from qkv.metrics.numbers import principal
 
-Floats = NDArray[np.float32]
+VectorArray = NDArray[np.float32]
 _NOTHING = 1e-5
 """Of the length of a vector: vectors that differ by less are one, and what tells them apart is rounding."""
 
 
 class _Planes(NamedTuple):
-    points: Floats  # (K, n, 2)
-    variance: Floats  # (K, 2) share of the spread that each axis holds
-    cosine: Floats  # (K, n, n)
+    points: VectorArray  # (K, n, 2)
+    variance: VectorArray  # (K, 2) share of the spread that each axis holds
+    cosine: VectorArray  # (K, n, n)
 
 
-def planes(layers: Sequence[Floats]) -> _Planes:
+def project_layers(layers: Sequence[VectorArray]) -> _Planes:
     """K of (n, D) →
 
-    >>> found = planes([np.array([[0, 1, 5], [2, 0, 5], [4, 0, 5]], np.float32)] * 2)
+    >>> found = project_layers([np.array([[0, 1, 5], [2, 0, 5], [4, 0, 5]], np.float32)] * 2)
     >>> found.points.shape, [round(float(share), 2) for share in found.variance[0]]
     ((2, 3, 2), [0.98, 0.02])
     """
-    points: list[Floats] = []
-    shares: list[Floats] = []
+    points: list[VectorArray] = []
+    shares: list[VectorArray] = []
     for vectors in layers:
-        places, share = on_a_plane(vectors)
+        places, share = project_vectors(vectors)
         if points:
             agree = (points[-1] * places).sum(0)  # (2,)
             places = places * np.where(agree < 0, np.float32(-1), np.float32(1))
         points.append(places)
         shares.append(share)
-    return _Planes(np.stack(points), np.stack(shares), np.stack([cosines(vectors) for vectors in layers]))
+    return _Planes(np.stack(points), np.stack(shares), np.stack([cosine_matrix(vectors) for vectors in layers]))
 
 
-def on_a_plane(vectors: Floats) -> tuple[Floats, Floats]:
+def project_vectors(vectors: VectorArray) -> tuple[VectorArray, VectorArray]:
     """(n, D) → (n, 2) and (2,); zeros where there is nothing to tell apart."""
     places, shares = np.zeros((len(vectors), 2), np.float32), np.zeros(2, np.float32)
     length = float(np.linalg.norm(vectors, axis=1).max())
@@ -56,7 +56,7 @@ def on_a_plane(vectors: Floats) -> tuple[Floats, Floats]:
     return places, shares
 
 
-def cosines(vectors: Floats, others: Floats | None = None) -> Floats:
+def cosine_matrix(vectors: VectorArray, others: VectorArray | None = None) -> VectorArray:
     """(n, D), and (m, D) if they are others → (n, m)"""
     unit = normalized(vectors.astype(np.float32))
     with_ = unit if others is None else normalized(others.astype(np.float32))

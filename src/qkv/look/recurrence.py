@@ -21,7 +21,7 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
-from qkv.look.translating import spelled
+from qkv.look.translating import spell_token
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.nn.characters import spell
 from qkv.nn.layers import Layer, Recurrence
@@ -71,7 +71,7 @@ EQUATIONS: dict[type[Cell], Equations] = {
 }
 
 
-class Read(NamedTuple):
+class CellRun(NamedTuple):
     """A row that a cell has read, in the order of the text whichever way it was read."""
 
     parts: dict[str, Tensor]  # by the letter of the equation: (T, H) each, of h (T, P)
@@ -79,7 +79,7 @@ class Read(NamedTuple):
     from_state: Tensor  # (T, G, H): U h, with its bias where it has one
 
 
-def read(cell: Cell, x: Tensor, *, reverse: bool = False) -> Read:
+def run_cell(cell: Cell, x: Tensor, *, reverse: bool = False) -> CellRun:
     """x (T, D), from nothing seen."""
     given: Tensor = cell.from_input(x)  # (T, G · H)
     state = cell.begin(1)
@@ -94,7 +94,7 @@ def read(cell: Cell, x: Tensor, *, reverse: bool = False) -> Read:
         before.reverse()
     parts = {letter: torch.cat([step[letter] for step in steps]) for letter in steps[0]}
     blocks = (cell.blocks, cell.width)
-    return Read(parts, given.unflatten(1, blocks), cell.from_state(torch.cat(before)).unflatten(1, blocks))
+    return CellRun(parts, given.unflatten(1, blocks), cell.from_state(torch.cat(before)).unflatten(1, blocks))
 
 
 # --- What recurrent layers remember while they read a text: states and gates at every token; and what a language
@@ -130,7 +130,7 @@ class Way:
     part: str  # what it belongs to: "language_model", "elmo", "encoder" or "reader"
     layer: int
     recurrence: Recurrence
-    read: Read
+    read: CellRun
 
     @property
     def cell(self) -> Cell:
@@ -151,7 +151,7 @@ class Way:
         }
 
 
-class Speaker(NamedTuple):
+class NextTokenModel(NamedTuple):
     """What expects the next token."""
 
     predict: Callable[[Tensor], Tensor]  # (T, P) → (T, V)
@@ -161,26 +161,26 @@ class Speaker(NamedTuple):
 class OpenedText(NamedTuple):
     encoded: Encoded
     ways: list[Way]
-    speaker: Speaker | None = None  # of a language model
+    speaker: NextTokenModel | None = None  # of a language model
 
 
 @torch.inference_mode()
-def states(subject: Subject, asked: Asked) -> Reply:
+def show_states(subject: Subject, asked: Asked) -> Reply:
     """Fields: text, way. Arrays: h (T, P), and by the equation's letters c, i, f, g, o, m, r, z, n (T, H); given and
     from_state (T, G, H), W x + b and U h; peepholes (3, H)."""
     text, number = asked.text(), asked.number("way", 0, _WAYS - 1, 0)
     asked.done()
-    encoded, ways, _ = _opened(subject, text)
+    encoded, ways, _ = _open_text(subject, text)
     if number >= len(ways):
         raise RefusalError(
             "range", f"'way' is {number}; it goes from 0 to {len(ways) - 1}.", field="way", low=0, high=len(ways) - 1
         )
     way = ways[number]
     cell, equations = way.cell, EQUATIONS[type(way.cell)]
-    arrays = {letter: _f4(values) for letter, values in way.read.parts.items()}
-    arrays |= {"given": _f4(way.read.given), "from_state": _f4(way.read.from_state)}
+    arrays = {letter: _to_float32(values) for letter, values in way.read.parts.items()}
+    arrays |= {"given": _to_float32(way.read.given), "from_state": _to_float32(way.read.from_state)}
     if isinstance(cell, PeepholeLSTM):
-        arrays["peepholes"] = _f4(cell.peepholes)
+        arrays["peepholes"] = _to_float32(cell.peepholes)
     clips = (cell.cell_clip, cell.projection_clip) if isinstance(cell, LSTM) else (None, None)
     head = {
         "name": "states",
@@ -204,13 +204,13 @@ def states(subject: Subject, asked: Asked) -> Reply:
 
 
 @torch.inference_mode()
-def next_words(subject: Subject, asked: Asked) -> Reply:
+def show_next_words(subject: Subject, asked: Asked) -> Reply:
     """Fields: text, k. For each direction: {direction} (T, k) probabilities of the tokens that the head names, and
     {direction}_came (T,), the probability of what came, with its place {direction}_rank (T,) from 0; -1: nothing did.
     """
     text, k = asked.text(), asked.number("k", 1, 50, 8)
     asked.done()
-    encoded, ways, speaker = _opened(subject, text)
+    encoded, ways, speaker = _open_text(subject, text)
     if speaker is None:
         raise subject.refusal("no_next_words", "which does not predict the next word")
     told, arrays = dict[str, Any](), dict[str, NDArray[Any]]()
@@ -220,13 +220,13 @@ def next_words(subject: Subject, asked: Asked) -> Reply:
             continue
         probabilities = speaker.predict(mine[-1].recurrence.left).float().softmax(1)  # (T, V)
         best = probabilities.topk(min(k, probabilities.size(1)))
-        told[direction] = [[spelled(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
-        arrays[direction] = _f4(best.values)
-        arrays |= _what_came(direction, probabilities, encoded.ids)
+        told[direction] = [[spell_token(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
+        arrays[direction] = _to_float32(best.values)
+        arrays |= _score_actual_tokens(direction, probabilities, encoded.ids)
     return Reply({"name": "next_words", "text": text, "tokens": _tokens(encoded, text), "words": told}, arrays)
 
 
-def _opened(subject: Subject, text: str) -> OpenedText:
+def _open_text(subject: Subject, text: str) -> OpenedText:
     """A text as the model reads it, and all its recurrent layers after they have."""
     if subject.kind == "rnnlm":
         return _rnnlm(subject, text)
@@ -243,17 +243,17 @@ def _rnnlm(subject: Subject, text: str) -> OpenedText:
     network, tokenizer = subject.recurrent, subject.opened.tokenizer
     found = tokenizer.encode(text)
     # a text that may go on has no end yet
-    encoded = _checked(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
+    encoded = _check_tokens(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
     ways = _ways(network.layers(torch.tensor(encoded.ids), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, Speaker(network.predict, tokenizer))
+    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
 
 
 def _elmo(subject: Subject, text: str) -> OpenedText:
     network, tokenizer = subject.recurrent, subject.opened.tokenizer  # no word is unknown to it
-    encoded = _checked(tokenizer.encode(text))
+    encoded = _check_tokens(tokenizer.encode(text))
     spelled = spell([tokenizer.token(id) for id in encoded.ids], network.config.longest)
     ways = _ways(network.layers(network.characters(spelled), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, Speaker(network.predict, tokenizer))
+    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
 
 
 def _seq2seq(subject: Subject, text: str) -> OpenedText:
@@ -264,13 +264,13 @@ def _seq2seq(subject: Subject, text: str) -> OpenedText:
     found = coder.encode(text, special=False)
     end = len(text), len(text)
     encoded = Encoded(ids, [0] * len(ids), [*source_spans(coder, text), end], [*found.tokens, coder.token(ids[-1])])
-    _checked(encoded, min(_MOST, translator.max_length))
+    _check_tokens(encoded, min(_MOST, translator.max_length))
     return OpenedText(encoded, _ways(translator.network.layers(Batch.of([ids]))))
 
 
 def _reader(subject: Subject, text: str) -> OpenedText:
     encoder = subject.recurrent.encoder
-    encoded = _checked(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
+    encoded = _check_tokens(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
     return OpenedText(encoded, _ways(encoder.layers(Batch.of([encoded.ids]))))
 
 
@@ -280,13 +280,13 @@ def _ways(layers: Iterable[Layer]) -> list[Way]:
     numbers: Counter[tuple[str, str]] = Counter()
     for layer in layers:
         for one in layer.recurrences:
-            opened = read(one.cell, one.entered, reverse=one.direction == "backward")
+            opened = run_cell(one.cell, one.entered, reverse=one.direction == "backward")
             found.append(Way(layer.part, numbers[layer.part, one.direction], one, opened))
             numbers[layer.part, one.direction] += 1
     return found
 
 
-def _what_came(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
+def _score_actual_tokens(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
     """(T, V): how likely each token was that came after, or backward before; the last has none."""
     vocabulary = probabilities.size(1)
     came, ranks = np.full(len(ids), -1, np.float32), np.full(len(ids), -1, np.int32)
@@ -298,7 +298,7 @@ def _what_came(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dic
     return {f"{direction}_came": came, f"{direction}_rank": ranks}
 
 
-def _checked(encoded: Encoded, most: int = _MOST) -> Encoded:
+def _check_tokens(encoded: Encoded, most: int = _MOST) -> Encoded:
     if not any(start < end for start, end in encoded.offsets):
         raise RefusalError("empty", "There is nothing in the text that the model could read.", field="text")
     if len(encoded.ids) > most:
@@ -319,6 +319,6 @@ def _tokens(encoded: Encoded, text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _f4(values: Tensor) -> NDArray[np.float32]:
+def _to_float32(values: Tensor) -> NDArray[np.float32]:
     found: NDArray[np.float32] = values.float().cpu().numpy()
     return found

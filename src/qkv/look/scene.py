@@ -26,7 +26,7 @@ from qkv.nn.layers import AttentionKind, Layer
 from qkv.report.attention_map import Token
 from qkv.tasks.translate import source_spans, target_spans, translated
 
-REMEMBERED = 64  # translations
+CACHED_TRANSLATIONS = 64  # translations
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Question:
     @classmethod
     def read(cls, subject: Subject, asked: Asked) -> "Question":
         """The fields text, pair, kind and output, of which a model may have none."""
-        kinds = [kind.name for kind in attentions_of(subject)]
+        kinds = [kind.name for kind in find_attentions(subject)]
         kind = asked.choice("kind", kinds, kinds[0])
         text = asked.text()
         pair = None if subject.translates else asked.maybe_text("pair")
@@ -127,19 +127,19 @@ class Question:
         """Tokens of both sides; a translation is made here, if none was given."""
         subject, kind = self.subject, self.attention
         if not subject.translates:
-            side = _of_model(subject, kind, self.text, self.pair)
+            side = _make_model_side(subject, kind, self.text, self.pair)
             texts = (self.text,) if self.pair is None else (self.text, self.pair)
             name = kind.name if self.pair is None or kind.is_causal else "pair"
             return Scene(subject, kind, name, side, side, texts)
-        source = _source(subject.translator, self.text, 1 if kind.looks_at_source else 0)
+        source = _make_source_side(subject.translator, self.text, 1 if kind.looks_at_source else 0)
         if kind.part == "encoder":
             return Scene(subject, kind, kind.name, source, source, (self.text,), source)
-        output, target, read = _target(subject, kind, self.text, self.output)
+        output, target, read = _make_target_side(subject, kind, self.text, self.output)
         right, texts = (source, (output, self.text)) if kind.looks_at_source else (target, (output,))
         return Scene(subject, kind, kind.name, target, right, texts, source, read)
 
 
-def attentions_of(subject: Subject) -> tuple[AttentionKind, ...]:
+def find_attentions(subject: Subject) -> tuple[AttentionKind, ...]:
     """Refuse what has none."""
     found = () if subject.is_table else subject.network.attentions
     if not found:
@@ -150,7 +150,7 @@ def attentions_of(subject: Subject) -> tuple[AttentionKind, ...]:
     return found
 
 
-def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
+def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
     model = subject.model
     untaught = kind.is_causal and not model.network.heads
     if pair is not None and (model.config.segments < 2 or untaught):
@@ -158,7 +158,7 @@ def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None
     texts = (text,) if pair is None else (text, pair)
     for name, one in zip(("text", "pair"), texts, strict=False):
         if model.tokenizer.is_empty(one):
-            raise _empty(name)
+            raise _empty_refusal(name)
     encoded = model.tokenizer.encode(text, pair)
     if untaught:
         encoded = without_unlearned(encoded, model.tokenizer)
@@ -167,23 +167,25 @@ def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None
     return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
 
 
-def _source(translator: Translator, text: str, segment: int) -> Side:
+def _make_source_side(translator: Translator, text: str, segment: int) -> Side:
     languages = translator.languages
     encoded, spans = languages.source.encode(text, special=False), source_spans(languages.source, text)
     if not encoded.ids:
-        raise _empty("text")
+        raise _empty_refusal("text")
     check_length(len(encoded.ids) + 1, translator.max_length)
     unknown = languages.source.unk_id  # SentencePiece spells what it does not know as it was written
     read = [
         languages.source.token(number) if number == unknown else token
         for number, token in zip(encoded.ids, encoded.tokens, strict=True)
     ]
-    tokens = _spelled(read, spans, text, segment)
+    tokens = _make_tokens(read, spans, text, segment)
     end = Token(languages.source.token(languages.source_end), "", 0, 0, segment, special=True)
     return Side((*encoded.ids, languages.source_end), (*tokens, end), unknown)
 
 
-def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None) -> tuple[str, Side, tuple[int, ...]]:
+def _make_target_side(
+    subject: Subject, kind: AttentionKind, text: str, output: str | None
+) -> tuple[str, Side, tuple[int, ...]]:
     """The translation, its tokens as rows of the attention, and what a decoder reads of it."""
     translator = subject.translator
     languages = translator.languages
@@ -193,9 +195,9 @@ def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None
         ids = tuple(languages.target.encode(output, special=False).ids)
         spans = tuple(source_spans(languages.target, output))
         if not ids:
-            raise _empty("output")
+            raise _empty_refusal("output")
         check_length(len(ids) + 1, translator.max_length)
-    tokens = _spelled([languages.target.token(number) for number in ids], spans, output, 0)
+    tokens = _make_tokens([languages.target.token(number) for number in ids], spans, output, 0)
     read = (languages.begin, *ids)
     if kind.asks_for_next:
         end = Token(languages.target.token(languages.end), "", 0, 0, special=True)
@@ -204,7 +206,7 @@ def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None
     return output, Side(read, (begin, *tokens), languages.target.unk_id), read
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TRANSLATIONS)
 def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tuple[tuple[int, int], ...]]:
     """The tokens as they were written, which need not be those that the text would be cut into."""
     translator = subject.translator
@@ -214,7 +216,7 @@ def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tup
     return best.tokens, written, tuple(spans)
 
 
-def _spelled(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: str, segment: int) -> tuple[Token, ...]:
+def _make_tokens(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: str, segment: int) -> tuple[Token, ...]:
     return tuple(
         Token(token, text[start:end], start, end, segment) for token, (start, end) in zip(tokens, spans, strict=True)
     )
@@ -231,5 +233,5 @@ def check_length(tokens: int, most: int) -> None:
         )
 
 
-def _empty(name: str) -> RefusalError:
+def _empty_refusal(name: str) -> RefusalError:
     return RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)

@@ -19,13 +19,13 @@ from starlette.routing import Route
 
 from qkv.errors import InputError
 from qkv.look.api import Api, UnknownQuestionError
-from qkv.look.page import TYPES, asset, saved, served
+from qkv.look.page import CONTENT_TYPES, build_saved_page, build_served_page, find_asset
 from qkv.look.wire import RefusalError
 from qkv.serve.access import RefusedError
 from qkv.serve.app import Worker, read_json
 from qkv.serve.listen import Server, listen
 
-MOST_BYTES = 1 << 20
+MOST_REQUEST_BYTES = 1 << 20
 """Of the body of a request."""
 DEFAULT_PORT = 8765
 FRAME = "application/octet-stream"
@@ -39,7 +39,7 @@ def serve_page(api: Api, host: str = "127.0.0.1", port: int | None = None, token
 
 def page_routes(api: Api, worker: Worker) -> Sequence[Route]:
     async def answer(request: Request) -> Response:
-        fields = await read_json(request, MOST_BYTES)
+        fields = await read_json(request, MOST_REQUEST_BYTES)
         name = request.path_params["name"]
         frame = await worker.run(request.receive, lambda: _ask(api, name, fields))
         return Response(frame, media_type=FRAME)
@@ -71,16 +71,18 @@ def _ask(api: Api, name: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def _send_page(request: Request) -> Response:
-    document = served()
-    return Response(document.html, media_type=TYPES[".html"], headers={"Content-Security-Policy": document.policy})
+    document = build_served_page()
+    return Response(
+        document.html, media_type=CONTENT_TYPES[".html"], headers={"Content-Security-Policy": document.policy}
+    )
 
 
 def _send_saved_page(request: Request) -> Response:
-    return Response(saved(None), media_type=TYPES[".html"])
+    return Response(build_saved_page(None), media_type=CONTENT_TYPES[".html"])
 
 
 async def _send_asset(request: Request) -> Response:
-    file = asset(request.path_params["name"])
+    file = find_asset(request.path_params["name"])
     if file is None:
         raise RefusedError(HTTPStatus.NOT_FOUND, "no_page", f"There is nothing at '{request.url.path:.80}'.")
-    return Response(file.read_bytes(), media_type=TYPES[file.suffix])
+    return Response(file.read_bytes(), media_type=CONTENT_TYPES[file.suffix])

@@ -15,7 +15,7 @@ import torch
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
-from qkv.look.wire import LONGEST, RefusalError
+from qkv.look.wire import MOST_CHARACTERS, RefusalError
 from qkv.models.encoder import Encoder
 from qkv.models.family import (
     ATTENDS,
@@ -40,7 +40,7 @@ from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
-VIEW_OF: dict[Ability[Any], str] = {
+VIEW_BY_ABILITY: dict[Ability[Any], str] = {
     ATTENDS: "attention",
     FILLS: "fill",
     JUDGES_PAIRS: "fill",
@@ -162,14 +162,14 @@ VERSION = 1
 _LANGUAGES = ("zh", "en")
 
 
-def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
+def describe_models(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
     """All that a page wants to know before it asks anything."""
     return {
         "version": VERSION,
         "languages": list(_LANGUAGES),
         "subjects": [{"index": index, **describe_subject(subject)} for index, subject in enumerate(subjects)],
         "examples": dict(examples),
-        "limits": {"characters": LONGEST},
+        "limits": {"characters": MOST_CHARACTERS},
     }
 
 
@@ -179,14 +179,14 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "name": subject.name,
         "title": subject.title,
         "kind": subject.kind,
-        "views": views_of(facts),
+        "views": list_views(facts),
         "heads": list(facts.heads),
         "task": task_in(facts.record, facts.heads),
         "facts": dict(facts.shown),
     }
 
 
-def views_of(facts: Facts) -> list[str]:
+def list_views(facts: Facts) -> list[str]:
     """In the order of the page."""
-    found = {"positions", *(VIEW_OF[one] for one in facts.abilities if one in VIEW_OF)}
+    found = {"positions", *(VIEW_BY_ABILITY[one] for one in facts.abilities if one in VIEW_BY_ABILITY)}
     return [view for view in VIEWS if view in found]

@@ -15,7 +15,7 @@ import torch
 
 from qkv.api.predict import empty_part, said_empty
 from qkv.data.labelled.examples import Example, Given
-from qkv.look.subject import Subject, views_of
+from qkv.look.subject import Subject, list_views
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.family import HAS_TASK
 from qkv.tasks.predictor import Solver
@@ -26,14 +26,14 @@ MOST_CHOICES = 26
 
 
 @torch.inference_mode()
-def task(subject: Subject, asked: Asked) -> Reply:
+def run_task(subject: Subject, asked: Asked) -> Reply:
     """Fields: of a classifier text, and pair where it reads two; of a tagger text; of a reader text and question; of a
     chooser choices, and text or question or both. Head: task, kind, calibration, n_tokens, n_windows, and what is said
     (`classes`, `value`, `entities`, `answer` and `spans`, `choices`). Arrays: `scores` and `probabilities` in the order
     of what is said; of a reader `start` and `end` (C) and `tokens` (C, 2), the characters of each."""
-    solver = _solver(subject)
+    solver = _require_solver(subject)
     made = solver.task
-    example = _example(subject, made, asked)
+    example = _read_example(subject, made, asked)
     asked.done()
     if name := empty_part(example, solver.tokenizer):
         raise RefusalError("empty", f"Here {said_empty(name)}. Write something.", field=name)
@@ -52,9 +52,9 @@ def task(subject: Subject, asked: Asked) -> Reply:
     return Reply(head | weighed.head, weighed.arrays)
 
 
-def _solver(subject: Subject) -> Solver:
+def _require_solver(subject: Subject) -> Solver:
     if not subject.has(HAS_TASK):
-        views = ", ".join(views_of(subject.facts))
+        views = ", ".join(list_views(subject.facts))
         raise RefusalError(
             "no_task",
             f"No task was put on {subject.title}. It can show {views}. To put one on a model: "
@@ -66,7 +66,7 @@ def _solver(subject: Subject) -> Solver:
     return subject.model.solver
 
 
-def _example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
+def _read_example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
     """From the fields of the task's examples; `choices` is a list, the others are texts."""
     fields = made.example.fields
     texts = {

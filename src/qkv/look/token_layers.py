@@ -45,14 +45,16 @@ def has_positions(subject: Subject) -> bool:
 
 
 @torch.inference_mode()
-def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = True) -> list[TokenLayers]:
+def read_token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = True) -> list[TokenLayers]:
     assert in_place or has_positions(subject), f"{subject.kind} has no positions to leave out"
     if subject.translates:
         if all(kind.part != "encoder" for kind in subject.network.attentions):
             raise subject.refusal("no_vectors", "whose vectors of words are not shown")
-        return _of_translator(subject, texts, in_place)
+        return _read_encoder_layers(subject, texts, in_place)
     if subject.is_table:
-        return [_looked_up(subject.vectors, one) for one in tokenizer_of(subject).encode_batch(texts, special=False)]
+        return [
+            _look_up(subject.vectors, one) for one in find_table_tokenizer(subject).encode_batch(texts, special=False)
+        ]
     model = subject.model
     encoded, marks = model.tokenizer.encode_batch(texts, special=False), model.tokenizer.marks
     rows = [[marks.start, *one.ids, marks.end] for one in encoded]
@@ -68,13 +70,13 @@ def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = Tru
 
 
 @lru_cache(maxsize=8)
-def tokenizer_of(subject: Subject) -> Tokenizer:
+def find_table_tokenizer(subject: Subject) -> Tokenizer:
     """How a table's words are found in a text; a file of vectors says nothing of it but its words. No second copy of
     the table is loaded for it."""
     return tokenizer_of_words(subject.vectors.words) if subject.path.is_file() else Tokenizer.load(subject.path)
 
 
-def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
+def _look_up(table: WordVectors, found: Encoded) -> TokenLayers:
     rows = [table.rows.get(token) for token in found.tokens]
     vectors = np.zeros((len(rows), table.width), np.float32)
     for place, row in enumerate(rows):
@@ -83,7 +85,7 @@ def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
     return TokenLayers(tuple(found.tokens), tuple(found.offsets), (vectors,), tuple(row is not None for row in rows))
 
 
-def _of_translator(subject: Subject, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
+def _read_encoder_layers(subject: Subject, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
     translator = subject.translator
     tokenizer = translator.languages.source
     encoded = [tokenizer.encode(text, special=False) for text in texts]

@@ -38,9 +38,9 @@ from qkv.text.tokenizer import Tokenizer
 _State = TypeVar("_State", bound=DecoderState)
 TEMPERATURES = tuple(round(0.1 * number, 1) for number in range(1, 21))
 """From nearly certain to nearly even; 1 is the network's own."""
-BEST = 10
+BEST_TOKENS = 10
 """Next tokens that are told of a node."""
-NOWHERE = -1
+NO_PARENT = -1
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ class Node:
 
 
 @dataclass(frozen=True)
-class _Scored:
+class _NodeScores:
     ids: Tensor  # (C,) best first, of what may be written
     logits: Tensor  # (C,)
     log_totals: Tensor  # (TEMPERATURES,)
     attention: Tensor | None  # (S,): where it looked to choose what follows
 
 
-class _Watched(Generic[_State]):
+class _WatchedState(Generic[_State]):
     """A decoder's state, and which node each of its rows is."""
 
     def __init__(self, state: _State, nodes: Sequence[int]) -> None:
         self.state, self.nodes = state, nodes
 
-    def select(self, rows: Tensor) -> "_Watched[_State]":
-        return _Watched(self.state.select(rows), [self.nodes[row] for row in rows.tolist()])
+    def select(self, rows: Tensor) -> "_WatchedState[_State]":
+        return _WatchedState(self.state.select(rows), [self.nodes[row] for row in rows.tolist()])
 
 
 class Tree:
@@ -74,7 +74,7 @@ class Tree:
 
     def __init__(self, languages: Languages, config: GenerateConfig) -> None:
         self.nodes: list[Node] = []
-        self.scored: list[_Scored] = []  # of the nodes, as far as they were gone on from
+        self.scored: list[_NodeScores] = []  # of the nodes, as far as they were gone on from
         self._never = torch.tensor(sorted({*languages.never}), dtype=torch.int64)
         self._end, self._shortest, self._renormalise = languages.end, config.min_length, config.renormalise
         self._places: dict[tuple[int, int], int] = {}
@@ -84,7 +84,7 @@ class Tree:
         """The node of a parent and one more token."""
         if (found := self._places.get((parent, token))) is not None:
             return found
-        before = None if parent == NOWHERE else self.nodes[parent]
+        before = None if parent == NO_PARENT else self.nodes[parent]
         length, total = (0, 0.0) if before is None else (before.length + 1, before.log_probability)
         if before is not None:
             total += float(self._living[parent][token])
@@ -106,10 +106,10 @@ class Tree:
             if self.nodes[node].length < self._shortest:
                 allowed = allowed.index_fill(0, torch.tensor([self._end]), -torch.inf)
             living[node] = own.log_softmax(0)
-            best = allowed.topk(min(BEST, int(allowed.isfinite().sum())))
+            best = allowed.topk(min(BEST_TOKENS, int(allowed.isfinite().sum())))
             totals = torch.stack([(own / temperature).logsumexp(0) for temperature in TEMPERATURES])
             looked = None if attention is None else attention[row].detach().float().cpu()
-            self.scored.append(_Scored(best.indices, best.values, totals, looked))
+            self.scored.append(_NodeScores(best.indices, best.values, totals, looked))
         self._living = living
 
     def leaf(self, found: Hypothesis) -> int:
@@ -124,7 +124,7 @@ class Tree:
         return self._places[key]
 
 
-def watched(
+def watch_search(
     network: EncoderDecoder[_State], languages: Languages, source: Sequence[int], config: GenerateConfig
 ) -> tuple[Tree, list[Hypothesis]]:
     """One source, as `Languages.read` gives it: the tree, and the texts that won, best first."""
@@ -133,15 +133,15 @@ def watched(
     longest = config.limit(len(source))
     state = network.start(batch.ids, batch.packing, hypotheses=config.hypotheses, longest=longest)
 
-    def step(tokens: Tensor, before: _Watched[_State]) -> Stepped[_Watched[_State]]:
+    def step(tokens: Tensor, before: _WatchedState[_State]) -> Stepped[_WatchedState[_State]]:
         nodes = [tree.after(node, token) for node, token in zip(before.nodes, tokens.tolist(), strict=True)]
         found = network.step(tokens, before.state)
         tree.score(nodes, found.logits, found.attention)
-        return Stepped(found.logits, _Watched(found.state, nodes), found.attention)
+        return Stepped(found.logits, _WatchedState(found.state, nodes), found.attention)
 
     (found,) = generate(
         step,
-        _Watched(state, [NOWHERE] * config.hypotheses),
+        _WatchedState(state, [NO_PARENT] * config.hypotheses),
         torch.full((1,), languages.begin),
         languages.end,
         config,
@@ -167,7 +167,7 @@ def watched(
 # Shapes: W, X words of a translation and of the text, T, S tokens of them, the end of the text included in S alone,
 # N beginnings that were gone on from, C best next tokens, K temperatures, E width of the vector C.
 
-BEAMS = 8
+MOST_BEAMS = 8
 """Beginnings that are kept at most: as many as a person can follow."""
 _USUAL = 4
 _LONGEST = 512
@@ -175,9 +175,9 @@ _LONGEST = 512
 
 
 @torch.inference_mode()
-def translate(subject: Subject, asked: Asked) -> Reply:
+def show_translation(subject: Subject, asked: Asked) -> Reply:
     """Fields: text, beams. Arrays, for candidate n: alignment{n} (W, X), rest{n} (W,), looks{n} (T, S)."""
-    text, beams = asked.text(), asked.number("beams", 1, BEAMS, _USUAL)
+    text, beams = asked.text(), asked.number("beams", 1, MOST_BEAMS, _USUAL)
     asked.done()
     translator = subject.translator
     source = _read(translator, text)
@@ -188,16 +188,16 @@ def translate(subject: Subject, asked: Asked) -> Reply:
         told, own = _candidate(translator, text, spans, one)
         candidates.append(told)
         arrays |= {f"{name}{number}": array for name, array in own.items()}
-    head, context = _about(subject, translator, text, source)
+    head, context = _describe_text(subject, translator, text, source)
     unknown = [list(span) for span in translator.languages.unknown(text, source)]
     return Reply({**head, "beams": beams, "unknown": unknown, "candidates": candidates}, arrays | context)
 
 
 @torch.inference_mode()
-def beam_steps(subject: Subject, asked: Asked) -> Reply:
+def show_beam_steps(subject: Subject, asked: Asked) -> Reply:
     """Fields: text, beams, most (tokens that are written). Arrays: ids and logits (N, C), log_totals (N, K) of the
     head's temperatures, n_scored (N,) how many of the C there are, attention (N, S)."""
-    text, beams = asked.text(), asked.number("beams", 1, BEAMS, _USUAL)
+    text, beams = asked.text(), asked.number("beams", 1, MOST_BEAMS, _USUAL)
     most = asked.number("most", 1, _LONGEST, _LONGEST)
     asked.done()
     translator = subject.translator
@@ -206,24 +206,24 @@ def beam_steps(subject: Subject, asked: Asked) -> Reply:
     config = replace(config, max_length=min(most, config.max_length), min_length=min(config.min_length, most - 1))
     languages = translator.languages
     network: EncoderDecoder[Any] = translator.network
-    tree, found = watched(network, languages, source, config)
+    tree, found = watch_search(network, languages, source, config)
     hypotheses = [
         {
             "node": tree.leaf(one),
             "text": languages.target.decode(one.tokens),
-            "score": _rounded(one.score),
-            "log_probability": _rounded(one.log_probability),
+            "score": _round(one.score),
+            "log_probability": _round(one.log_probability),
             "finished": one.finished,
         }
         for one in found
     ]
-    head, context = _about(subject, translator, text, source)
+    head, context = _describe_text(subject, translator, text, source)
     told = {
         **head,
         "beams": beams,
         "temperatures": list(TEMPERATURES),
         "steps": 1 + max(tree.nodes[number].length for number in range(len(tree.scored))),
-        "nodes": _nodes(tree, languages.target, languages.end),
+        "nodes": _describe_nodes(tree, languages.target, languages.end),
         "hypotheses": hypotheses,
         "vocabulary": _vocabulary(tree, languages.target),
         "vocabulary_size": languages.target.size,
@@ -231,7 +231,7 @@ def beam_steps(subject: Subject, asked: Asked) -> Reply:
         "forbids_repeats": config.no_repeat > 0 or config.repetition_penalty != 1,  # which no logit shows
         "length_penalty": config.length_penalty,
     }
-    return Reply(told, _scored(tree) | context)
+    return Reply(told, _score_arrays(tree) | context)
 
 
 def _decoding(translator: Translator, beams: int) -> GenerateConfig:
@@ -254,7 +254,7 @@ def _read(translator: Translator, text: str) -> list[int]:
     return source
 
 
-def _about(
+def _describe_text(
     subject: Subject, translator: Translator, text: str, source: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What both replies say about the model and the text; and C, where that is all the decoder knows of it."""
@@ -264,10 +264,10 @@ def _about(
         asdict(Token(token, text[start:end], start, end))
         for token, (start, end) in zip(read.tokens, source_spans(coder, text), strict=True)
     ]
-    tokens.append(asdict(Token(spelled(coder, source[-1]), "", len(text), len(text), special=True)))
+    tokens.append(asdict(Token(spell_token(coder, source[-1]), "", len(text), len(text), special=True)))
     batch = Batch.of([source])
     fixed = translator.network.fixed_context(batch.ids, batch.packing)
-    arrays: dict[str, NDArray[Any]] = {} if fixed is None else {"context": _f4(fixed[0])}  # (E,)
+    arrays: dict[str, NDArray[Any]] = {} if fixed is None else {"context": _to_float32(fixed[0])}  # (E,)
     head = {
         "kind": subject.kind,
         "name": "translate",
@@ -287,11 +287,11 @@ def _candidate(
     written, places = target_spans(coder, found.tokens)
     told: dict[str, Any] = {
         "text": written,
-        "score": _rounded(found.score),
-        "log_probability": _rounded(found.log_probability),
+        "score": _round(found.score),
+        "log_probability": _round(found.log_probability),
         "finished": found.finished,
         "tokens": [
-            asdict(Token(spelled(coder, token), written[start:end], start, end, 1))
+            asdict(Token(spell_token(coder, token), written[start:end], start, end, 1))
             for token, (start, end) in zip(found.tokens, places, strict=True)
         ],
     }
@@ -308,20 +308,20 @@ def _candidate(
     return told, {"alignment": weights, "rest": rest, "looks": looks.astype(np.float32)}
 
 
-def _nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
+def _describe_nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
     paths: list[list[int]] = []
     told = []
     for number, node in enumerate(tree.nodes):
-        is_root, ends = node.parent == NOWHERE, node.token == end and node.parent != NOWHERE
+        is_root, ends = node.parent == NO_PARENT, node.token == end and node.parent != NO_PARENT
         paths.append([] if is_root else [*paths[node.parent], node.token])
         told.append(
             {
                 "parent": node.parent,
                 "id": node.token,
-                "token": spelled(coder, node.token),
+                "token": spell_token(coder, node.token),
                 "text": coder.decode(paths[-1][:-1] if ends else paths[-1]),
                 "length": node.length,
-                "log_probability": _rounded(node.log_probability),
+                "log_probability": _round(node.log_probability),
                 "ended": ends,
                 "scored": number < len(tree.scored),
             }
@@ -332,10 +332,10 @@ def _nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
 def _vocabulary(tree: Tree, coder: Coder) -> Mapping[str, str]:
     """How the tokens that are told are spelled, by id."""
     known = {id for one in tree.scored for id in one.ids.tolist()} | {node.token for node in tree.nodes}
-    return {str(id): spelled(coder, id) for id in sorted(known)}
+    return {str(id): spell_token(coder, id) for id in sorted(known)}
 
 
-def _scored(tree: Tree) -> dict[str, NDArray[Any]]:
+def _score_arrays(tree: Tree) -> dict[str, NDArray[Any]]:
     """Rows of one width; where there are fewer next tokens than that, n_scored says so."""
     numbers = np.array([len(one.ids) for one in tree.scored], np.int32)
     ids = np.full((len(numbers), numbers.max()), -1, np.int32)
@@ -348,7 +348,7 @@ def _scored(tree: Tree) -> dict[str, NDArray[Any]]:
     return found | ({"attention": np.stack(looks)} if looks else {})
 
 
-def spelled(coder: Coder, id: int) -> str:
+def spell_token(coder: Coder, id: int) -> str:
     """As the vocabulary writes it. Ids may have gaps, and a network scores them all the same: those are told as #7."""
     assert isinstance(coder, Tokenizer | MarianTokenizer)
     try:
@@ -357,10 +357,10 @@ def spelled(coder: Coder, id: int) -> str:
         return f"#{id}"
 
 
-def _f4(values: torch.Tensor) -> NDArray[np.float32]:
+def _to_float32(values: torch.Tensor) -> NDArray[np.float32]:
     found: NDArray[np.float32] = values.float().cpu().numpy()
     return found
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, 6)

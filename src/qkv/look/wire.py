@@ -78,7 +78,7 @@ class Reply:
 # A field that is missing, of the wrong kind or out of its range is a RefusalError that names it, never a traceback; a
 # field that nobody reads is refused too (`done`), with what was probably meant.
 
-LONGEST = 100_000
+MOST_CHARACTERS = 100_000
 """Characters of a text that are taken. What a model can read of them is its own matter."""
 
 
@@ -87,7 +87,7 @@ class Asked:
         self._fields = dict(fields)
         self._read: set[str] = set()
 
-    def text(self, name: str = "text", *, longest: int = LONGEST) -> str:
+    def text(self, name: str = "text", *, longest: int = MOST_CHARACTERS) -> str:
         """A text with something in it."""
         found = self._of(name, str, "a text")
         if not found.strip():
@@ -102,7 +102,7 @@ class Asked:
             )
         return str(found)
 
-    def maybe_text(self, name: str, *, longest: int = LONGEST) -> str | None:
+    def maybe_text(self, name: str, *, longest: int = MOST_CHARACTERS) -> str | None:
         """None where the field is missing, null or blank."""
         found = self._fields.get(name)
         if found is None or (isinstance(found, str) and not found.strip()):
@@ -110,7 +110,7 @@ class Asked:
             return None
         return self.text(name, longest=longest)
 
-    def texts(self, name: str, *, most: int, longest: int = LONGEST) -> list[str]:
+    def texts(self, name: str, *, most: int, longest: int = MOST_CHARACTERS) -> list[str]:
         found = self._of(name, list, "a list of texts")
         if not 1 <= len(found) <= most:
             raise RefusalError(

@@ -28,7 +28,7 @@ from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.models.table import read_recipe
-from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
 from qkv.report.language_model import LanguageModelFacts, language_model_page
@@ -313,7 +313,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             flops=partial(training_flops, network),
             matrices=_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

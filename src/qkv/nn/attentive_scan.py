@@ -27,7 +27,7 @@ from qkv.nn.recurrent_scan import MEMORY_RULES, PLAIN_RULES, MemoryRule, PlainRu
 from qkv.nn.source_attention import AdditiveScore, Score, Source
 
 
-def attentive(
+def run_attentive(
     cell: Cell, score: Score, x: Tensor, timeline: Timeline, source: Source, state: State
 ) -> tuple[Tensor, Tensor]:
     """Tokens (M, D) → the cell's states after each (M, P), and the contexts that it was given (M, E).
@@ -49,7 +49,7 @@ def attentive(
     return timeline.by_row(hidden), timeline.by_row(contexts)
 
 
-def attentive_scanned(
+def scan_attentive(
     cell: Cell, score: Score, x: Tensor, timeline: Timeline, source: Source, state: State
 ) -> tuple[Tensor, Tensor]:
     """`attentive`, faster."""
@@ -77,7 +77,7 @@ def attentive_scanned(
     return timeline.by_row(hidden), timeline.by_row(contexts)
 
 
-class _Look:
+class _SourceLook:
     """α and C of a step, and the way back. `query` and `direction` are W_q and v of additive scores."""
 
     def __init__(
@@ -147,7 +147,7 @@ def _by_row(x: Tensor, timeline: Timeline, rows: int) -> Tensor:
     return rectangle.view(rows, longest, x.size(1))
 
 
-class _Room(NamedTuple):
+class _StepBuffers(NamedTuple):
     """What steps fill, for the way back"""
 
     gates: Tensor  # (M, G, H)
@@ -155,10 +155,10 @@ class _Room(NamedTuple):
     hidden: Tensor  # (M, P)
 
     @staticmethod
-    def of(kind: type[Cell], weight: Tensor, tokens: int) -> "_Room":
+    def of(kind: type[Cell], weight: Tensor, tokens: int) -> "_StepBuffers":
         blocks, width = kind.blocks, weight.size(1)
         held = weight.new_empty(tokens, *(() if kind.has_memory else (blocks,)), width)
-        return _Room(weight.new_empty(tokens, blocks, width), held, weight.new_empty(tokens, width))
+        return _StepBuffers(weight.new_empty(tokens, blocks, width), held, weight.new_empty(tokens, width))
 
 
 class _Steps(Protocol):
@@ -187,7 +187,9 @@ class _Steps(Protocol):
 
 
 class _MemorySteps:
-    def __init__(self, rule: MemoryRule, weight: Tensor, peepholes: Tensor | None, first: Tensor, room: _Room) -> None:
+    def __init__(
+        self, rule: MemoryRule, weight: Tensor, peepholes: Tensor | None, first: Tensor, room: _StepBuffers
+    ) -> None:
         self.rule, self.weight, self.peepholes, self.first = rule, weight, peepholes, first
         self.gates, self.memory, self.hidden = room
         self.last = first
@@ -225,7 +227,7 @@ class _MemorySteps:
 
 
 class _PlainSteps:
-    def __init__(self, rule: PlainRule, weight: Tensor, bias: Tensor | None, room: _Room) -> None:
+    def __init__(self, rule: PlainRule, weight: Tensor, bias: Tensor | None, room: _StepBuffers) -> None:
         self.rule, self.weight, self.bias = rule, weight, bias
         self.gates, self.product, self.hidden = room
 
@@ -273,10 +275,10 @@ class _Scan(torch.autograd.Function):
         first: Tensor,
         first_memory: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        tokens, room = given.size(0), _Room.of(kind, weight, given.size(0))
+        tokens, room = given.size(0), _StepBuffers.of(kind, weight, given.size(0))
         steps = _steps(kind, weight, bias, peepholes, first_memory, room)
         weights, contexts = given.new_empty(tokens, mask.size(1)), given.new_empty(tokens, states.size(2))
-        look, before = _Look(mask, states, keys, query, direction), first
+        look, before = _SourceLook(mask, states, keys, query, direction), first
         with torch.autocast(given.device.type, enabled=False):
             for now in _slices(timeline):
                 before = before[: now.stop - now.start]
@@ -295,8 +297,8 @@ class _Scan(torch.autograd.Function):
         mask, states, keys, query, direction, to_context, weight, bias, peepholes, first, first_memory = inputs
         timeline: Timeline = ctx.timeline
         before = timeline.before(first, hidden)  # (M, P)
-        steps = _steps(ctx.kind, weight, bias, peepholes, first_memory, _Room(gates, held, hidden))
-        look = _Look(mask, states, keys, query, direction)
+        steps = _steps(ctx.kind, weight, bias, peepholes, first_memory, _StepBuffers(gates, held, hidden))
+        look = _SourceLook(mask, states, keys, query, direction)
         steps.turn(timeline, before)
         look.turn(hidden.size(0))
         reaching, to_looked, from_next = to_hidden.clone(), to_contexts.clone(), torch.zeros_like(first)
@@ -326,7 +328,7 @@ def _steps(
     bias: Tensor | None,
     peepholes: Tensor | None,
     first_memory: Tensor | None,
-    room: _Room,
+    room: _StepBuffers,
 ) -> _Steps:
     if first_memory is None:
         return _PlainSteps(PLAIN_RULES[kind], weight, bias, room)

@@ -70,7 +70,7 @@ class PostNormBlock(nn.Module):
 
     def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """`only` (M,) are the packed tokens to go on with after the attention: what nobody reads is not computed."""
-        if x.dim() == 2 and fast.fits(x) and is_usual(self.attention, self.feed_forward):
+        if x.dim() == 2 and fast.has_kernels(x) and is_plain(self.attention, self.feed_forward):
             return self._fused(x, attend, only)
         answer, weights = self.attention(x, attend, only)
         x = self.attention_norm((x if only is None else x.index_select(0, only)) + self.dropout(answer))
@@ -82,16 +82,16 @@ class PostNormBlock(nn.Module):
         attention = self.attention
         dropped, attention_dropped = (self.dropout.p, attention.dropout) if self.training else (0.0, 0.0)
         x = x.to(fast.compute_type(x))
-        answer, weights, x = fast.attended(
+        answer, weights, x = fast.project_and_attend(
             x, attention.qkv, attend, attention.heads, attention.head_width, attention.scale, attention_dropped
         )
         if only is not None:
             answer, x = answer.index_select(0, only), x.index_select(0, only)
         x = sublayer.out_add_norm(answer, attention.out, x, self.attention_norm, dropped)
-        return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
+        return _run_feed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
 
 
-def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward, *others: nn.Module) -> bool:
+def is_plain(attention: MultiHeadSelfAttention, feed_forward: FeedForward, *others: nn.Module) -> bool:
     """Plain linear layers, the others of a block too, and nothing that torch.compile took over. (Hooks inside of a
     block are not run.)"""
     layers = (attention.qkv, attention.out, feed_forward.up, feed_forward.down, *others)
@@ -99,16 +99,16 @@ def is_usual(attention: MultiHeadSelfAttention, feed_forward: FeedForward, *othe
     return plain and feed_forward._compiled_call_impl is None
 
 
-def fed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropped: float) -> Tensor:
+def _run_feed_forward(x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropped: float) -> Tensor:
     """norm(x + feed-forward(x)) on the kernels of nn/gpu/layers.py, (N, D) → (N, D)."""
     up, down = feed_forward.up, feed_forward.down
     if (bend := KERNELS.get(feed_forward.activation)) is not None:
-        return sublayer.fed_forward(x, up, down, norm, bend, dropped)
+        return sublayer.feed_forward_add_norm(x, up, down, norm, bend, dropped)
     inner, x = fast.widen(x, up)
-    return fast.add_norm(functional.linear(bent(inner, feed_forward), down.weight), down.bias, x, norm, dropped)
+    return fast.add_norm(functional.linear(activate(inner, feed_forward), down.weight), down.bias, x, norm, dropped)
 
 
-def bent(inner: Tensor, feed_forward: FeedForward) -> Tensor:
+def activate(inner: Tensor, feed_forward: FeedForward) -> Tensor:
     """What a product (N, I) becomes between the two linear maps: a bias and a bend that is not among KERNELS."""
     return feed_forward.activation(inner + feed_forward.up.bias.to(inner.dtype))
 
@@ -174,12 +174,12 @@ class PostNormDecoderBlock(nn.Module):
         """x (…, D) and the source's keys and values (`keys_and_values`) → (…, D), and the weights on the source, if
         `attend_to_source` gives them."""
         asking = self.cross_attention
-        learns = torch.is_grad_enabled() and x.dim() == 2 and fast.fits(x)
-        if learns and is_usual(self.attention, self.feed_forward, asking.query, asking.out):
+        learns = torch.is_grad_enabled() and x.dim() == 2 and fast.has_kernels(x)
+        if learns and is_plain(self.attention, self.feed_forward, asking.query, asking.out):
             return self._fused(x, memory, attend, attend_to_source)
         answer, _ = self.attention(x, attend)
         x = self.attention_norm(x + self.dropout(answer))
-        answer, weights = ask(asking, x, memory, attend_to_source)
+        answer, weights = query_memory(asking, x, memory, attend_to_source)
         x = self.cross_attention_norm(x + self.dropout(answer))
         x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x, weights
@@ -192,15 +192,15 @@ class PostNormDecoderBlock(nn.Module):
         dropped = self.dropout.p if self.training else 0.0
         dropped_of = {layer: layer.dropout if self.training else 0.0 for layer in (writing, asking)}
         x = x.to(fast.compute_type(x))
-        answer, _, x = fast.attended(
+        answer, _, x = fast.project_and_attend(
             x, writing.qkv, attend, writing.heads, writing.head_width, writing.scale, dropped_of[writing]
         )
         x = sublayer.out_add_norm(answer, writing.out, x, self.attention_norm, dropped)
-        answer, weights, x = sublayer.asked(
+        answer, weights, x = sublayer.query_source(
             x, asking.query, memory, attend_to_source, asking.heads, asking.scale, dropped_of[asking]
         )
         x = sublayer.out_add_norm(answer, asking.out, x, self.cross_attention_norm, dropped)
-        return fed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
+        return _run_feed_forward(x, self.feed_forward, self.feed_forward_norm, dropped), weights
 
 
 class PreNormDecoderBlock(nn.Module):
@@ -229,42 +229,42 @@ class PreNormDecoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         answer, _ = self.attention(self.attention_norm(x), attend)
         x = x + self.dropout(answer)
-        answer, weights = ask(self.cross_attention, self.cross_attention_norm(x), memory, attend_to_source)
+        answer, weights = query_memory(self.cross_attention, self.cross_attention_norm(x), memory, attend_to_source)
         x = x + self.dropout(answer)
         x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         return x, weights
 
 
-def keys_and_values(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
+def project_source(block: nn.Module, source: Tensor) -> tuple[Tensor, Tensor]:
     """The encoder's vectors (…, D) → keys and values (…, H, K) for this block: the same for every question."""
-    key, value = keys_with_values(block, source).unbind(-3)
+    key, value = project_source_stacked(block, source).unbind(-3)
     return key, value
 
 
-def keys_with_values(block: nn.Module, source: Tensor) -> Tensor:
+def project_source_stacked(block: nn.Module, source: Tensor) -> Tensor:
     """The same as it comes, (…, 2, H, K)."""
-    layer = _asked(block)
+    layer = _cross_attention(block)
     found: Tensor = layer.key_value(source).unflatten(-1, (2, layer.heads, layer.head_width))
     return found
 
 
-def memories(blocks: Sequence[nn.Module], source: Tensor) -> list[tuple[Tensor, Tensor]]:
+def project_source_for_all(blocks: Sequence[nn.Module], source: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The same for all blocks of a decoder; in training on a GPU as one product, since they read the same vectors."""
-    layers = [_asked(block) for block in blocks]
+    layers = [_cross_attention(block) for block in blocks]
     usual = all(type(layer.key_value) is nn.Linear and layer.heads == layers[0].heads for layer in layers)
-    if usual and torch.is_grad_enabled() and source.dim() == 2 and fast.fits(source):
+    if usual and torch.is_grad_enabled() and source.dim() == 2 and fast.has_kernels(source):
         source = source.to(fast.compute_type(source))
-        return sublayer.keys_and_values(source, [layer.key_value for layer in layers], layers[0].heads)
-    return [keys_and_values(block, source) for block in blocks]
+        return sublayer.project_keys_and_values(source, [layer.key_value for layer in layers], layers[0].heads)
+    return [project_source(block, source) for block in blocks]
 
 
-def _asked(block: nn.Module) -> MultiHeadCrossAttention:
+def _cross_attention(block: nn.Module) -> MultiHeadCrossAttention:
     layer = block.cross_attention
     assert isinstance(layer, MultiHeadCrossAttention), f"{type(block).__name__} does not ask a source"
     return layer
 
 
-def ask(
+def query_memory(
     layer: MultiHeadCrossAttention, x: Tensor, memory: tuple[Tensor, Tensor], attend: Attend
 ) -> tuple[Tensor, Tensor | None]:
     """The second half of `MultiHeadCrossAttention`, of keys and values that are there already."""
@@ -279,10 +279,10 @@ def ask(
 # itself.
 
 
-def matrices_of(model: nn.Module) -> dict[str, int]:
+def find_matrices(model: nn.Module) -> dict[str, int]:
     """Name of the weight → how many matrices lie on top of each other in it: of queries, keys and values three.
 
-    >>> matrices_of(nn.ModuleDict({"attend": MultiHeadSelfAttention(4, 2), "head": nn.Linear(4, 2)}))
+    >>> find_matrices(nn.ModuleDict({"attend": MultiHeadSelfAttention(4, 2), "head": nn.Linear(4, 2)}))
     {'attend.qkv.weight': 3, 'attend.out.weight': 1}
     """
     found: dict[str, int] = {}

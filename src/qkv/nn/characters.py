@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-NONE, BEGIN, END = 256, 257, 258  # after the bytes
+PADDING_BYTE, BEGIN_BYTE, END_BYTE = 256, 257, 258  # after the bytes
 
 
 def spell(tokens: Sequence[str], longest: int = 50) -> Tensor:
@@ -30,22 +30,22 @@ def spell(tokens: Sequence[str], longest: int = 50) -> Tensor:
     # a buffer must not be empty: one byte more
     letters = torch.frombuffer(bytearray(b"".join(written) + b" "), dtype=torch.uint8)[:-1]
     ends = torch.tensor([len(one) + 1 for one in written])[:, None]  # (U, 1)
-    found = torch.full((len(written), int(ends.max()) + 1), NONE, dtype=torch.int16)
+    found = torch.full((len(written), int(ends.max()) + 1), PADDING_BYTE, dtype=torch.int16)
     place = torch.arange(found.shape[1])
     found[(place > 0) & (place < ends)] = letters.short()
-    found[:, 0] = BEGIN
-    return found.scatter_(1, ends, END)
+    found[:, 0] = BEGIN_BYTE
+    return found.scatter_(1, ends, END_BYTE)
 
 
-Groups = tuple[tuple[int, int], ...]
+LengthGroups = tuple[tuple[int, int], ...]
 """How many tokens, and how many bytes the longest of them has; one group after the other."""
 
 
-def by_length(sizes: Sequence[int]) -> Groups:
+def group_by_length(sizes: Sequence[int]) -> LengthGroups:
     """Tokens in groups of similar length: the shorter half, most of the rest, the long ones. `sizes` are their bytes,
     marks included, in ascending order.
 
-    >>> by_length([3, 3, 4, 5, 6, 7, 9, 20])
+    >>> group_by_length([3, 3, 4, 5, 6, 7, 9, 20])
     ((4, 5), (3, 9), (1, 20))
     """
     ends = sorted({len(sizes) // 2, len(sizes) * 7 // 8, len(sizes)} - {0})
@@ -70,9 +70,9 @@ class CharacterCNN(nn.Module):
     def __init__(self, filters: Sequence[int], width: int, byte_width: int = 16, highways: int = 2) -> None:
         """`filters` are how many there are of width 1, 2, …; `width` is that of the output."""
         super().__init__()
-        self.embedding = nn.Embedding(END + 1, byte_width, padding_idx=NONE)
+        self.embedding = nn.Embedding(END_BYTE + 1, byte_width, padding_idx=PADDING_BYTE)
         nn.init.uniform_(self.embedding.weight, -1, 1)
-        nn.init.zeros_(self.embedding.weight[NONE].detach())
+        nn.init.zeros_(self.embedding.weight[PADDING_BYTE].detach())
         self.convolutions = nn.ModuleList(
             nn.Conv1d(byte_width, count, kernel) for kernel, count in enumerate(filters, start=1)
         )
@@ -89,12 +89,14 @@ class CharacterCNN(nn.Module):
 
     def _found(self, spelled: Tensor) -> Tensor:
         """(U, L) → (U, F)"""
-        there = spelled != NONE  # (U, L)
+        there = spelled != PADDING_BYTE  # (U, L)
         if not spelled.is_cuda:  # to ask a GPU how long they are takes longer than to compute zeros
             longest = int(there.sum(1).max())
             spelled, there = spelled[:, :longest], there[:, :longest]
         widest = len(self.convolutions)
-        x = self.embedding(functional.pad(spelled, (0, widest - 1), value=NONE).long())  # (U, L + widest - 1, C)
+        x = self.embedding(
+            functional.pad(spelled, (0, widest - 1), value=PADDING_BYTE).long()
+        )  # (U, L + widest - 1, C)
         # One product for all widths, the narrow ones with zeros behind: a convolution of its own for each would make a
         # GPU look for its way anew whenever the number of tokens is another one, which it is at every step.
         weights, biases = zip(*(one.parameters() for one in self.convolutions), strict=True)

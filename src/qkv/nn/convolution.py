@@ -40,13 +40,13 @@ class Convolution(nn.Module):
 
     def forward(self, x: Tensor, rows: Packed) -> Tensor:
         """(N, D) → (N, F)"""
-        near = neighbours(rows, self.kernel, self.dilation)  # (N, k)
+        near = neighbour_places(rows, self.kernel, self.dilation)  # (N, k)
         padded = torch.cat([x, x.new_zeros(1, x.size(1))])  # the last one is what lies outside
         weight = self.weight.movedim(1, 2).flatten(1)  # (F, k · D)
         return functional.linear(padded[near].flatten(1), weight, self.bias)
 
 
-def neighbours(rows: Packed, kernel: int, dilation: int = 1) -> Tensor:
+def neighbour_places(rows: Packed, kernel: int, dilation: int = 1) -> Tensor:
     """(N, k) the places around every token, left to right; N where there is none in its row."""
     offsets = rows.offsets.long()
     total = sum(rows.lengths)

@@ -120,13 +120,13 @@ def path_scores(emissions: Tensor, tags: Tensor, potentials: Potentials, chains:
 
 def log_partition(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
     """log Σ exp s(y) over all paths of every chain: (N, L) → (R,)"""
-    shares, growth = _sums(bounded(emissions), potentials.start, potentials.transitions, chains)
+    shares, growth = _sums(bound_emissions(emissions), potentials.start, potentials.transitions, chains)
     return _partition(shares, growth, potentials, chains)
 
 
-def beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Beliefs:
+def compute_beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Beliefs:
     """Forward and backward sums, from which every marginal follows."""
-    emissions, backwards = bounded(emissions), chains.reversed
+    emissions, backwards = bound_emissions(emissions), chains.reversed
     shares, growth = _sums(emissions, potentials.start, potentials.transitions, chains)
     forward = shares.log() + chains.so_far(growth)[:, None]
     partition = _partition(shares, growth, potentials, chains)
@@ -136,7 +136,7 @@ def beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Belief
     return Beliefs(forward, backward, partition)
 
 
-def bounded(emissions: Tensor) -> Tensor:
+def bound_emissions(emissions: Tensor) -> Tensor:
     """Emissions so that their exponentials, beside the best of their unit, are never 0."""
     lowest = 0.7 * math.log(torch.finfo(emissions.dtype).tiny)  # what is left over is for the transitions
     return torch.maximum(emissions, emissions.detach().amax(-1, keepdim=True) + lowest)
@@ -146,8 +146,8 @@ def _sums(emissions: Tensor, start: Tensor, transitions: Tensor, chains: Chains)
     """Over all paths up to a unit: the share of each tag (N, L), and by how much the logarithm grows there (N,)."""
     top = emissions.detach().amax(-1)  # (N,)
     factors, opening = (emissions - top[:, None]).exp(), start.exp()
-    product = Sum(transitions)
-    shares = walk(factors, opening, product, chains)
+    product = SumProduct(transitions)
+    shares = walk_chains(factors, opening, product, chains)
     entered = torch.where(chains.inner[:, None], product.move(shares.roll(1, 0)), 0.0)
     entered = entered.index_copy(0, chains.first, chains.ordered(opening))
     return shares, (entered * factors).sum(-1).log() + top
@@ -161,7 +161,9 @@ def _partition(shares: Tensor, growth: Tensor, potentials: Potentials, chains: C
 @torch.no_grad()
 def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
     """The best path of every chain: (N, L) → tags (N,). Of equals, the lower tag."""
-    best = walk(emissions, potentials.start, _Best(potentials.transitions), chains)  # (N, L) of the paths that end here
+    best = walk_chains(
+        emissions, potentials.start, _MaxSum(potentials.transitions), chains
+    )  # (N, L) of the paths that end here
     final = (best[chains.last] + chains.ordered(potentials.end)).argmax(-1)
     # Which tag each one came from is known for all units at once; to follow it back is a matter of looking it up.
     into = potentials.transitions.T.contiguous()  # a row for each tag that is reached
@@ -179,7 +181,7 @@ def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor
     return torch.tensor(path, dtype=torch.int64, device=emissions.device)
 
 
-class Product(Protocol):
+class PathRule(Protocol):
     """How paths go on, and what becomes of those that meet. A leading dimension counts chains."""
 
     def same(self, like: Tensor) -> Tensor:
@@ -199,7 +201,7 @@ class Product(Protocol):
         ...
 
 
-class Sum:
+class SumProduct:
     """Paths that meet are added up. States are shares: those of a chain add up to 1."""
 
     def __init__(self, transitions: Tensor) -> None:
@@ -221,7 +223,7 @@ class Sum:
         return state / state.sum(tuple(range(1, state.dim())), keepdim=True)
 
 
-class _Best:
+class _MaxSum:
     """Of paths that meet, the best goes on. States are scores."""
 
     def __init__(self, transitions: Tensor) -> None:
@@ -240,7 +242,7 @@ class _Best:
         return (state[:, :, None] + matrix).amax(1)
 
 
-def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
+def walk_chains(units: Tensor, opening: Tensor, product: PathRule, chains: Chains) -> Tensor:
     """(N, L): at every unit and tag, the product over all paths from the chain's start up to there."""
     if len(chains.alive) >= _LONG:
         return _walk_blocks(units, opening, product, chains)
@@ -253,7 +255,7 @@ def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Te
     return torch.empty_like(units).index_copy(0, chains.places, torch.cat(states))
 
 
-def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
+def _walk_blocks(units: Tensor, opening: Tensor, product: PathRule, chains: Chains) -> Tensor:
     parts = [[_BLOCK] * (length // _BLOCK) + [length % _BLOCK] * (length % _BLOCK > 0) for length in chains.lengths]
     blocks = Chains([size for sizes in parts for size in sizes], units.device)
     of_chain = Chains(list(map(len, parts)), units.device)  # the chains once more, their units being the blocks
@@ -277,4 +279,4 @@ def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chain
     entered = torch.empty_like(units[: len(blocks)]).index_copy(0, of_chain.places, torch.cat(ends))
     entered = product.move(entered).roll(1, 0)
     entered[of_chain.first] = opening
-    return walk(units, entered, product, blocks)
+    return walk_chains(units, entered, product, blocks)

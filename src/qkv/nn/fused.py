@@ -68,7 +68,7 @@ class Packed:
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
-        return packed(
+        return attend_packed(
             query,
             key,
             value,
@@ -105,7 +105,7 @@ class Across:
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
-        return packed(
+        return attend_packed(
             query,
             key,
             value,
@@ -163,7 +163,7 @@ def fused(
     return answer.transpose(-3, -2), None
 
 
-def packed(
+def attend_packed(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -184,9 +184,9 @@ def packed(
     `offsets` (R + 1,) int32 and `longest` serve the GPU kernel, `lengths` the CPU's groups; the `key_…` arguments
     describe the other side of cross attention. `steady`: the same number of rows will come again.
     """
-    if _flash_takes(query):
+    if _has_flash_kernel(query):
         if steady and key_offsets is None and _is_learned_rectangle(query, lengths):
-            return _rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
+            return _attend_rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
         key_offsets = offsets if key_offsets is None else key_offsets
         key_longest = longest if key_longest is None else key_longest
         # the operator beneath torch.nn.attention.varlen: that one has no dropout, and more Python around it
@@ -211,7 +211,7 @@ def packed(
     return torch.cat(answers), None
 
 
-def _flash_takes(query: Tensor) -> bool:
+def _has_flash_kernel(query: Tensor) -> bool:
     """Flash attention has kernels for half precision, from Ampere on, and for these widths of a head."""
     if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16):
         return False
@@ -232,7 +232,7 @@ def _is_learned_rectangle(query: Tensor, lengths: tuple[int, ...]) -> bool:
     )
 
 
-def _rectangle(
+def _attend_rectangle(
     query: Tensor, key: Tensor, value: Tensor, length: int, *, causal: bool, scale: float | None, dropout: float
 ) -> Tensor:
     """Rows that are equally long need no offsets, and on Hopper cuDNN's kernel is half as fast again for them.

@@ -156,21 +156,21 @@ class Layer:
         return found.record() if isinstance(found, RecordingAttend) else found
 
 
-class Asking(NamedTuple):
+class SourceMemories(NamedTuple):
     """What the blocks of a decoder ask of the source."""
 
     memories: Sequence[tuple[Tensor, Tensor]]  # keys and values (N, H, K), of every block
     attend: PackedAttend
 
 
-def block_layers(
+def run_blocks(
     part: str,
     blocks: Iterable[nn.Module],
     norm: nn.Module,
     inputs: Mapping[str, Tensor],
     dropout: nn.Module,
     attend: PackedAttend,
-    asking: Asking | None = None,
+    asking: SourceMemories | None = None,
 ) -> Iterator[Layer]:
     """Blocks on the last of `inputs` (N, D), with self-attention, and where something is asked of a source, attention
     to it. `norm` comes after the last block."""
@@ -187,7 +187,7 @@ def block_layers(
         x = left
 
 
-def records_of(kind: AttentionKind, layers: Iterable[Layer]) -> Iterator[AttentionRecord]:
+def attention_records(kind: AttentionKind, layers: Iterable[Layer]) -> Iterator[AttentionRecord]:
     """One kind of attention, layer after layer; a layer is run when its record is asked for."""
     for layer in layers:
         if layer.part == kind.part and kind.attention in layer.attentions:

@@ -213,11 +213,11 @@ class LSTM(Cell):
         h, c = state
         i, f, g, o = (given + self.from_state(h)).chunk(4, dim=-1)  # (R, H) each
         i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-        c = clipped(f * c + i * g, self.cell_clip)
+        c = clip(f * c + i * g, self.cell_clip)
         h = o * torch.tanh(c)
         if self.project is None:
             return {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
-        projected = clipped(self.project(h), self.projection_clip)  # (R, P)
+        projected = clip(self.project(h), self.projection_clip)  # (R, P)
         return {"i": i, "f": f, "g": g, "o": o, "c": c, "m": h, "h": projected}
 
 
@@ -284,11 +284,11 @@ CELLS: dict[str, type[Cell]] = {
 }
 
 
-def clipped(x: Tensor, limit: float | None) -> Tensor:
+def clip(x: Tensor, limit: float | None) -> Tensor:
     return x if limit is None else x.clamp(-limit, limit)
 
 
-class Run(Protocol):
+class RunCell(Protocol):
     """A way to take a cell over rows x (N, D): the hidden state at every token (N, P), and the state after each row."""
 
     def __call__(self, cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]: ...
@@ -304,8 +304,8 @@ def explicit(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[T
         ended.append(tuple(part[rows:] for part in state))
         state = cell.step(cell.from_input(inputs), tuple(part[:rows] for part in state))
         hidden.append(state[0])
-    return timeline.by_row(torch.cat(hidden)), timeline.unsorted(_joined([state, *reversed(ended)]))
+    return timeline.by_row(torch.cat(hidden)), timeline.unsorted(_concatenate([state, *reversed(ended)]))
 
 
-def _joined(states: Sequence[State]) -> State:
+def _concatenate(states: Sequence[State]) -> State:
     return tuple(torch.cat(parts) for parts in zip(*states, strict=True))

@@ -27,17 +27,17 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.attentive_scan import attentive_scanned
+from qkv.nn.attentive_scan import scan_attentive
 from qkv.nn.layers import Layer, Recurrence
 from qkv.nn.recurrent import Cell, State, Timeline
 from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, fastest
 from qkv.nn.source_attention import Score, Source, SourceRows
 
-PART = "decoder"
+DECODER_PART = "decoder"
 """Of a network: the name of these layers."""
 
 
-class _Written(NamedTuple):
+class _DecoderOutput(NamedTuple):
     """After one more token of every row."""
 
     hidden: Tensor  # (Q, P) of the last layer
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
         """The same, a layer at a time, with the attention of the one that asks."""
 
     @abstractmethod
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _DecoderOutput:
         """(Q, D): one token of every row."""
 
     def cells(self) -> list[Cell]:
@@ -94,11 +94,11 @@ class FixedDecoder(Decoder):
         return outputs[-1], None
 
     def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
-        return self.stack.run_layers(PART, x, lengths, states)
+        return self.stack.run_layers(DECODER_PART, x, lengths, states)
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _DecoderOutput:
         hidden, states = self.climb(x, states)
-        return _Written(hidden, None, None, states)
+        return _DecoderOutput(hidden, None, None, states)
 
 
 class EveryStepDecoder(Decoder):
@@ -113,17 +113,17 @@ class EveryStepDecoder(Decoder):
 
     def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
         context = self._contexts(x, lengths, source)
-        return self.stack.run_layers(PART, torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
+        return self.stack.run_layers(DECODER_PART, torch.cat([x, context.to(x.dtype)], dim=-1), lengths, states)
 
     def _contexts(self, x: Tensor, lengths: tuple[int, ...], source: Source) -> Tensor:
         """(M, E): C, once a token"""
         times = torch.tensor(lengths, device=x.device)
         return source.context.repeat_interleave(times, dim=0, output_size=x.size(0))
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _DecoderOutput:
         context = source.context.index_select(0, rows.owner)
         hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
-        return _Written(hidden, context, None, states)
+        return _DecoderOutput(hidden, context, None, states)
 
 
 class AttentionDecoder(Decoder):
@@ -150,14 +150,14 @@ class CurrentDecoder(AttentionDecoder):
         return outputs[-1], context
 
     def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
-        *below, last = self.stack.run_layers(PART, x, lengths, states)
+        *below, last = self.stack.run_layers(DECODER_PART, x, lengths, states)
         yield from below
         yield replace(last, recorded={"cross": self.score.record(last.left, lengths, source)})
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _DecoderOutput:
         hidden, states = self.climb(x, states)
         context, weights = self.look(hidden, source, rows)
-        return _Written(hidden, context, weights, states)
+        return _DecoderOutput(hidden, context, weights, states)
 
 
 class PreviousDecoder(AttentionDecoder):
@@ -168,7 +168,7 @@ class PreviousDecoder(AttentionDecoder):
     ) -> tuple[Tensor, Tensor | None]:
         timeline = Timeline.of(lengths, device=x.device)
         lowest, *above = self.cells()
-        hidden, context = attentive_scanned(lowest, self.score, x, timeline, source, states[0])
+        hidden, context = scan_attentive(lowest, self.score, x, timeline, source, states[0])
         for cell, state in zip(above, states[1:], strict=True):
             hidden, _ = fastest(cell, self.stack.dropout(hidden), timeline, state)
         return hidden, context
@@ -176,18 +176,18 @@ class PreviousDecoder(AttentionDecoder):
     def run_layers(self, x: Tensor, lengths: tuple[int, ...], source: Source, states: States) -> Iterator[Layer]:
         timeline = Timeline.of(lengths, device=x.device)
         lowest, *above = self.cells()
-        hidden, context = attentive_scanned(lowest, self.score, x, timeline, source, states[0])
+        hidden, context = scan_attentive(lowest, self.score, x, timeline, source, states[0])
         starts = torch.tensor((0, *lengths[:-1]), device=x.device).cumsum(0)
         asking = hidden.roll(1, 0).index_copy(0, starts, states[0][0].to(hidden.dtype))  # (M, P): H_{i-1}
         record = self.score.record(asking, lengths, source)
-        yield Layer(PART, torch.cat([x, context.to(x.dtype)], dim=-1), hidden, recorded={"cross": record})
+        yield Layer(DECODER_PART, torch.cat([x, context.to(x.dtype)], dim=-1), hidden, recorded={"cross": record})
         for cell, state in zip(above, states[1:], strict=True):
             entered = self.stack.dropout(hidden)
             hidden, after = fastest(cell, entered, timeline, state)
             way = Recurrence(DIRECTIONS[0], cell, entered, hidden, after)
-            yield Layer(PART, entered, hidden, recurrences=(way,))
+            yield Layer(DECODER_PART, entered, hidden, recurrences=(way,))
 
-    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _Written:
+    def step(self, x: Tensor, source: Source, rows: SourceRows, states: States) -> _DecoderOutput:
         context, weights = self.look(states[0][0], source, rows)
         hidden, states = self.climb(torch.cat([x, context.to(x.dtype)], dim=-1), states)
-        return _Written(hidden, context, weights, states)
+        return _DecoderOutput(hidden, context, weights, states)

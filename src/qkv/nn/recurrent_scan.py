@@ -173,7 +173,7 @@ PLAIN_RULES: dict[type[Cell], PlainRule] = {RNN: RNNRule(), GRU: GRURule()}
 # Shapes: as in recurrent.py, everything in the order of recurrent.py.
 
 
-def scanned(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
+def scan(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
     """`explicit`, several times as fast."""
     weight, bias = cell.from_state.weight, cell.from_state.bias
     given = cell.from_input(timeline.by_time(x)).to(weight.dtype)  # (N, G·H)

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn.layers import Layer, Recurrence
-from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, Run, State, Timeline
-from qkv.nn.recurrent_scan import scanned
+from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, RunCell, State, Timeline
+from qkv.nn.recurrent_scan import scan
 
 
 def fastest(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
     """The way that was measured to be the shortest (bench/recurrent.py)."""
-    if has_kernel(cell) and (x.is_cuda or (timeline.is_even and is_onednn(cell))):
-        return fused(cell, x, timeline, state)
-    return scanned(cell, x, timeline, state)
+    if has_kernel(cell) and (x.is_cuda or (timeline.is_even and has_onednn_kernel(cell))):
+        return run_fused(cell, x, timeline, state)
+    return scan(cell, x, timeline, state)
 
 
 def has_kernel(cell: Cell) -> bool:
@@ -34,28 +34,28 @@ def has_kernel(cell: Cell) -> bool:
     return isinstance(cell, RNN | GRU)
 
 
-def is_onednn(cell: Cell) -> bool:
+def has_onednn_kernel(cell: Cell) -> bool:
     return isinstance(cell, LSTM) and cell.project is None and cell.from_state.weight.dtype == torch.float32
 
 
-def fused(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
+def run_fused(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
     """One layer in one direction, by torch."""
     assert has_kernel(cell), f"torch has no kernel for this {type(cell).__name__}"
     x, state = timeline.by_time(x), tuple(part[None] for part in timeline.sorted(state))  # (1, R, ·)
     learns = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only if it is told
     layers = (True, 1, 0.0, learns, False)  # biases, one layer, no dropout, one direction
-    with _in_pieces() if x.is_cuda else nullcontext():
+    with _allow_split_weights() if x.is_cuda else nullcontext():
         if timeline.is_even:
             x = x.unflatten(0, (len(timeline.sizes), -1))  # (T, R, D)
-            hidden, *last = _even(cell, x, state, (*layers, False))
+            hidden, *last = _run_even(cell, x, state, (*layers, False))
             hidden = hidden.flatten(0, 1)
         else:
-            hidden, *last = _uneven(cell, x, torch.tensor(timeline.sizes), state, layers)
+            hidden, *last = _run_uneven(cell, x, torch.tensor(timeline.sizes), state, layers)
     return timeline.by_row(hidden), timeline.unsorted(tuple(part[0] for part in last))
 
 
 @contextmanager
-def _in_pieces() -> Iterator[None]:
+def _allow_split_weights() -> Iterator[None]:
     """cuDNN wants the weights of a layer in one piece and else makes a copy, which takes less time than one step."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
@@ -65,14 +65,16 @@ def _in_pieces() -> Iterator[None]:
 _Layers = tuple[bool, int, float, bool, bool]
 
 
-def _even(cell: Cell, x: Tensor, state: State, layers: tuple[bool, int, float, bool, bool, bool]) -> tuple[Tensor, ...]:
+def _run_even(
+    cell: Cell, x: Tensor, state: State, layers: tuple[bool, int, float, bool, bool, bool]
+) -> tuple[Tensor, ...]:
     if isinstance(cell, LSTM):
         return torch.lstm(x, state, _weights(cell), *layers)
     kernel = torch.gru if isinstance(cell, GRU) else torch.rnn_tanh
     return kernel(x, state[0], _weights(cell), *layers)
 
 
-def _uneven(cell: Cell, x: Tensor, sizes: Tensor, state: State, layers: _Layers) -> tuple[Tensor, ...]:
+def _run_uneven(cell: Cell, x: Tensor, sizes: Tensor, state: State, layers: _Layers) -> tuple[Tensor, ...]:
     if isinstance(cell, LSTM):
         return torch.lstm(x, sizes, state, _weights(cell), *layers)
     kernel = torch.gru if isinstance(cell, GRU) else torch.rnn_tanh
@@ -126,7 +128,7 @@ class Stack(nn.Module):
         return tuple(_cell(cell).begin(rows) for cell in self.cells)
 
     def forward(
-        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> tuple[tuple[Tensor, ...], States]:
         """Rows end to end (N, D), their lengths and the states they go on from → (N, P) of every layer, the states
         after each row."""
@@ -134,7 +136,7 @@ class Stack(nn.Module):
         return tuple(one.left for one in layers), tuple(one.recurrences[0].after for one in layers)
 
     def run_layers(
-        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> Iterator[Layer]:
         """The same, a layer at a time; `part` is their name."""
         timeline = Timeline.of(lengths, reverse=self.reverse, device=x.device)
@@ -169,14 +171,14 @@ class Bidirectional(nn.Module):
         return tuple(cell.begin(rows) for pair in self._pairs() for cell in pair)
 
     def forward(
-        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> tuple[tuple[Tensor, ...], States]:
         """(N, D) → (N, both P) of every layer; the states at the end of each row, and at its beginning, by turns."""
         layers = list(self.run_layers("", x, lengths, states, run))
         return tuple(one.left for one in layers), tuple(way.after for one in layers for way in one.recurrences)
 
     def run_layers(
-        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> Iterator[Layer]:
         """The same, a layer at a time; `part` is their name."""
         timelines = [Timeline.of(lengths, reverse=reverse, device=x.device) for reverse in (False, True)]
@@ -198,6 +200,6 @@ def _cell(module: nn.Module) -> Cell:
     return module
 
 
-def learns(module: nn.Module) -> bool:
+def needs_gradient(module: nn.Module) -> bool:
     """A kernel for recurrent layers keeps what a gradient needs unless it is told that there is none."""
     return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters())

@@ -78,7 +78,7 @@ class Hypothesis:
     attention: Tensor | None = field(default=None, compare=False)
 
 
-def normalised(log_probability: float, length: int, config: GenerateConfig) -> float:
+def normalise_score(log_probability: float, length: int, config: GenerateConfig) -> float:
     """`length` is that of the text with its end."""
     base = length if config.length_formula == "power" else (5 + length) / 6
     return float(log_probability / base**config.length_penalty)

@@ -55,7 +55,7 @@ _FEW = 8
 """Rows up to which calls take longer than their work."""
 
 
-def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def find_largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """(Q, V) → values and places (Q, k), largest first; what `scores.topk(k)` gives, but for the order of equals."""
     V = scores.shape[1]
     k = min(k, V)
@@ -65,7 +65,7 @@ def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         from qkv.nn.cpu import step_kernels
 
         values, places = scores.new_empty(len(scores), k), torch.empty(len(scores), k, dtype=torch.int64)
-        step_kernels.largest()(scores.numpy(), values.numpy(), places.numpy())
+        step_kernels.compile_largest()(scores.numpy(), values.numpy(), places.numpy())
         return values, places
     whole = V // _BLOCK * _BLOCK
     maxima = scores[:, :whole].unflatten(1, (-1, _BLOCK)).amax(dim=2)  # (Q, n)
@@ -87,7 +87,7 @@ def _top(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return found.values, found.indices
 
 
-def log_totals(logits: Tensor) -> Tensor:
+def compute_log_totals(logits: Tensor) -> Tensor:
     """(Q, V) → (Q,): what is to be taken off a logit to get a log probability."""
     if logits.device.type != "cpu" or logits.shape[1] <= _SMALL:
         return logits.logsumexp(dim=1)
@@ -95,7 +95,7 @@ def log_totals(logits: Tensor) -> Tensor:
         from qkv.nn.cpu import step_kernels
 
         totals = logits.new_empty(len(logits))
-        step_kernels.log_totals()(logits.numpy(), totals.numpy())
+        step_kernels.compile_log_totals()(logits.numpy(), totals.numpy())
         return totals
     largest_of = logits.amax(dim=1, keepdim=True)  # (Q, 1)
     largest_of.masked_fill_(largest_of.isinf(), 0)  # as infinity less infinity is not a number

@@ -24,10 +24,10 @@ from qkv.errors import InputError, did_you_mean
 
 STOPPING = ("estimate", "enough", "never")
 LENGTH_FORMULAS = ("power", "gnmt")
-CHANCE: Mapping[str, Any] = {"temperature": 0.8, "top_k": 40}
+SAMPLING_DEFAULTS: Mapping[str, Any] = {"temperature": 0.8, "top_k": 40}
 """How tokens of a text that is written on are drawn if nobody says how."""
 
-ELSEWHERE = {
+NAMES_ELSEWHERE = {
     "num_beams": "beams",
     "beam_size": "beams",
     "num_return_sequences": "n_best",
@@ -108,7 +108,11 @@ class GenerateConfig:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in options:
             if name not in known:
-                near = f" Did you mean '{ELSEWHERE[name]}'?" if name in ELSEWHERE else did_you_mean(name, known)
+                near = (
+                    f" Did you mean '{NAMES_ELSEWHERE[name]}'?"
+                    if name in NAMES_ELSEWHERE
+                    else did_you_mean(name, known)
+                )
                 hint = near or f" Known: {', '.join(known)}."
                 raise InputError(f"{start}Unknown decoding option '{name}'.{hint}")
         return merge(cls(), options, where)
@@ -123,10 +127,10 @@ class GenerateConfig:
         if self.max_ratio is None or source_length is None:
             return self.max_length
         # short sources need room too: three tokens may well become eight
-        return min(self.max_length, max(math.ceil(self.max_ratio * source_length) + MARGIN, self.min_length + 1))
+        return min(self.max_length, max(math.ceil(self.max_ratio * source_length) + LENGTH_MARGIN, self.min_length + 1))
 
 
-MARGIN = 10
+LENGTH_MARGIN = 10
 
 
 def _check(config: GenerateConfig, name: str, least: int) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalised
-from qkv.search.largest import close_ranks, keep_places, largest, log_totals
+from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalise_score
+from qkv.search.largest import close_ranks, compute_log_totals, find_largest, keep_places
 from qkv.search.options import Controls, GenerateConfig
-from qkv.search.stream import WrittenToken, check_value, stepped, stream
+from qkv.search.stream import WrittenToken, check_value, run_step, stream_tokens
 
 # --- The coverage penalty of GNMT (Wu et al. 2016, equation 14): against texts that leave a part of the source out.
 #
@@ -53,14 +53,14 @@ class Coverage:
             lengths = torch.tensor(self.lengths, device=attention.device)[:, None]
             self.real = torch.arange(attention.shape[1], device=attention.device) < lengths
         self.sums = self.sums + attention
-        return penalties(self.sums, self.real, self.weight).tolist()
+        return coverage_penalties(self.sums, self.real, self.weight).tolist()
 
     def select(self, rows: Tensor) -> None:
         if self.sums is not None and self.real is not None:
             self.sums, self.real = self.sums[rows], self.real[rows]
 
 
-def penalties(sums: Tensor, real: Tensor, weight: float) -> Tensor:
+def coverage_penalties(sums: Tensor, real: Tensor, weight: float) -> Tensor:
     """(Q, S), what each source token was looked at in sum, and which of them there are → (Q,), 0 at best."""
     return weight * sums.clamp(FLOOR, 1.0).log().mul(real).sum(dim=1)
 
@@ -102,7 +102,7 @@ class Link(NamedTuple):
     log_probability: float  # of the tokens up to here, by the network itself
 
 
-class Ended(NamedTuple):
+class EndedText(NamedTuple):
     score: float
     last: Link
     finished: bool
@@ -115,7 +115,7 @@ class Search:
     place: int  # among the sources there were at first
     limit: int  # tokens
     alive: list[Link]  # k at most, in the order of its rows
-    ended: list[Ended] = field(default_factory=list)  # k at most, best first
+    ended: list[EndedText] = field(default_factory=list)  # k at most, best first
     best: float = 0.0  # value of those alive
 
     def lengthen(
@@ -137,8 +137,8 @@ class Search:
             if token != end and length < self.limit:
                 self.alive.append(link)
             elif rank < k:
-                score = normalised(value, length, config) + (penalties[row] if penalties else 0)
-                self.ended.append(Ended(score, link, token == end))
+                score = normalise_score(value, length, config) + (penalties[row] if penalties else 0)
+                self.ended.append(EndedText(score, link, token == end))
         self.best = self.alive[0].value if self.alive else -math.inf
         self.alive = [self.alive[place] for place in keep_places([link.row % k for link in self.alive])]
         self.ended.sort(key=lambda one: -one.score)
@@ -158,7 +158,7 @@ class Search:
         if config.stopping == "enough":
             return False
         far = config.stopping == "never" and config.length_penalty > 0
-        return normalised(self.best, self.limit if far else length, config) > self.ended[-1].score
+        return normalise_score(self.best, self.limit if far else length, config) > self.ended[-1].score
 
 
 @torch.no_grad()
@@ -185,8 +185,8 @@ def beam_search(
     looked: list[Tensor | None] = []  # step by step: (Q, S)
     results: list[list[Hypothesis]] = [[] for _ in searches]
     while True:
-        logits, state, attention = stepped(step, tokens, state, len(looked), k)
-        found = continuations(logits.float(), values, controls, len(looked), k)
+        logits, state, attention = run_step(step, tokens, state, len(looked), k)
+        found = rank_continuations(logits.float(), values, controls, len(looked), k)
         penalties = coverage.after(attention)
         looked.append(attention)
         stays = []
@@ -195,7 +195,7 @@ def beam_search(
             stays.append(search.goes_on(len(looked), config))
             if not stays[-1]:
                 length = None if source_lengths is None else source_lengths[search.place]
-                results[search.place] = [_text(one, looked, length) for one in search.ended[: config.n_best]]
+                results[search.place] = [_make_hypothesis(one, looked, length) for one in search.ended[: config.n_best]]
         n_rows = len(searches) * k
         searches = [searches[place] for place in close_ranks(stays)]
         if not searches:
@@ -211,7 +211,7 @@ def beam_search(
         controls.follow(tokens, moved)
 
 
-def continuations(
+def rank_continuations(
     logits: Tensor, values: Tensor, controls: Controls, n_written: int, k: int
 ) -> list[list[Continuation]]:
     """(Q, V) and (Q,), what the rows have so far → the best 2k lengthened beginnings of every source, best first."""
@@ -219,7 +219,7 @@ def continuations(
         log_probabilities = logits - _totals(logits)
         scores = log_probabilities.clone()
         controls.apply(scores, n_written)
-        best, tokens = largest(scores, 2 * k)  # (Q, 2k)
+        best, tokens = find_largest(scores, 2 * k)  # (Q, 2k)
         if controls.renormalise:
             best = best - _totals(scores)
             controls.forbid(log_probabilities)
@@ -230,7 +230,7 @@ def continuations(
             controls.forbid(logits)
         totals = _totals(logits)
         controls.apply(logits, n_written)
-        best, tokens = largest(logits, 2 * k)
+        best, tokens = find_largest(logits, 2 * k)
         own = best - totals
         # to look through the vocabulary once more takes its time
         again = controls.renormalise and controls.forbids_more(n_written)
@@ -255,10 +255,10 @@ def continuations(
 
 def _totals(scores: Tensor) -> Tensor:
     """(Q, 1). Where all is forbidden it is finite, so that what is forbidden stays -∞ and does not become nan."""
-    return log_totals(scores)[:, None].clamp(min=torch.finfo(scores.dtype).min)
+    return compute_log_totals(scores)[:, None].clamp(min=torch.finfo(scores.dtype).min)
 
 
-def _text(ended: Ended, looked: Sequence[Tensor | None], source_length: int | None) -> Hypothesis:
+def _make_hypothesis(ended: EndedText, looked: Sequence[Tensor | None], source_length: int | None) -> Hypothesis:
     links: list[Link] = []
     link = ended.last
     while link.before is not None:
@@ -321,7 +321,7 @@ def generate(
     if config.beams > 1:
         return beam_search(step, state, begin, end, config, limits, source_lengths=source_lengths, never=never)
     texts: list[list[WrittenToken]] = [[] for _ in range(len(begin) * config.hypotheses)]
-    for written in stream(step, state, begin, end, config, limits, never=never, keys=keys):
+    for written in stream_tokens(step, state, begin, end, config, limits, never=never, keys=keys):
         for one in written:
             texts[one.row].append(one)
     k = config.hypotheses
@@ -336,11 +336,11 @@ def _hypothesis(
     total = sum(one.log_probability for one in text)
     seen = [one.attention[:source_length] for one in text if one.attention is not None]
     attention = torch.stack(seen) if seen else None  # (tokens and end, S)
-    score = normalised(total, len(text), config)
+    score = normalise_score(total, len(text), config)
     if config.coverage_penalty:
         if attention is None:
             raise InputError(NO_ATTENTION)
         sums = attention.sum(dim=0, keepdim=True)
-        score += float(penalties(sums, torch.ones_like(sums), config.coverage_penalty))
+        score += float(coverage_penalties(sums, torch.ones_like(sums), config.coverage_penalty))
     tokens = tuple(one.token for one in text[: len(text) - finished])
     return Hypothesis(tokens, total, score, finished, None if attention is None else attention[: len(tokens)])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.search.decoding import DecoderState, Stepped
-from qkv.search.largest import close_ranks, largest, log_totals
+from qkv.search.largest import close_ranks, compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig
 
 # --- Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
@@ -20,7 +20,7 @@ from qkv.search.options import Controls, GenerateConfig
 #
 # Shapes: Q rows, V vocabulary.
 
-COLDEST = 1e-30
+LOWEST_TEMPERATURE = 1e-30
 
 
 class Draws:
@@ -31,7 +31,7 @@ class Draws:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """(Q, V) → (Q,): one token a row."""
-        return pick(filtered(logits, self.config), [chance.random() for chance in self.chances])
+        return pick_tokens(filtered(logits, self.config), [chance.random() for chance in self.chances])
 
     def keep(self, rows: Sequence[int]) -> None:
         self.chances = [self.chances[row] for row in rows]
@@ -40,7 +40,7 @@ class Draws:
 def filtered(logits: Tensor, config: GenerateConfig) -> Tensor:
     """(Q, V): those of tokens that may be drawn, at the temperature; the others are -∞."""
     # the largest become 0, and stay 0 however small the temperature is; below COLDEST a float32 would be 0 itself
-    logits = (logits - logits.amax(dim=1, keepdim=True)) / max(config.temperature, COLDEST)
+    logits = (logits - logits.amax(dim=1, keepdim=True)) / max(config.temperature, LOWEST_TEMPERATURE)
     if config.top_k is not None and config.top_k < logits.shape[1]:
         least = logits.topk(config.top_k).values[:, -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
@@ -53,7 +53,7 @@ def filtered(logits: Tensor, config: GenerateConfig) -> Tensor:
     return logits
 
 
-def pick(logits: Tensor, chances: Sequence[float]) -> Tensor:
+def pick_tokens(logits: Tensor, chances: Sequence[float]) -> Tensor:
     """(Q,): the token on which the chance (0 ≤ chance < 1) falls, when each is as wide as it is likely."""
     widths = logits.double().softmax(dim=1).cumsum(dim=1)
     at = torch.tensor(chances, dtype=torch.float64, device=logits.device)[:, None] * widths[:, -1:]
@@ -72,9 +72,9 @@ def pick(logits: Tensor, chances: Sequence[float]) -> Tensor:
 # >>> [growing.add(2), growing.add(3), growing.rest()]
 # [' b', ' c', '']
 
-BROKEN = "\ufffd"  # what stands for bytes that are no character
+REPLACEMENT = "\ufffd"  # what stands for bytes that are no character
 CONTEXT = 16  # tokens that are decoded along
-LONGEST = 64  # tokens that are decoded at most, unless all are held back
+MOST_DECODED = 64  # tokens that are decoded at most, unless all are held back
 
 
 class GrowingText:
@@ -88,8 +88,8 @@ class GrowingText:
         """What can be shown since."""
         self.ids.append(token)
         whole = self.decode(self.ids)
-        found = self._since(whole.rstrip(BROKEN))
-        if len(self.ids) > LONGEST and self.shown == whole:
+        found = self._since(whole.rstrip(REPLACEMENT))
+        if len(self.ids) > MOST_DECODED and self.shown == whole:
             self.ids = self.ids[-CONTEXT:]
             self.shown = self.decode(self.ids)
         return found
@@ -105,7 +105,7 @@ class GrowingText:
         return found
 
 
-def continuation(decode: Callable[[Sequence[int]], str], before: Sequence[int], tokens: Sequence[int]) -> str:
+def decode_continuation(decode: Callable[[Sequence[int]], str], before: Sequence[int], tokens: Sequence[int]) -> str:
     """The same of a text that is there already, with the space in front of it if there is one."""
     if not before:
         return decode(tokens)
@@ -132,7 +132,7 @@ class WrittenToken(NamedTuple):
     last: bool  # nothing more will be written in this row
 
 
-def stream(
+def stream_tokens(
     step: Callable[[Tensor, _State], Stepped[_State]],
     state: _State,
     begin: Tensor,
@@ -157,14 +157,14 @@ def stream(
     n_written = 0
     while rows:
         with torch.no_grad():
-            logits, state, attention = stepped(step, tokens, state, n_written, k)
+            logits, state, attention = run_step(step, tokens, state, n_written, k)
             logits = logits.float()  # (Q, V)
             if controls.renormalise:  # changes no choice, but what it was worth
                 controls.forbid(logits)
-            totals = log_totals(logits)  # (Q,)
+            totals = compute_log_totals(logits)  # (Q,)
             own = logits.clone() if controls.changes_scores else logits
             controls.apply(logits, n_written)
-            tokens = largest(logits, 1)[1].squeeze(1) if draws is None else draws(logits)  # (Q,)
+            tokens = find_largest(logits, 1)[1].squeeze(1) if draws is None else draws(logits)  # (Q,)
             likely = own.gather(1, tokens[:, None]).squeeze(1) - totals
             if controls.changes_scores:  # what is forbidden has to show all the same
                 likely.masked_fill_(logits.gather(1, tokens[:, None]).squeeze(1).isneginf(), -torch.inf)
@@ -187,7 +187,7 @@ def stream(
                 draws.keep(kept)
 
 
-def stepped(
+def run_step(
     step: Callable[[Tensor, _State], Stepped[_State]], tokens: Tensor, state: _State, n_written: int, k: int
 ) -> Stepped[_State]:
     """A step. Should the first one fail, the likeliest reason is named: a state with another number of rows."""

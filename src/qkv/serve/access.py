@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 TOKEN_FIELD = "token"
 """Name of the token in an address."""
-METHODS = ("GET", "HEAD", "POST")
+ALLOWED_METHODS = ("GET", "HEAD", "POST")
 
 
 class RefusedError(Exception):
@@ -46,7 +46,7 @@ class Access:
     def check(self, scope: Scope) -> None:
         """Raise RefusedError unless the request may be answered."""
         method, headers = scope["method"], Headers(scope=scope)
-        if method not in METHODS:
+        if method not in ALLOWED_METHODS:
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "http", f"Unsupported method '{method:.20}'.", close=True)
         host = _host(scope, headers)
         if self.token is None and not names_this_machine(host):

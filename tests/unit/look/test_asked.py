@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.look.wire import LONGEST, Asked, RefusalError
+from qkv.look.wire import MOST_CHARACTERS, Asked, RefusalError
 
 
 def code(read: object) -> str:
@@ -15,13 +15,13 @@ def code(read: object) -> str:
 def test_texts() -> None:
     assert Asked({"text": " 他 "}).text() == " 他 "
     assert Asked({"pair": "a"}).text("pair") == "a"
-    assert Asked({"text": "a" * LONGEST}).text() == "a" * LONGEST
+    assert Asked({"text": "a" * MOST_CHARACTERS}).text() == "a" * MOST_CHARACTERS
     for fields, expected in (
         ({}, "missing"),
         ({"text": None}, "kind"),
         ({"text": 3}, "kind"),
         ({"text": "\u3000\n"}, "empty"),
-        ({"text": "a" * (LONGEST + 1)}, "too_long"),
+        ({"text": "a" * (MOST_CHARACTERS + 1)}, "too_long"),
     ):
         assert code(Asked(fields).text) == expected
 

@@ -22,7 +22,7 @@ from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise,
 from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
 from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
-from qkv.nn.layers import AttentionKind, Layer, block_layers
+from qkv.nn.layers import AttentionKind, Layer, run_blocks
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions, PositionEncoding
 
@@ -60,9 +60,9 @@ class InputEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """(…,) each → (…, D)"""
-        if ids.dim() == 1 and self.segment is not None and self.task is None and layers.fits(self.token.weight):
+        if ids.dim() == 1 and self.segment is not None and self.task is None and layers.has_kernels(self.token.weight):
             tables = (self.token.weight, self.segment.weight, self.position.weight)
-            x = layers.embed(ids, self._segments(segments), self.position.rows(positions), tables)
+            x = layers.embed_inputs(ids, self._segments(segments), self.position.rows(positions), tables)
             x = layers.add_norm(x, None, None, self.norm)
         else:
             x = self._added(ids, segments, positions)["normed"]
@@ -260,7 +260,7 @@ class Bert(Encoder):
     def layers(self, batch: Batch) -> Iterator[Layer]:
         inputs = self.embedding.parts(batch.ids, batch.segments, batch.positions)
         attend = Packed(*batch.packing)
-        return block_layers("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
+        return run_blocks("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
 
     def token_states(self, batch: Batch) -> list[Tensor]:
         states = self(**batch.inputs(), states=True, pool=False).states  # on the fused path

@@ -28,8 +28,8 @@ from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
 from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.table import read_recipe
-from qkv.nn.block import FeedForward, matrices_of
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.block import FeedForward, find_matrices
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
@@ -269,9 +269,9 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             flops=partial(training_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
-            matrices=matrices_of(model),
+            matrices=find_matrices(model),
             sizes=_sizes(batches, out),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

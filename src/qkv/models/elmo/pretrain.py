@@ -31,7 +31,7 @@ from qkv.models.language_model import LEAST, facts_of, row_sizes
 from qkv.models.pretraining import Finished, Training, opened
 from qkv.models.table import read_recipe
 from qkv.nn.characters import Highway
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
@@ -219,7 +219,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
             flops=TrainingFlops(network, words),
             matrices=_matrices(network),
             sizes=row_sizes(batches, out, TwoWayBatches.two_ways),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

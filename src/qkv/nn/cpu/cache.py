@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.nn.fused import Attend, packed
+from qkv.nn.fused import Attend, attend_packed
 from qkv.nn.source_attention import SourceRows
 
 
@@ -65,7 +65,7 @@ class TextCache:
         lengths = tuple(length for length in self.lengths if length)
         offsets = torch.zeros(len(lengths) + 1, dtype=torch.int32)
         torch.cumsum(torch.tensor(lengths), 0, out=offsets[1:])
-        attend = partial(packed, offsets=offsets.to(device), longest=self.read, lengths=lengths, causal=True)
+        attend = partial(attend_packed, offsets=offsets.to(device), longest=self.read, lengths=lengths, causal=True)
         places = torch.cat(
             [torch.arange(n) + (row * self.read + self.unused[row]) for row, n in enumerate(self.lengths)]
         ).to(device)  # (N,)
@@ -104,7 +104,7 @@ class TextCache:
         if count > 1:
             before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(begin)  # (C, T)
             mask = before if mask is None else mask & before
-        return [partial(attend_together, mask, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_new_tokens, mask, *views) for views in zip(*new, *past, strict=True)]
 
     def advance(self, count: int = 1) -> None:
         self.length += count
@@ -151,7 +151,7 @@ class TextCache:
         return begins, places >= begins[:, None]
 
 
-def attend_together(
+def attend_new_tokens(
     mask: Tensor | None,
     new_key: Tensor,
     new_value: Tensor,
@@ -192,10 +192,10 @@ def attend_together(
 # room
 # for, C next tokens of a row, S tokens of the longest source, H heads, K head width.
 
-FIRST_ROOM = 64
+FIRST_CAPACITY = 64
 """Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
 
-AskPast = Callable[[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, int, float | None], Tensor]
+AttendPast = Callable[[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, int, float | None], Tensor]
 """Query, key and value (Q, H, K) of a new token, keys and values (Q, T, H, K), how many are written, and the scale →
 answers (Q, H, K); the new key and value are written behind them."""
 
@@ -203,12 +203,12 @@ answers (Q, H, K); the new key and value are written behind them."""
 class TokenCache:
     """The past of every row, all of them equally long."""
 
-    def __init__(self, layers: int, rows: int, longest: int, like: Tensor, ask: AskPast | None = None) -> None:
+    def __init__(self, layers: int, rows: int, longest: int, like: Tensor, ask: AttendPast | None = None) -> None:
         """`like` (…, H, K): a key or value, for its size, type and place. `ask`: what writes down and asks instead of
         torch's kernels."""
         self.rows, self.longest, self.ask = rows, longest, ask
         self.length = 0
-        room = min(FIRST_ROOM, longest)
+        room = min(FIRST_CAPACITY, longest)
         self.keys = like.new_empty(layers, rows, room, *like.shape[-2:])  # (L, Q or more, T, H, K)
         self.values = torch.empty_like(self.keys)
 
@@ -232,7 +232,7 @@ class TokenCache:
         new = (side[:, :, self.length : end].unbind() for side in (keys, values))  # (Q, C, H, K) each
         past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(self.length)  # (C, T)
-        return [partial(attend_together, before, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_new_tokens, before, *views) for views in zip(*new, *past, strict=True)]
 
     def with_room(self, count: int = 1) -> tuple[Tensor, Tensor]:
         """Keys and values (L, Q or more, T, H, K), with a place for so many more tokens."""
@@ -290,7 +290,7 @@ def _attend(
 
 
 def _attend_by(
-    ask: AskPast,
+    ask: AttendPast,
     length: int,
     keys: Tensor,
     values: Tensor,

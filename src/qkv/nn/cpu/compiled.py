@@ -18,32 +18,32 @@ from numpy.typing import NDArray
 
 from qkv.nn.cpu.compiler import LARGEST_HALF
 
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 
 # It has no types.
 numba: Any = importlib.import_module("numba") if find_spec("numba") else None
-SETTINGS = {
+KERNEL_SETTINGS = {
     "nogil": True,
     "error_model": "numpy",
     # sums in any order, so that they can be taken sixteen at a time; a number that is none stays none
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
 }
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: less to compile
-compiled: Callable[[Any], Any] = numba.njit(**INNER, **SETTINGS) if numba else lambda function: function
-zero, one, half = np.float32(0), np.float32(1), np.float32(0.5)
+compile_inner: Callable[[Any], Any] = numba.njit(**INNER, **KERNEL_SETTINGS) if numba else lambda function: function
+ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 
 
 def _exp(x: np.float32) -> np.float32:
     """eˣ, which the library computes for one number at a time: 2ⁿ · eʳ with n whole, and a polynomial for |r| < 0.35
     (coefficients of Moshier's Cephes library). Within a unit in the last place or so."""
-    x = min(max(x, LOWEST), HIGHEST)
+    x = min(max(x, _LOWEST), _HIGHEST)
     n = np.rint(x * LOG2_E)
     r = x - n * LN_2_MOST - n * LN_2_REST
-    p = ((((E_7 * r + E_6) * r + E_5) * r + E_4) * r + E_3) * r + half
-    return (p * r * r + r + one) * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    p = ((((E_7 * r + E_6) * r + E_5) * r + E_4) * r + E_3) * r + HALF
+    return (p * r * r + r + ONE) * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-LOWEST, HIGHEST, LOG2_E = np.float32(-87), np.float32(88), np.float32(1.44269504)
+_LOWEST, _HIGHEST, LOG2_E = np.float32(-87), np.float32(88), np.float32(1.44269504)
 LN_2_MOST, LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)
 E_7, E_6, E_5 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8.3334519e-3)
 E_4, E_3 = np.float32(4.1665796e-2), np.float32(1.6666665e-1)
@@ -51,7 +51,7 @@ E_4, E_3 = np.float32(4.1665796e-2), np.float32(1.6666665e-1)
 exp = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})(_exp) if numba else _exp
 
 
-def _most(x: Floats, lanes: Floats) -> np.float32:
+def _find_maximum(x: Float32s, lanes: Float32s) -> np.float32:
     """The largest of (n,), none of which is no number, with a place to work (LANES,)."""
     for lane in range(LANES):
         lanes[lane] = -np.inf
@@ -69,15 +69,15 @@ def _most(x: Floats, lanes: Floats) -> np.float32:
 
 LANES = 64
 # numbers that are none are not thought of: sixteen can be compared at a time
-most_of = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_most) if numba else _most
+find_maximum = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_find_maximum) if numba else _find_maximum
 
 
-def _weighed(scores: Floats, length: int) -> None:
+def _softmax_row(scores: Float32s, length: int) -> None:
     """softmax, in place"""
     most = scores[0]
     for t in range(length):
         most = max(most, scores[t])
-    total = zero
+    total = ZERO
     for t in range(length):
         scores[t] = exp(scores[t] - most)
         total += scores[t]
@@ -85,10 +85,10 @@ def _weighed(scores: Floats, length: int) -> None:
         scores[t] /= total
 
 
-weighed = compiled(_weighed)
+softmax_row = compile_inner(_softmax_row)
 
 
-def _wide(typing: Any, x: Any) -> Any:
+def _to_single(typing: Any, x: Any) -> Any:
     """A number of single precision as it is; 16 bits as a number of half precision, made single."""
     ir, types = importlib.import_module("llvmlite.ir"), numba.types
 
@@ -101,7 +101,7 @@ def _wide(typing: Any, x: Any) -> Any:
     return types.float32(x), code
 
 
-def _kept(typing: Any, x: Any, like: Any) -> Any:
+def _to_stored(typing: Any, x: Any, like: Any) -> Any:
     """The other way: a number of single precision as an array of such a type keeps it; the largest one that half
     precision knows, if it is larger."""
     ir, types = importlib.import_module("llvmlite.ir"), numba.types
@@ -120,7 +120,7 @@ def _kept(typing: Any, x: Any, like: Any) -> Any:
 
 
 intrinsic: Any = importlib.import_module("numba.extending").intrinsic if numba else lambda function: function
-wide, kept = intrinsic(_wide), intrinsic(_kept)
+to_single, to_stored = intrinsic(_to_single), intrinsic(_to_stored)
 
 
 # --- Sums of products of bytes, for kernels that numba compiles: on CPUs that have an instruction for them, by it.
@@ -134,7 +134,7 @@ wide, kept = intrinsic(_wide), intrinsic(_kept)
 #
 # Shapes: I inputs.
 
-BLOCK = 64
+BLOCK_BYTES = 64
 """Bytes that are multiplied at a time: rows of fewer, or of a rest, are left to the loop."""
 _ROWS = 4
 INSTRUCTION, SUM = "llvm.x86.avx512.vpdpbusd.256", "llvm.vector.reduce.add.v8i32"
@@ -142,7 +142,7 @@ PRODUCT_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 Sums = tuple[np.int32, np.int32, np.int32, np.int32]
 
 
-def loop(
+def sum_products(
     x: NDArray[np.uint8], r0: int, r1: int, r2: int, r3: int, weight: NDArray[np.int8], at: int, width: int
 ) -> Sums:
     """Four rows x[r …] against weight[at …], `width` bytes each: every weight is read once. Both arrays are flat."""
@@ -158,7 +158,7 @@ def loop(
     return s0, s1, s2, s3
 
 
-def loop_of_one(x: NDArray[np.uint8], r0: int, weight: NDArray[np.int8], at: int, width: int) -> np.int32:
+def sum_products_of_one(x: NDArray[np.uint8], r0: int, weight: NDArray[np.int8], at: int, width: int) -> np.int32:
     w, x0 = weight[at : at + width], x[r0 : r0 + width]
     s0 = np.int32(0)
     for i in range(width):
@@ -173,7 +173,7 @@ def has_instruction() -> bool:
     return bool((features.get("avx512vnni") and features.get("avx512vl")) or features.get("avxvnni"))
 
 
-def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[Any, Any], starts: Any) -> list[Any]:
+def _emit_sums(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[Any, Any], starts: Any) -> list[Any]:
     """The sums of len(starts) - 2 rows: `starts` are theirs, the weights', and the width."""
     ir, cgutils = importlib.import_module("llvmlite.ir"), importlib.import_module("numba.core.cgutils")
     byte, number = ir.IntType(8), ir.IntType(32)
@@ -194,10 +194,10 @@ def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[A
         place = builder.gep(base, [builder.add(begin, offset)], source_etype=byte)
         return builder.load(builder.bitcast(place, eight.as_pointer()), align=1, typ=eight)
 
-    step = ir.Constant(width.type, BLOCK)
+    step = ir.Constant(width.type, BLOCK_BYTES)
     with cgutils.for_range_slice(builder, ir.Constant(width.type, 0), width, step, intp=width.type) as (i, _):
         for half in range(2):
-            offset = builder.add(i, ir.Constant(width.type, half * BLOCK // 2))
+            offset = builder.add(i, ir.Constant(width.type, half * BLOCK_BYTES // 2))
             w = part(weight, at, offset)
             for row, own in zip(rows, sums, strict=True):
                 found = builder.call(multiply, [builder.load(own[half], typ=eight), part(x, row, offset), w])
@@ -207,21 +207,21 @@ def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[A
 
 
 @cache
-def sums() -> tuple[Any, Any]:
+def choose_sums() -> tuple[Any, Any]:
     """What kernels call, `loop` and `loop_of_one`. Only the loops take a width that is no multiple of BLOCK."""
     if has_instruction():
-        return _instructed()
+        return _make_intrinsics()
     compiled = numba.njit(**PRODUCT_SETTINGS)
-    return compiled(loop), compiled(loop_of_one)
+    return compiled(sum_products), compiled(sum_products_of_one)
 
 
-def _instructed() -> tuple[Any, Any]:
+def _make_intrinsics() -> tuple[Any, Any]:
     intrinsic: Any = importlib.import_module("numba.extending").intrinsic
     types = numba.types
 
     def four(typing: Any, x: Any, r0: Any, r1: Any, r2: Any, r3: Any, weight: Any, at: Any, width: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            found = _emitted(
+            found = _emit_sums(
                 context,
                 builder,
                 (arguments[0], arguments[5]),
@@ -237,7 +237,7 @@ def _instructed() -> tuple[Any, Any]:
         def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             places = [arguments[1], *arguments[3:]]
             kinds = (signature.args[0], signature.args[2])
-            return _emitted(context, builder, (arguments[0], arguments[2]), kinds, places)[0]
+            return _emit_sums(context, builder, (arguments[0], arguments[2]), kinds, places)[0]
 
         place = types.intp
         return types.int32(x, place, weight, place, place), code

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 LARGEST_HALF = 65_504.0
 """The largest number of half precision."""
-ANOTHER = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+OTHER_CPU_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
 
 def has_numba() -> bool:
@@ -19,10 +19,10 @@ def has_numba() -> bool:
 
 
 @cache
-def has_half() -> bool:
+def has_half_precision() -> bool:
     """Whether what numba compiles here makes numbers of half precision single by an instruction."""
     # told to compile for another CPU, it would call a function that does not exist
-    if not has_numba() or any(os.environ.get(name) for name in ANOTHER):
+    if not has_numba() or any(os.environ.get(name) for name in OTHER_CPU_SETTINGS):
         return False
     try:
         return bool(importlib.import_module("llvmlite.binding").get_host_cpu_features().get("f16c"))

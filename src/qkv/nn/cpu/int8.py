@@ -57,8 +57,8 @@ class Int8Linear(nn.Module):
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self._bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
         is_wide = layer.out_features > WIDE * layer.in_features
-        self._packed = _packed(layer.weight.detach(), self._bias, _LONG if is_wide else None)
-        self.is_narrow = _is_cut_off()
+        self._packed = _pack(layer.weight.detach(), self._bias, _LONG if is_wide else None)
+        self.is_narrow = _saturates()
         self._shared = layer.in_features * (1 << 62 if is_wide or alike else MANY)
         self._product = torch.ops.quantized.linear_dynamic.default
 
@@ -89,29 +89,29 @@ class Int8Linear(nn.Module):
         return _Parts(weight.int_repr(), weight.q_per_channel_scales().float(), self._bias)
 
 
-def int8(layer: nn.Linear, name: str = "", *, alike: bool = False) -> nn.Module:
+def quantise(layer: nn.Linear, name: str = "", *, alike: bool = False) -> nn.Module:
     """The layer in 8 bits; itself, where its weights are not numbers: whoever looks at the answer shall see that."""
     return Int8Linear(layer, alike=alike or name in ALIKE) if bool(layer.weight.isfinite().all()) else layer
 
 
-def int8_alike(layer: nn.Linear, name: str = "") -> nn.Module:
+def quantise_alike(layer: nn.Linear, name: str = "") -> nn.Module:
     """The same for networks whose rows are about as large in every layer: those of a translator are, and a scale for
     each costs more time than it is worth (docs/translation.md has the scores). Those of a language model are not: the
     first token of a text may have a hundred times what others have."""
-    return int8(layer, name, alike=True)
+    return quantise(layer, name, alike=True)
 
 
-def bytes_of(modules: nn.Module) -> int:
+def count_int8_bytes(modules: nn.Module) -> int:
     """Memory of the weights of the 8-bit layers, a scale for each output included."""
     layers = [module for module in modules.modules() if isinstance(module, Int8Linear)]
     return sum((layer.in_features + 4) * layer.out_features for layer in layers)
 
 
 @cache
-def unavailable() -> str | None:
+def explain_no_int8() -> str | None:
     """Why there are no products of 8 bits here; None: there are."""
     try:
-        found = _probe(narrow=_is_cut_off())
+        found = _probe(narrow=_saturates())
     except (RuntimeError, AttributeError) as error:
         return f"torch {torch.__version__} has no kernels for it on this machine ({str(error).splitlines()[0]})"
     if abs(found / PROBE - 1) > 0.02:
@@ -120,7 +120,7 @@ def unavailable() -> str | None:
 
 
 @cache
-def _is_cut_off() -> bool:
+def _saturates() -> bool:
     """Whether the kernels cut off sums of two products at 16 bits, as on CPUs without instructions for bytes (VNNI).
     Then 7 bits have to do for x."""
     return abs(_probe(narrow=False) / PROBE - 1) > 0.02
@@ -128,12 +128,12 @@ def _is_cut_off() -> bool:
 
 def _probe(*, narrow: bool) -> float:
     """A sum of ones, each of them the largest number there is: PROBE, if nothing is cut off."""
-    packed = _packed(torch.ones(8, PROBE), torch.zeros(8))
+    packed = _pack(torch.ones(8, PROBE), torch.zeros(8))
     found: Tensor = torch.ops.quantized.linear_dynamic(torch.ones(1, PROBE), packed, narrow)
     return found[0, 0].item()
 
 
-def _packed(weight: Tensor, bias: Tensor, library: str | None = None) -> Any:
+def _pack(weight: Tensor, bias: Tensor, library: str | None = None) -> Any:
     """(O, I) and (O,), in the order that the kernels want; those of a library, if torch has it here."""
     scales = (weight.abs().amax(dim=1).double() / LARGEST).clamp_(min=_SMALLEST)  # (O,)
     with warnings.catch_warnings():
@@ -141,7 +141,7 @@ def _packed(weight: Tensor, bias: Tensor, library: str | None = None) -> Any:
         warnings.filterwarnings("ignore", message=".*quantize")
         whole = torch.quantize_per_channel(weight, scales, torch.zeros_like(scales, dtype=torch.int64), 0, torch.qint8)
         usual = torch.backends.quantized.engine
-        if library is None or library not in torch.backends.quantized.supported_engines or _is_cut_off():
+        if library is None or library not in torch.backends.quantized.supported_engines or _saturates():
             return torch.ops.quantized.linear_prepack(whole, bias)
         try:
             torch.backends.quantized.engine = library

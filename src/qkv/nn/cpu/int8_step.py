@@ -32,14 +32,14 @@ def attend_to_past(
     """Query, key and value (Q, H, K) of a new token: written behind the first `length` of keys and values (Q or more,
     T, H, K), and asked with them → (Q, H, K)"""
     # here, since numba takes its time to be imported
-    from qkv.nn.cpu.step_kernels import to_past
+    from qkv.nn.cpu.step_kernels import compile_past_attention
 
     query = new[0]
     answer = torch.empty(query.shape, dtype=torch.float32)
     scores = np.empty((query.size(1), length + 1), np.float32)
     scale = query.size(2) ** -0.5 if scale is None else scale
     asked = tuple(one.contiguous().numpy() for one in new)
-    to_past()(asked, bits(keys), bits(values), length, scale, scores, answer.numpy())
+    compile_past_attention()(asked, as_bits(keys), as_bits(values), length, scale, scores, answer.numpy())
     return answer
 
 
@@ -71,14 +71,14 @@ class PackedSources:
     ) -> tuple[Tensor, Tensor]:
         """Queries (Q, H, K), keys and values of a layer → answers (Q, H, K) and weights (Q, H, S), zeros beyond a
         source's end."""
-        from qkv.nn.cpu.step_kernels import to_source
+        from qkv.nn.cpu.step_kernels import compile_source_attention
 
         assert dropout == 0, "a memory is for decoding, not for training"
         answer = torch.empty(query.shape, dtype=torch.float32)
         weights = torch.zeros(*query.shape[:2], self.longest, dtype=torch.float32)
         scale = query.size(2) ** -0.5 if scale is None else scale
-        asked = query.contiguous().numpy(), bits(memory), self.begins, self.owner
-        to_source()(*asked, scale, weights.numpy(), answer.numpy())
+        asked = query.contiguous().numpy(), as_bits(memory), self.begins, self.owner
+        compile_source_attention()(*asked, scale, weights.numpy(), answer.numpy())
         return answer, weights
 
     def several(self, count: int) -> "PackedSources":
@@ -106,13 +106,13 @@ class PackedSources:
         return found
 
 
-def halved(memory: Sequence[Tensor]) -> list[Tensor]:
+def to_half(memory: Sequence[Tensor]) -> list[Tensor]:
     """In half precision, if all of it is small enough; as it is, if something is not."""
     ends = torch.stack([end for one in memory if one.numel() for end in one.aminmax()] or [torch.zeros(())])
     return [one.half() for one in memory] if bool((ends.abs() <= LARGEST_HALF).all()) else list(memory)
 
 
-def bits(memory: Tensor) -> NDArray[Any]:
+def as_bits(memory: Tensor) -> NDArray[Any]:
     """As the kernels take it."""
     found = memory.numpy()
     return found.view(np.uint16) if memory.dtype == torch.float16 else found
@@ -128,7 +128,7 @@ def bits(memory: Tensor) -> NDArray[Any]:
 # Shapes: R rows, D width, F inner width, H heads, S tokens of the longest source.
 
 _Block = PostNormDecoderBlock | PreNormDecoderBlock
-FEW = 8
+FEW_ROWS = 8
 """Rows up to which this is faster than torch's kernels."""
 _WORTH = 8_000_000
 """Weights of the layers from which on it is worth compiling."""
@@ -136,13 +136,13 @@ _BLOCK = 64
 """Inputs are a multiple of these (compiled.py, and LANES of compiled.py)."""
 
 
-class FewRows:
+class Int8Decoder:
     """All layers of a decoder in 8 bits."""
 
     def __init__(self, blocks: Sequence[_Block], look: int) -> None:
         """`look`: the layer whose look at the source is wanted."""
         # here, since numba takes its time to be imported
-        from qkv.nn.cpu.step_kernels import ACTIVATIONS, Settings, Weights, kernel
+        from qkv.nn.cpu.step_kernels import ACTIVATION_ORDER, DecoderWeights, StepSettings, compile_step
 
         parts = [[layer.parts() for layer in _products(block)] for block in blocks]
         weights = [torch.cat([one.weight.flatten() for one in of]) for of in parts]
@@ -153,7 +153,7 @@ class FewRows:
         norms = [
             torch.stack([torch.stack([norm.weight, norm.bias]) for norm in _norms(block)]).detach() for block in blocks
         ]
-        self.weights = Weights(
+        self.weights = DecoderWeights(
             torch.stack(weights).numpy(),
             torch.stack([torch.cat([one.scale for one in of]) for of in parts]).numpy(),
             torch.stack([torch.cat([one.weight.sum(1, dtype=torch.int32) for one in of]) for of in parts]).numpy(),
@@ -165,16 +165,16 @@ class FewRows:
         own, source = first.attention, first.cross_attention
         self.inner = first.feed_forward.up.out_features
         self.head_width = own.head_width
-        self.settings = Settings(
+        self.settings = StepSettings(
             own.head_width**-0.5 if own.scale is None else own.scale,
             source.head_width**-0.5 if source.scale is None else source.scale,
             first.attention_norm.eps,
-            ACTIVATIONS.index(_activation(first)),
+            ACTIVATION_ORDER.index(_activation(first)),
             isinstance(first, PreNormDecoderBlock),
             _products(first)[0].is_narrow,
             look,
         )
-        self._run = kernel()
+        self._run = compile_step()
 
     @property
     def bytes(self) -> int:
@@ -183,7 +183,7 @@ class FewRows:
     def __call__(self, x: Tensor, past: TokenCache, source: PackedSources) -> tuple[Tensor, Tensor]:
         """x (R, D), which is written over → (R, D) of the last layer, and the heads' looks (R, H, S). What is new is
         written into the past, which is not advanced."""
-        from qkv.nn.cpu.step_kernels import Past, Scratch, Source
+        from qkv.nn.cpu.step_kernels import PastKeys, Scratch, SourceKeys
 
         keys, values = past.with_room()
         (rows, width), heads = x.shape, keys.size(3)
@@ -198,39 +198,39 @@ class FewRows:
             np.empty(max(past.length + 1, longest), np.float32),
             np.zeros((rows, heads, longest), np.float32),
         )
-        asked = Source(bits(source.together), source.begins, source.owner)
-        written = Past(bits(keys), bits(values), past.length)
+        asked = SourceKeys(as_bits(source.together), source.begins, source.owner)
+        written = PastKeys(as_bits(keys), as_bits(values), past.length)
         self._run(self.weights, self.settings, scratch, written, asked)
         return x, torch.from_numpy(scratch.looks)
 
 
-_made: "WeakKeyDictionary[nn.Module, FewRows]" = WeakKeyDictionary()
+_DECODERS: "WeakKeyDictionary[nn.Module, Int8Decoder]" = WeakKeyDictionary()
 
 
-def few_rows(blocks: Sequence[nn.Module], look: int) -> FewRows | None:
+def find_int8_decoder(blocks: Sequence[nn.Module], look: int) -> Int8Decoder | None:
     """The same for the same blocks, as long as they are there; None where it cannot be had, or is not worth it."""
     first = blocks[0]
-    if first not in _made:
-        usual = [block for block in blocks if fits(block)]
-        if len(usual) < len(blocks) or weights_of(usual) < _WORTH or not has_numba():
+    if first not in _DECODERS:
+        usual = [block for block in blocks if is_supported(block)]
+        if len(usual) < len(blocks) or count_weights(usual) < _WORTH or not has_numba():
             return None
-        _made[first] = FewRows(usual, look)
-    return _made[first]
+        _DECODERS[first] = Int8Decoder(usual, look)
+    return _DECODERS[first]
 
 
-def bytes_beside(blocks: Sequence[nn.Module]) -> int:
+def count_decoder_bytes(blocks: Sequence[nn.Module]) -> int:
     """Memory of what was made of these blocks."""
-    return _made[blocks[0]].bytes if blocks[0] in _made else 0
+    return _DECODERS[blocks[0]].bytes if blocks[0] in _DECODERS else 0
 
 
-def fits(block: nn.Module) -> TypeGuard[_Block]:
+def is_supported(block: nn.Module) -> TypeGuard[_Block]:
     """Whether the kernel knows such a layer."""
     if not isinstance(block, PostNormDecoderBlock | PreNormDecoderBlock):
         return False
     return all(isinstance(layer, Int8Linear) and layer.in_features % _BLOCK == 0 for layer in _linear(block))
 
 
-def weights_of(blocks: Sequence[_Block]) -> int:
+def count_weights(blocks: Sequence[_Block]) -> int:
     return sum(layer.in_features * layer.out_features for block in blocks for layer in _products(block))
 
 

@@ -12,24 +12,24 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 
-PRECISIONS = ("fp32", "int8", "drafted")
+DECODING_PRECISIONS = ("fp32", "int8", "drafted")
 
 
-class Decoding(Protocol):
+class DecodingSettings(Protocol):
     precision: str
 
 
 class Decodes(Protocol):
     @property
-    def decoding(self) -> Decoding: ...
+    def decoding(self) -> DecodingSettings: ...
 
 
-Network = TypeVar("Network", bound=Decodes)
+DecodingNetwork = TypeVar("DecodingNetwork", bound=Decodes)
 
 
-def set_precision(network: Network, precision: str) -> Network:
+def set_precision(network: DecodingNetwork, precision: str) -> DecodingNetwork:
     """The same network, which writes in this precision from now on."""
     check_precision(precision)
     network.decoding.precision = precision
@@ -38,18 +38,18 @@ def set_precision(network: Network, precision: str) -> Network:
 
 def check_precision(precision: str) -> None:
     """Whether there is such a thing, and here."""
-    if precision not in PRECISIONS:
-        hint = did_you_mean(precision, PRECISIONS)
-        raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
-    if precision != "fp32" and (reason := unavailable()) is not None:
+    if precision not in DECODING_PRECISIONS:
+        hint = did_you_mean(precision, DECODING_PRECISIONS)
+        raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(DECODING_PRECISIONS)}.")
+    if precision != "fp32" and (reason := explain_no_int8()) is not None:
         raise InputError(f"{precision} cannot be had: {reason}. Use fp32.")
 
 
-class Weighted(Protocol):
+class HasParameters(Protocol):
     def parameters(self) -> Iterator[Tensor]: ...
 
 
-def check_weights(network: Weighted) -> None:
+def check_weights(network: HasParameters) -> None:
     """Whether products of 8 bits can be made of them."""
     for weight in network.parameters():
         if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():

@@ -26,9 +26,9 @@ class Costs(NamedTuple):
     read_more: float  # and for each of them
 
 
-OF_GPT_2 = Costs(0.4, 1.5, 0.08)
-OF_TRANSLATION = Costs(0.3, 1.0, 0.06)  # in the size of the Transformer's paper
-COUNTS = (0, 3, 7, 15)
+GPT_2_COSTS = Costs(0.4, 1.5, 0.08)
+TRANSLATION_COSTS = Costs(0.3, 1.0, 0.06)  # in the size of the Transformer's paper
+DRAFT_LENGTHS = (0, 3, 7, 15)
 RATE = 0.05
 PATIENCE = 32
 """Tokens after which it is tried again, where guessing did not pay."""
@@ -47,7 +47,7 @@ class Pace:
     0
     """
 
-    def __init__(self, costs: Costs = OF_GPT_2) -> None:
+    def __init__(self, costs: Costs = GPT_2_COSTS) -> None:
         self.costs = costs
         self.right = 0.95  # share of proposals
         self._idle = 0
@@ -57,18 +57,18 @@ class Pace:
 
     def count(self) -> int:
         """How many tokens to propose now."""
-        best = max(COUNTS, key=lambda count: worth(count, self.right, self.costs))
+        best = max(DRAFT_LENGTHS, key=lambda count: expected_speed(count, self.right, self.costs))
         self._idle = 0 if best else self._idle + 1
         if self._idle > PATIENCE:
             self._idle = 0
-            return COUNTS[1]
+            return DRAFT_LENGTHS[1]
         return best
 
 
-def worth(count: int, right: float, costs: Costs = OF_GPT_2) -> float:
+def expected_speed(count: int, right: float, costs: Costs = GPT_2_COSTS) -> float:
     """Tokens for what a step costs, if this many are proposed and this share is right.
 
-    >>> worth(0, 0.5)
+    >>> expected_speed(0, 0.5)
     1.0
     """
     if not count:
@@ -95,7 +95,7 @@ class _Past(Protocol):
     def advance(self) -> None: ...
 
 
-class Guessed(NamedTuple):
+class Speculation(NamedTuple):
     """What comes after a token, and what was guessed beyond it."""
 
     logits: Tensor  # (1, V)
@@ -103,14 +103,14 @@ class Guessed(NamedTuple):
     draft: Draft | None
 
 
-def guessing(
+def draft_and_verify(
     token: Tensor,
     past: _Past,
     pace: Pace,
     draft: Draft | None,
     propose: Callable[[Tensor], Tensor],
     judge: Callable[[Tensor], tuple[Tensor, Tensor | None]],
-) -> Guessed:
+) -> Speculation:
     """A step of a single row (1,): from what was guessed, if this token was.
 
     `propose` has the cheap network's scores of what follows one token, `judge` the real one's for several in a row, and
@@ -121,7 +121,7 @@ def guessing(
         pace.saw(is_right)
         if is_right:
             past.advance()
-            return _first(draft.tokens, draft.logits, draft.looks)
+            return _take_first(draft.tokens, draft.logits, draft.looks)
     begin, guessed = past.length, [token]
     for _ in range(min(pace.count(), past.room - 1)):
         guessed.append(propose(guessed[-1]).argmax(dim=1))
@@ -129,10 +129,10 @@ def guessing(
     past.length = begin
     logits, looks = judge(torch.cat(guessed))  # over the keys that guessing wrote
     past.advance()
-    return _first(torch.cat(guessed).tolist(), logits, looks)
+    return _take_first(torch.cat(guessed).tolist(), logits, looks)
 
 
-def _first(tokens: list[int], logits: Tensor, looks: Tensor | None) -> Guessed:
+def _take_first(tokens: list[int], logits: Tensor, looks: Tensor | None) -> Speculation:
     """Of tokens with their scores, the first, which is written; the others stay guessed."""
     rest = Draft(tokens[1:], logits[1:], None if looks is None else looks[1:])
-    return Guessed(logits[:1], None if looks is None else looks[:1], rest if rest.tokens else None)
+    return Speculation(logits[:1], None if looks is None else looks[:1], rest if rest.tokens else None)

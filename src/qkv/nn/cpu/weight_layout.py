@@ -20,18 +20,18 @@ class Origin(NamedTuple):
     version: int  # which change of it
 
 
-Replaced = Callable[[nn.Linear, str], nn.Module]
+ReplaceLinear = Callable[[nn.Linear, str], nn.Module]
 
 
 class Twins:
     """Holds the twin of a network's modules; not a module itself, so that the twin is never saved."""
 
-    def __init__(self, replaced: Replaced) -> None:
+    def __init__(self, replaced: ReplaceLinear) -> None:
         self.replaced = replaced
         # the twin, once it was asked for, and what it was made from; set together, since several threads may ask
         self._made: tuple[nn.ModuleList, list[Origin]] | None = None
 
-    def __reduce__(self) -> tuple[type["Twins"], tuple[Replaced]]:
+    def __reduce__(self) -> tuple[type["Twins"], tuple[ReplaceLinear]]:
         return Twins, (self.replaced,)  # a copy begins without
 
     def of(self, modules: nn.ModuleList) -> nn.ModuleList:
@@ -43,7 +43,7 @@ class Twins:
             self.forget()  # before the next is made: two would not fit everywhere
             # the memory of what it is made from is held, so that no other weight can come to lie there
             origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
-            made = self._made = _with_replaced(modules, self.replaced), origins
+            made = self._made = _replace_linears(modules, self.replaced), origins
         return made[0]
 
     @property
@@ -61,7 +61,7 @@ def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
     )
 
 
-def _with_replaced(modules: nn.ModuleList, replaced: Replaced) -> nn.ModuleList:
+def _replace_linears(modules: nn.ModuleList, replaced: ReplaceLinear) -> nn.ModuleList:
     twin = copy.deepcopy(modules, {id(parameter): parameter for parameter in modules.parameters()})
     for parent in list(twin.modules()):
         for name, child in parent.named_children():
@@ -79,14 +79,14 @@ def _with_replaced(modules: nn.ModuleList, replaced: Replaced) -> nn.ModuleList:
 # the same shapes, biases shared.
 
 
-def by_columns(layer: nn.Linear, name: str = "") -> nn.Linear:
+def store_by_columns(layer: nn.Linear, name: str = "") -> nn.Linear:
     twin = nn.Linear(layer.in_features, layer.out_features, device="meta")
     twin.weight = nn.Parameter(layer.weight.detach().t().contiguous().t(), requires_grad=False)
     twin.bias = layer.bias
     return twin
 
 
-def is_of_use(modules: nn.ModuleList) -> bool:
+def can_store_by_columns(modules: nn.ModuleList) -> bool:
     """On a CPU, with numbers that its library has such kernels for, and that count their changes."""
     return all(
         weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and not weight.is_inference()
@@ -124,16 +124,16 @@ class PackedLinear(nn.Module):
         return found
 
 
-def packed(layer: nn.Linear, name: str = "") -> nn.Module:
+def pack_linear(layer: nn.Linear, name: str = "") -> nn.Module:
     """The layer in blocks; itself, where there is no such order for it."""
     weight = layer.weight
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or unavailable() is not None:
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or explain_no_packing() is not None:
         return layer
     return PackedLinear(layer)
 
 
 @cache
-def unavailable() -> str | None:
+def explain_no_packing() -> str | None:
     """Why there is no such order here; None: there is."""
     layer = nn.Linear(32, 48)
     x = torch.randn(3, 32)

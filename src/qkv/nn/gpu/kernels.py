@@ -27,18 +27,18 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any
     if device.type != "cuda":
         kernel[grid](*arguments, **constants)
     elif device.index == torch.cuda.current_device():
-        launch_known(kernel, grid, device.index, arguments, constants)
+        launch_cached(kernel, grid, device.index, arguments, constants)
     else:
         with torch.cuda.device(device):
-            launch_known(kernel, grid, device.index, arguments, constants)
+            launch_cached(kernel, grid, device.index, arguments, constants)
 
 
-def launch_known(
+def launch_cached(
     kernel: Any, grid: tuple[int, ...], place: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> None:
     """By what Triton compiled, where the like was launched before on this device. On ROCm Triton is asked every time:
     there it also compiles for how far a pointer reaches."""
-    if torch.version.hip or (kinds := kinds_of(arguments)) is None:
+    if torch.version.hip or (kinds := compilation_key(arguments)) is None:
         kernel[grid](*arguments, **constants)
         return
     key = (id(kernel), place, kinds, *constants.values())  # its own hash reads the source again
@@ -50,11 +50,11 @@ def launch_known(
         compiled[(*grid, 1, 1)[:3]](*arguments, *last)
 
 
-def kinds_of(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def compilation_key(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """What Triton compiles for: types, and whether a whole number is 1 or a multiple of 16. None where an address is
     no multiple of 16 bytes, or a number has more than 31 bits, which is rare.
 
-    >>> kinds_of((torch.zeros(2), 7, 32, 1, 0.5, None))
+    >>> compilation_key((torch.zeros(2), 7, 32, 1, 0.5, None))
     (torch.float32, 0, 16, 1, 'float', None)
     """
     found: list[Any] = []
@@ -97,11 +97,11 @@ ELEMENTS = 2048
 """Of a tile of whole rows: 16 a thread at 4 warps, as loads of 16 bytes."""
 PATCH = {"ROWS": 16, "BLOCK": 128}
 """A tile of rows that are too wide, or need not be seen whole."""
-BENDS = ("gelu", "gelu_tanh", "relu")
+FUSED_ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 
 
 @triton.jit
-def kept(at, seed, threshold):
+def is_kept(at, seed, threshold):
     """Whether dropout keeps the element at this place: 32 bits of its hash, against the share that is dropped."""
     bits = at.to(tl.uint32) * 0x9E3779B1
     bits = bits ^ seed.to(tl.uint32)
@@ -120,7 +120,7 @@ def _normal_integral(x):
 
 
 @triton.jit
-def _share(x, BEND: tl.constexpr):
+def _gelu_parts(x, BEND: tl.constexpr):
     """The share of x that gelu lets through, and its slope: by the integral of the bell, or by a tanh that is near."""
     if BEND == "gelu_tanh":
         inner = x * (1.5957691216057308 + 0.07135481282553514 * x * x)  # √(8 / π) (x + 0.044715 x³)
@@ -143,7 +143,7 @@ def _add_norm_forward(
     if HAS_BIAS:
         z += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if DROPS:
-        z = tl.where(kept(at, seed, threshold), z * kept_scale, 0.0)
+        z = tl.where(is_kept(at, seed, threshold), z * kept_scale, 0.0)
     if HAS_X:
         z += tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     if HAS_BIAS or HAS_X or DROPS:
@@ -204,7 +204,7 @@ def _add_norm_backward(
         dz = tl.where(inside, dz, 0.0)
         tl.store(to_x + at, dz, mask=inside)
         if DROPS:
-            dz = tl.where(kept(at, seed, threshold), dz * kept_scale, 0.0)
+            dz = tl.where(is_kept(at, seed, threshold), dz * kept_scale, 0.0)
         if APART:
             tl.store(to_answer + at, dz, mask=inside)
         if HAS_BIAS:
@@ -217,7 +217,7 @@ def _add_norm_backward(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bend_forward(
+def _activation_forward(
     before, bias, out, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # on the one axis of a grid that has no end
@@ -229,13 +229,13 @@ def _bend_forward(
     if BEND == "relu":
         bent = tl.where(x < 0, 0.0, x)  # what is not a number stays that
     else:
-        share, _ = _share(x, BEND)
+        share, _ = _gelu_parts(x, BEND)
         bent = x * share
     tl.store(out + at, bent, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bend_backward(
+def _activation_backward(
     gradient, before, bias, to_before, to_bias, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -254,7 +254,7 @@ def _bend_backward(
             dx = tl.where(x <= 0, 0.0, dy)  # x is bent already
         else:
             x += shift
-            share, slope = _share(x, BEND)
+            share, slope = _gelu_parts(x, BEND)
             dx = dy * (share + x * slope)
         tl.store(to_before + at, dx, mask=inside)
         sum_bias += dx
@@ -263,7 +263,7 @@ def _bend_backward(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def _join_columns(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Three (N, D) into one (N, 3 D), and what each column of it adds up to."""
     place = tl.program_id(0)
     blocks = tl.cdiv(width, BLOCK)
@@ -289,7 +289,7 @@ def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, B
 
 
 @triton.jit
-def _nothing(out):
+def _probe_kernel(out):
     tl.store(out, 1.0)
 
 
@@ -365,16 +365,16 @@ def add_norm_backward(
     return to_x, to_answer, to_gamma, to_beta, to_bias[0] if has_bias else None
 
 
-def bend_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
+def activation_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
     """bend(before + bias), (N, I). Relu writes over what came before it, which its way back does not need."""
     rows, width = before.shape
     out = before if bend == "relu" else torch.empty_like(before)
     grid = (-(-rows // PATCH["ROWS"]), -(-width // PATCH["BLOCK"]))
-    launch(_bend_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
+    launch(_activation_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
     return out
 
 
-def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
+def activation_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
     """→ the gradients of `before` and the bias."""
     rows, width = before.shape
     blocks = -(-width // PATCH["BLOCK"])
@@ -382,18 +382,18 @@ def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> 
     to_before = torch.empty_like(before)
     sums = torch.empty(programs, width, dtype=torch.float32, device=before.device)
     arguments = (gradient, before, bias, to_before, sums, rows, width)
-    launch(_bend_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
+    launch(_activation_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
     return to_before, sums.sum(0)
 
 
-def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
+def join_columns(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
     """Three (N, D) → (N, 3 D), and its sums over the tokens (3 D,)."""
     rows, width = one.shape
     blocks = 3 * -(-width // PATCH["BLOCK"])
     programs = -(-_programs(one.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
     out = torch.empty(rows, 3 * width, dtype=one.dtype, device=one.device)
     sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
-    launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
+    launch(_join_columns, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
     return out, sums.sum(0)
 
 
@@ -413,10 +413,10 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def reason_not_to(device: torch.device) -> str | None:
+def explain_no_kernels(device: torch.device) -> str | None:
     """Why no kernel can be built for this device, found by building the smallest: Triton wants a C compiler."""
     try:
-        launch(_nothing, (1,), torch.empty(1, device=device))
+        launch(_probe_kernel, (1,), torch.empty(1, device=device))
     except Exception as error:  # whatever a compiler, a linker or a driver may say
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _HERE = threading.local()  # a trainer in another thread has weights, and steps, of its own
 
 
-class Halves:
+class WeightCasts:
     """Copies of what was asked for, between the steps too."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class Halves:
         return found[1]
 
 
-def half(weight: Tensor, dtype: torch.dtype) -> Tensor:
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """The weight in the type of products; without its gradient, for a `torch.autograd.Function` has one of its own."""
     if weight.dtype == dtype:
         return weight
-    halves: Halves | None = getattr(_HERE, "halves", None)
+    halves: WeightCasts | None = getattr(_HERE, "halves", None)
     # what is no parameter is another tensor in every step
     return weight.to(dtype) if halves is None or not isinstance(weight, nn.Parameter) else halves.of(weight, dtype)
 
@@ -90,7 +90,7 @@ ALIGNED = 64
 """What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
 
 
-def fits(x: Tensor) -> bool:
+def has_kernels(x: Tensor) -> bool:
     """Whether these kernels serve: for numbers that they know, on a GPU that Triton compiles for."""
     return x.is_cuda and x.dtype in _KNOWN and x.size(0) > 0 and _compiles_for(x.device)
 
@@ -99,9 +99,9 @@ def fits(x: Tensor) -> bool:
 def _compiles_for(device: torch.device) -> bool:
     if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
         return False
-    from qkv.nn.gpu.kernels import reason_not_to
+    from qkv.nn.gpu.kernels import explain_no_kernels
 
-    if reason := reason_not_to(device):
+    if reason := explain_no_kernels(device):
         warnings.warn(
             f"qkv's kernels for GPUs cannot be built here ({reason}); the slower way is taken. They want a C compiler "
             "and Python's headers (on Debian: gcc and python3-dev).",
@@ -116,14 +116,14 @@ def compute_type(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-def attended(
+def project_and_attend(
     x: Tensor, layer: nn.Linear, attend: Attend, heads: int, width: int, scale: float | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Queries, keys and values of x (N, D), attended as `attend` says → answers (N, H · K), its weights, and x itself.
 
     Short rows go through their own kernel, whoever else is in the batch.
     """
-    if fits_short(attend, x, width):
+    if can_attend_short(attend, x, width):
         if attend.longest <= SHORT:
             answer, x = attend_short(x, layer, attend, heads, scale, dropout)
             return answer, None, x
@@ -146,9 +146,9 @@ class _Project(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
+        weight = cast_weight(weight, x.dtype)
         ctx.save_for_backward(x, weight)
-        out = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        out = functional.linear(x, weight, cast_weight(bias, x.dtype))  # (N, 3 · H · K)
         return *out.chunk(3, dim=1), x.view_as(x)
 
     @staticmethod
@@ -156,18 +156,18 @@ class _Project(torch.autograd.Function):
     def backward(
         ctx: Any, to_query: Tensor, to_key: Tensor, to_value: Tensor, to_x: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from qkv.nn.gpu.kernels import side_by_side
+        from qkv.nn.gpu.kernels import join_columns
 
         x, weight = ctx.saved_tensors
-        gradient, to_bias = side_by_side(*(part.contiguous() for part in (to_query, to_key, to_value)))
-        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+        gradient, to_bias = join_columns(*(part.contiguous() for part in (to_query, to_key, to_value)))
+        return add_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
 def attend_short(
     x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
-    return _AttendShort.apply(x, layer.weight, layer.bias, _own(rows, layer, heads, scale), dropout)
+    return _AttendShort.apply(x, layer.weight, layer.bias, _self_rows(rows, layer, heads, scale), dropout)
 
 
 def attend_mixed(
@@ -177,23 +177,23 @@ def attend_mixed(
     width = layer.out_features // (3 * heads)
     qkv, x = widen(x, layer, biased=True)
     short, long = qkv.split([part.n_tokens for part in parts])
-    answer = _Short.apply(short, _own(parts[0], layer, heads, scale), dropout)
+    answer = _Short.apply(short, _self_rows(parts[0], layer, heads, scale), dropout)
     others, _ = parts[1](*long.unflatten(-1, (3, heads, width)).unbind(-3), scale=scale, dropout=dropout)
     return torch.cat([answer, others.flatten(-2)]), x
 
 
-def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
+def can_attend_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
     """Whether the kernel of short rows can serve."""
-    return isinstance(attend, Packed) and knows_short(x, head_width)
+    return isinstance(attend, Packed) and has_short_kernel(x, head_width)
 
 
-def knows_short(x: Tensor, head_width: int) -> bool:
+def has_short_kernel(x: Tensor, head_width: int) -> bool:
     from qkv.nn.gpu.short_attention import WIDTHS
 
     return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # of 32 bits it would round to 10
 
 
-def _own(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
+def _self_rows(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
     """Rows that look at themselves."""
     from qkv.nn.gpu.short_attention import Short
 
@@ -229,8 +229,8 @@ class _AttendShort(torch.autograd.Function):
         from qkv.nn.gpu.short_attention import short_forward
 
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
-        qkv = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        weight = cast_weight(weight, x.dtype)
+        qkv = functional.linear(x, weight, cast_weight(bias, x.dtype))  # (N, 3 · H · K)
         ctx.rows, ctx.dropout = rows, Dropout(dropout)
         ctx.save_for_backward(x, weight, qkv)
         return short_forward(qkv, qkv, rows, ctx.dropout), x.view_as(x)
@@ -242,7 +242,7 @@ class _AttendShort(torch.autograd.Function):
 
         x, weight, qkv = ctx.saved_tensors
         to_qkv, _, to_bias = short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)
-        return added_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
+        return add_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
 
 
 def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Tensor]:
@@ -254,20 +254,20 @@ class _Widen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
+        weight = cast_weight(weight, x.dtype)
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        return functional.linear(x, weight, None if bias is None else half(bias, x.dtype)), x.view_as(x)
+        return functional.linear(x, weight, None if bias is None else cast_weight(bias, x.dtype)), x.view_as(x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         to_bias = gradient.sum(0, dtype=torch.float32) if ctx.has_bias else None
-        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+        return add_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
-def added_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+def add_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
     """residual + gradient W, written over the residual; without one, where x was read by nobody else, the product.
 
     It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
@@ -321,12 +321,12 @@ class _AddNorm(torch.autograd.Function):
         return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
 
 
-def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+def embed_inputs(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
     """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
     return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
 
 
-def embed_two(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
+def embed_without_segments(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
     """The same without segments; in the type of the tables, for sums that go on as they are."""
     first, zeros = torch.zeros_like(ids), token.new_zeros(1, token.size(1))
     return _Embed.apply(ids, first, positions, token, zeros, position, token.dtype)
@@ -368,7 +368,7 @@ class _Embed(torch.autograd.Function):
 
 def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
-    if fits(x):
+    if has_kernels(x):
         return linear_cross_entropy(x, table, bias, targets)
     scores = functional.linear(x, table, bias).float()
     right = (scores.detach().argmax(-1) == targets).sum()
@@ -400,8 +400,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
         words = table.size(0)
         padding = -words % ALIGNED
-        table = functional.pad(half(table, x.dtype), (0, 0, 0, padding))
-        bias = None if bias is None else functional.pad(half(bias, x.dtype), (0, padding))
+        table = functional.pad(cast_weight(table, x.dtype), (0, 0, 0, padding))
+        bias = None if bias is None else functional.pad(cast_weight(bias, x.dtype), (0, padding))
         scores = functional.linear(x, table, bias)  # (M, V and padding)
         losses, without, normalizers, hits = cross_entropy_forward(scores, targets, words, smoothing)
         plain, right = without.sum(), hits.sum()

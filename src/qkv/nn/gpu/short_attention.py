@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qkv.nn.gpu.kernels import Dropout, kept, launch
+from qkv.nn.gpu.kernels import Dropout, is_kept, launch
 
 WIDTHS = (16, 32, 64, 128)
 """Of a head."""
@@ -83,7 +83,7 @@ def _forward(
     weights = _weights(query, key, key_length, scale, CAUSAL, BLOCK)
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-        weights = tl.where(kept(pair, seed, threshold), weights * kept_scale, 0.0)
+        weights = tl.where(is_kept(pair, seed, threshold), weights * kept_scale, 0.0)
     answer = tl.dot(weights.to(value.dtype), value, input_precision=FP32)
     to, _, _ = _row(offsets, row, head, HEADS * WIDTH, WIDTH, BLOCK)
     tl.store(out + to, answer, mask=inside)
@@ -112,7 +112,7 @@ def _backward(
     used = weights
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-        keeps = kept(pair, seed, threshold)
+        keeps = is_kept(pair, seed, threshold)
         used = tl.where(keeps, weights * kept_scale, 0.0)
         to_weights = tl.where(keeps, to_weights * kept_scale, 0.0)
     to_value = tl.dot(tl.trans(used.to(value.dtype)), to_answer, input_precision=FP32)

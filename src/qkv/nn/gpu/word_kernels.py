@@ -66,7 +66,7 @@ def _cross_entropy_backward(logits, targets, normalizers, gradient, words, strid
 
 
 @triton.jit
-def _looked_up(table, at, rows, width, column):
+def _look_up(table, at, rows, width, column):
     """A row of a table; of what is not in it, no numbers, so that the loss is none either."""
     known = (at >= 0) & (at < rows)
     found = tl.load(table + tl.where(known, at, 0) * width + column, mask=column < width, other=0.0).to(tl.float32)
@@ -79,9 +79,9 @@ def _embed_forward(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
-    x = _looked_up(token, tl.load(ids + row), words, width, column)
-    x += _looked_up(segment, tl.load(segments + row), kinds, width, column)
-    x += _looked_up(position, tl.load(positions + row), places, width, column)
+    x = _look_up(token, tl.load(ids + row), words, width, column)
+    x += _look_up(segment, tl.load(segments + row), kinds, width, column)
+    x += _look_up(position, tl.load(positions + row), places, width, column)
     tl.store(out + row * width + column, x, mask=column < width)
 
 
