@@ -1,8 +1,8 @@
-"""In which numbers a network writes, on a CPU: settings of decoding, of which training knows nothing.
+"""The precision of decoding on a CPU; training is not affected.
 
-fp32       exact, or whatever type the weights are of
-int8       8 bits (nn/cpu/int8.py): faster, and nearly the same
-drafted    8 bits guess ahead and the weights judge (nn/cpu/speculative.py): exact, and faster for a single text
+fp32       exact (the dtype of the weights)
+int8       8 bits (nn/cpu/int8.py): faster, nearly the same
+drafted    speculative: an 8-bit draft verified by the weights (nn/cpu/speculative.py): exact, faster for a single text
 """
 
 from collections.abc import Iterator
@@ -30,19 +30,19 @@ DecodingNetwork = TypeVar("DecodingNetwork", bound=Decodes)
 
 
 def set_precision(network: DecodingNetwork, precision: str) -> DecodingNetwork:
-    """The same network, which writes in this precision from now on."""
+    """Set the decoding precision and return the network."""
     check_precision(precision)
     network.decoding.precision = precision
     return network
 
 
 def check_precision(precision: str) -> None:
-    """Whether there is such a thing, and here."""
+    """Raise InputError if the precision is unknown or unavailable here."""
     if precision not in DECODING_PRECISIONS:
         hint = did_you_mean(precision, DECODING_PRECISIONS)
         raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(DECODING_PRECISIONS)}.")
     if precision != "fp32" and (reason := explain_no_int8()) is not None:
-        raise InputError(f"{precision} cannot be had: {reason}. Use fp32.")
+        raise InputError(f"{precision} is not available: {reason}. Use fp32.")
 
 
 class HasParameters(Protocol):
@@ -50,7 +50,7 @@ class HasParameters(Protocol):
 
 
 def check_weights(network: HasParameters) -> None:
-    """Whether products of 8 bits can be made of them."""
+    """Raise InputError unless the weights can be quantised: float32, on a CPU."""
     for weight in network.parameters():
         if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():
             raise InputError(

@@ -1,12 +1,11 @@
-"""A decoder's layer for one new token a row, in as few calls as will do.
+"""Layers of translators and language models for new tokens, in as few Python calls as possible.
 
-nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
-text alone, the way through modules, hooks and dropouts that do nothing takes as long as the products. Here the same
-stands in straight lines, with every function and weight looked up beforehand. Tests hold the two equal.
+nn/block.py has the equations. When a single text is decoded, the overhead of modules, hooks and inactive dropout takes
+as long as the products. Here every function and weight is bound in advance. Tests compare the two.
 
-Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
+A step holds the weights of its block at construction: in-place changes are seen, replaced parameters are not.
 
-Shapes: Q rows, D width, H heads, K head width, … (R, S) sources and their tokens.
+Shapes: Q rows (new tokens), D width, H heads, K head width.
 """
 
 from collections.abc import Callable
@@ -21,11 +20,11 @@ from qkv.nn.fused import Attend
 
 Function = Callable[[Tensor], Tensor]
 AttendSource = Callable[..., tuple[Tensor, Tensor | None]]
-"""Queries (Q, H, K), what is remembered of the source, and `scale` → answers (Q, H, K), and where was looked."""
+"""Queries (Q, H, K), the source's memory, and `scale` → outputs (Q, H, K) and weights."""
 
 
 class DecoderStep:
-    """What the two orders of norm and residual have in common."""
+    """The common part of `PostNormStep` and `PreNormStep`."""
 
     def __init__(self, block: PostNormDecoderBlock | PreNormDecoderBlock) -> None:
         own, source, feed_forward = block.attention, block.cross_attention, block.feed_forward
@@ -43,12 +42,12 @@ class DecoderStep:
         self.remembered = partial(project_source_stacked, block)
 
     def write(self, x: Tensor, attend: Attend) -> Tensor:
-        """(Q, D): what was written so far is asked."""
+        """(Q, D): self-attention to the tokens so far."""
         query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
         return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
 
     def ask(self, x: Tensor, memory: tuple[Tensor, ...], attend: AttendSource) -> tuple[Tensor, Tensor | None]:
-        """(Q, D), and where the source was looked at."""
+        """(Q, D): cross-attention to the source, and its weights."""
         query = self.source_query(x).view(x.size(0), *self.source_shape)  # (Q, H, K)
         answer, weights = attend(query, *memory, scale=self.source_scale)
         return self.source_out(answer.flatten(1)), weights
@@ -61,7 +60,7 @@ class PostNormStep(DecoderStep):
     def __call__(
         self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AttendSource
     ) -> tuple[Tensor, Tensor | None]:
-        """x (Q, D); `memory` is what is asked of the source, as `attend_to_source` takes it."""
+        """x (Q, D); `memory`: the arguments of `attend_to_source` after the queries."""
         x = self.norm(x + self.write(x, attend))
         answer, weights = self.ask(x, memory, attend_to_source)
         x = self.source_norm(x + answer)
@@ -81,12 +80,12 @@ class PreNormStep(DecoderStep):
 def make_decoder_step(block: nn.Module) -> PostNormStep | PreNormStep:
     if isinstance(block, PostNormDecoderBlock):
         return PostNormStep(block)
-    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is no layer of a decoder"
+    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is not a decoder layer"
     return PreNormStep(block)
 
 
 def bind_weights(module: nn.Module) -> Function:
-    """What a module computes, without the way there."""
+    """The function of a module with its weights bound, without the module's call overhead."""
     if isinstance(module, nn.Linear):
         return partial(functional.linear, weight=module.weight, bias=module.bias)
     if isinstance(module, nn.LayerNorm):
@@ -96,22 +95,8 @@ def bind_weights(module: nn.Module) -> Function:
     return function
 
 
-# --- A layer of a language model for the next tokens of texts, in as few calls as will do.
-#
-# nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
-# text
-# alone, the way through modules, hooks and dropouts that do nothing takes long. Here the same stands in straight
-# lines,
-# with every function and weight looked up beforehand, as step.py has it for layers that ask a source as well.
-# Tests hold the two equal.
-#
-# Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
-#
-# Shapes: Q tokens, D width, H heads, K head width.
-
-
 class CausalStep:
-    """What the two orders of norm and residual have in common."""
+    """The common part of `PostNormCausalStep` and `PreNormCausalStep`."""
 
     def __init__(self, block: PostNormBlock | PreNormBlock) -> None:
         attention, feed_forward = block.attention, block.feed_forward
@@ -151,5 +136,5 @@ class PreNormCausalStep(CausalStep):
 def make_causal_step(block: nn.Module) -> PostNormCausalStep | PreNormCausalStep:
     if isinstance(block, PostNormBlock):
         return PostNormCausalStep(block)
-    assert isinstance(block, PreNormBlock), f"{type(block).__name__} is no layer of a language model"
+    assert isinstance(block, PreNormBlock), f"{type(block).__name__} is not a layer of a language model"
     return PreNormCausalStep(block)

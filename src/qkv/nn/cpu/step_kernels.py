@@ -1,15 +1,19 @@
-"""Attention of one new token a row, compiled by numba (extra `fast`): to what its row has written, and to its source.
+"""numba kernels (extra `fast`) for decoding few rows on a CPU: attention of new tokens, the 8-bit decoder step, and the
+largest scores of a vocabulary. int8_step.py and search/largest.py call them; this file is independent of torch.
 
-A new token asks each key once, so that reading keys and values from memory is most of what it costs. torch's kernels
-are made for many questions and take longer for one, and sources of different lengths have to be padded to the longest.
-Here rows are read as they lie, token after token with all heads, and no further than they go.
+Attention: a new token reads each key once, so that memory traffic dominates. torch's kernels are made for many queries
+and need padded sources; here rows are read in memory order and only to their end.
 
-One thread does it: see nn/cpu/step_kernels.py for why.
+Decoder step: with few rows the products are so short that calls and thread dispatch take longer than the computation.
+Here all layers are one call on one thread, bound by reading the weights. (The busy-waiting threads of numba and torch
+would compete for the CPUs.) Rounding follows torch's kernels (nn/cpu/int8.py): one scale per output for weights, one
+scale and zero point for all rows of x in every product. Integer sums are exact, so that the two differ only by float32
+rounding.
 
-What this file does NOT do: know torch (int8_step.py does).
+Largest scores: torch needs a dozen calls for it (search/largest.py), which take longer than the work for few rows.
 
-Shapes: Q rows, T tokens that there is room for, N tokens of all sources, C sources, S tokens of the longest, H heads, K
-head width.
+Shapes: L layers, Q or R rows, D width, F inner width, H heads, K head width, T capacity in tokens, S tokens of the
+longest source, N tokens of all C sources, I inputs, O outputs, V vocabulary.
 """
 
 import math
@@ -51,8 +55,8 @@ def _past_attention(
     scores: Float32s,
     answer: Float32s,
 ) -> None:
-    """Query, key and value (Q, H, K) of a new token: the latter two are written behind the first `length` of keys and
-    values (Q or more, T, H, K), and all of them are asked → answer (Q, H, K); scores (H, T) are a place to work."""
+    """Append the new key and value (Q, H, K) after the first `length` of keys and values (Q or more, T, H, K), and
+    attend to all of them → answer (Q, H, K); scores (H, T) is scratch memory."""
     query, new_key, new_value = new
     rows, heads, width = query.shape
     for r in range(rows):
@@ -88,8 +92,8 @@ def _source_attention(
     looks: Float32s,
     answer: Float32s,
 ) -> None:
-    """query (Q, H, K) to keys and values (N, 2, H, K) of the source that each row has, whose tokens begin at begins
-    (C + 1,) → answer (Q, H, K) and looks (Q, H, S), which are zeros."""
+    """Attend with query (Q, H, K) to the keys and values (N, 2, H, K) of each row's source; begins (C + 1,) are the
+    first tokens of the sources → answer (Q, H, K), and the weights in looks (Q, H, S), initially zero."""
     rows, heads, width = query.shape
     for r in range(rows):
         begin = begins[owners[r]]
@@ -114,7 +118,7 @@ def _source_attention(
 
 @cache
 def compile_past_attention() -> Callable[..., None]:
-    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
+    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
     run: Callable[..., None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_past_attention)
     return run
 
@@ -125,24 +129,7 @@ def compile_source_attention() -> Callable[..., None]:
     return run
 
 
-# --- A decoder's step in 8 bits for a few rows, compiled by numba (extra `fast`): all layers in one call.
-#
-# With one text, or the beams of one, a step's products are so short that calling them, and sharing them out among
-# threads, takes longer than computing them. Here nothing is called and one thread does all: what is read from
-# memory, the
-# weights, is what a step then costs. (Several threads would read faster. But those of numba and those of torch, which
-# computes the rest, wait for work in busy loops, and kept each other from their CPUs where others used them too.)
-#
-# Numbers are rounded as torch's kernels round them (nn/cpu/int8.py): weights to 8 bits with a scale for each output,
-# x to 8
-# bits anew for every product, with one scale and one zero for all rows. Sums of products are whole and exact, so the
-# two ways differ by rounding of single precision alone. Without numba torch's kernels are called (nn/cpu/step.py).
-#
-# What this file does NOT do: know torch, hold weights or texts (int8_step.py does), more than a few rows.
-#
-# Shapes: L layers, R rows, D width, F inner width, H heads, K head width, T tokens that there is room for, S tokens
-# of
-# the longest source, N tokens of all C sources, I inputs, O outputs.
+# The decoder step.
 
 Bytes = NDArray[np.int8]
 QuantisedRows = NDArray[np.uint8]
@@ -154,11 +141,11 @@ ACTIVATION_ORDER = ("relu", "silu", "gelu", "gelu_tanh", "tanh")
 
 
 class DecoderWeights(NamedTuple):
-    """The linear maps of a layer end to end, in the order of PRODUCTS, their outputs counted through."""
+    """The linear maps of each layer end to end, in the order of PRODUCTS, with outputs numbered consecutively."""
 
     weight: Bytes  # (L, all weights of a layer)
     scale: Float32s  # (L, all outputs)
-    total: _Integers  # (L, all outputs): the sum of an output's weights, times which the zero of x is taken off
+    total: _Integers  # (L, all outputs): the sum of an output's weights, to subtract the zero point of x
     bias: Float32s  # (L, all outputs)
     table: NDArray[np.int64]  # (PRODUCTS, 3): inputs, first weight, first output
     norms: Float32s  # (L, 3, 2, D): gain and bias of the norm of each sub-layer
@@ -169,13 +156,13 @@ class StepSettings(NamedTuple):
     source_scale: float
     epsilon: float
     activation: int  # in ACTIVATIONS
-    before: bool  # the norms: x + f(norm(x)), not norm(x + f(x))
+    before: bool  # pre-norm
     narrow: bool  # 7 bits for x
-    look: int  # the layer whose look at the source is wanted
+    look: int  # the layer whose attention to the source is returned
 
 
 class Scratch(NamedTuple):
-    x: Float32s  # (R, D): goes in and comes out
+    x: Float32s  # (R, D): input and output
     normed: Float32s  # (R, D)
     steps: QuantisedRows  # (R · max(D, H · K, F),): x in 8 bits
     heads: Float32s  # (R, 3 · H · K): queries, keys and values
@@ -188,18 +175,18 @@ class Scratch(NamedTuple):
 class PastKeys(NamedTuple):
     keys: NDArray[Any]  # (L, R or more, T, H, K), single precision or the bits of half
     values: NDArray[Any]
-    length: int  # tokens that are written already
+    length: int  # cached tokens
 
 
 class SourceKeys(NamedTuple):
     memory: NDArray[Any]  # (L, N, 2, H, K): keys and values, single precision or the bits of half
-    begins: NDArray[np.int64]  # (C + 1,): where the tokens of each source begin
-    owners: NDArray[np.int64]  # (R,): which source a row asks
+    begins: NDArray[np.int64]  # (C + 1,): first token of each source
+    owners: NDArray[np.int64]  # (R,): source of each row
 
 
 _Run = Callable[[DecoderWeights, StepSettings, Scratch, PastKeys, SourceKeys], None]
-"""run(weights, settings, scratch, past, source): `scratch.x` becomes what the last layer gives, and what is
-new is written into the past, whose length stays."""
+"""run(weights, settings, scratch, past, source): overwrites `scratch.x` with the last layer's output and writes new
+keys and values into the past, without changing its length."""
 
 _SUMS: tuple[Any, Any] = choose_sums() if numba else (sum_products, sum_products_of_one)
 sum_four_rows, sum_one_row = _SUMS
@@ -207,7 +194,7 @@ SMALLEST_STEP = 6.1e-5  # torch's
 
 
 def _find_extremes(x: Float32s, rows: int, width: int) -> tuple[np.float32, np.float32]:
-    """Of x (R, I) and 0. In lanes side by side: a compiler compares neighbours one by one."""
+    """The minimum and maximum of x (R, I) and 0, in lanes so that the compiler vectorises."""
     lows, highs = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     for r in range(rows):
         for begin in range(0, width, LANES):
@@ -220,14 +207,14 @@ def _find_extremes(x: Float32s, rows: int, width: int) -> tuple[np.float32, np.f
     return low, high
 
 
-# for these alone, numbers that are none are not thought of; inputs are a multiple of LANES (int8_step.py)
+# assumes no NaN; inputs are a multiple of LANES (int8_step.py)
 find_extremes = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_find_extremes) if numba else _find_extremes
 
 
 def _quantise_rows(
     x: Float32s, rows: int, width: int, steps: QuantisedRows, narrow: bool
 ) -> tuple[np.float32, np.int32]:
-    """x (R, I) in steps, as torch chooses them → how large a step is, and which one is 0."""
+    """Quantise x (R, I) as torch does → the step size and the zero point."""
     low, high = find_extremes(x, rows, width)
     most = 127 if narrow else 255
     step = float((np.float64(high) - np.float64(low)) / most)
@@ -236,7 +223,7 @@ def _quantise_rows(
     if step < SMALLEST_STEP:
         low, high = np.float32(low * (SMALLEST_STEP / step)), np.float32(high * (SMALLEST_STEP / step))
         step = SMALLEST_STEP
-    # 0 lies on a step: on the one next to its place as counted from below or from above, whichever is surer
+    # the zero point, computed from the minimum or the maximum, whichever has the smaller error
     below, above = -low / step, most - high / step
     nearer = below if abs(low / step) < most + abs(high / step) else above
     at = np.int32(min(max(np.rint(nearer), 0), most))
@@ -258,7 +245,7 @@ def _multiply(
     onto: bool,
     found: Float32s,
 ) -> None:
-    """A product of x (R, I), into found (R, O); or added to what is there."""
+    """Multiply x (R, I) by a weight matrix into found (R, O), or add to it if `onto`."""
     rows = x.shape[0]
     width, at_weight, at_output = weights.table[product]
     step, at = quantise_rows(x, rows, width, steps, narrow)
@@ -270,7 +257,7 @@ def _multiply(
             if rows - r == 1:
                 s0 = s1 = s2 = s3 = sum_one_row(steps, r * width, weight, w, width)
             else:
-                # where there are fewer than four, the last one comes again
+                # with fewer than four rows, the last one is repeated
                 r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
                 s0, s1, s2, s3 = sum_four_rows(steps, r * width, r1 * width, r2 * width, r3 * width, weight, w, width)
             for k, s in enumerate((s0, s1, s2, s3)):
@@ -316,7 +303,7 @@ def _activate(x: Float32s, activation: int) -> None:
 
 
 def _copy(to: Float32s, what: Float32s) -> None:
-    """As long as `to` is. Arrays that are assigned are compared in shape first, which takes seconds to compile."""
+    """Copy the first to.size values. Array assignment would add shape checks, which take seconds to compile."""
     for k in range(to.size):
         to[k] = what[k]
 
@@ -326,7 +313,7 @@ activate_row, copy_values = map(compile_inner, (_activate, _copy))
 
 
 def _attend_past(layer: int, scale: float, scratch: Scratch, past: PastKeys) -> None:
-    """New keys and values into the past, and attention to all of it."""
+    """Write new keys and values into the past, and attend to all of it."""
     heads, width = past.keys.shape[3:]
     scores, D = scratch.scores, heads * width
     for r in range(scratch.x.shape[0]):
@@ -410,23 +397,19 @@ def _run(weights: DecoderWeights, settings: StepSettings, scratch: Scratch, past
 
 @cache
 def compile_step() -> _Run:
-    """Compiled on its first call, which takes seconds; kept on disk beside this file where that can be written."""
+    """Compiles on the first call (some seconds); cached on disk next to this file if it is writable."""
     run: _Run = numba.njit(cache=True, **KERNEL_SETTINGS)(_run)
     return run
 
 
-# --- Scores of a large vocabulary looked through by compiled loops (numba, extra `fast`), for a few rows:
-# search/largest.py makes
-# a dozen calls for it, which take longer than their work. With many rows torch's two threads or more are faster.
-#
-# Shapes: Q rows, V vocabulary.
+# The largest scores.
 
 _BLOCK = 2_048
-"""Scores that are looked at together: most blocks hold none of the largest."""
+"""Scores whose maximum is tested together: most blocks contain none of the largest."""
 
 
 def _has_nan(scores: Float32s) -> bool:
-    """Whether something among (V,) is no number."""
+    """Whether (V,) contains NaN."""
     none = 0
     for place in range(scores.size):
         none += scores[place] != scores[place]
@@ -437,7 +420,7 @@ has_nan = compile_inner(_has_nan)
 
 
 def _log_totals(scores: Float32s, totals: Float32s) -> None:
-    """(Q, V) → log Σ eˣ of each row (Q,); of a row with something that is no number, none."""
+    """(Q, V) → log Σ eˣ of each row (Q,); NaN for a row that contains NaN."""
     lanes = np.empty(LANES, np.float32)
     for row in range(scores.shape[0]):
         own = scores[row]
@@ -445,7 +428,7 @@ def _log_totals(scores: Float32s, totals: Float32s) -> None:
             totals[row] = np.float32(np.nan)
             continue
         most, total = find_maximum(own, lanes), ZERO
-        if math.isinf(most):  # infinity less infinity is not a number
+        if math.isinf(most):  # ∞ - ∞ would be NaN
             totals[row] = most
         else:
             for place in range(own.size):
@@ -454,8 +437,8 @@ def _log_totals(scores: Float32s, totals: Float32s) -> None:
 
 
 def _largest(scores: Float32s, values: Float32s, places: NDArray[np.int64]) -> None:
-    """(Q, V) → the k largest scores of each row and where they are, (Q, k) each, largest first; of equals the first.
-    What is no number counts as the largest."""
+    """(Q, V) → the k largest scores of each row and their indices, (Q, k) each, largest first; ties go to the lower
+    index. NaN counts as the largest."""
     rows, vocabulary = scores.shape
     k, lanes = values.shape[1], np.empty(LANES, np.float32)
     for row in range(rows):
@@ -484,7 +467,7 @@ def _largest(scores: Float32s, values: Float32s, places: NDArray[np.int64]) -> N
 
 @cache
 def compile_log_totals() -> Callable[[Float32s, Float32s], None]:
-    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
+    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
     run: Callable[[Float32s, Float32s], None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_log_totals)
     return run
 

@@ -112,5 +112,5 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"float64 on cpu.*fp32"):
         set_precision(make().double(), "drafted").start(ONE.ids, ONE.packing)
     monkeypatch.setattr(precision_module, "explain_no_int8", lambda: "torch 1.0 has no kernels for it on this machine")
-    with pytest.raises(InputError, match="drafted cannot be had: torch 1.0 has no kernels"):
+    with pytest.raises(InputError, match="drafted is not available: torch 1.0 has no kernels"):
         set_precision(make(), "drafted")

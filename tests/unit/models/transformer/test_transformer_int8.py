@@ -130,6 +130,6 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="on meta"):
         set_precision(make().to("meta"), "int8").start(SOURCE.ids, SOURCE.packing)
     monkeypatch.setattr(precision_module, "explain_no_int8", lambda: "torch 1.0 has no kernels for it on this machine")
-    with pytest.raises(InputError, match="int8 cannot be had: torch 1.0 has no kernels"):
+    with pytest.raises(InputError, match="int8 is not available: torch 1.0 has no kernels"):
         set_precision(make(), "int8")
     assert set_precision(make(), "fp32").decoding.precision == "fp32"

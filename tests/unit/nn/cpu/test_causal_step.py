@@ -24,5 +24,5 @@ def test_the_same_as_a_block(kind: type[PostNormBlock] | type[PreNormBlock], act
 
 
 def test_another_module_is_refused() -> None:
-    with pytest.raises(AssertionError, match="Linear is no layer of a language model"):
+    with pytest.raises(AssertionError, match="Linear is not a layer of a language model"):
         make_causal_step(nn.Linear(2, 2))

@@ -49,7 +49,7 @@ def test_the_same_as_the_block(kind: Any, hypotheses: int) -> None:
 
 
 def test_no_layer_of_a_decoder() -> None:
-    with pytest.raises(AssertionError, match="Linear is no layer of a decoder"):
+    with pytest.raises(AssertionError, match="Linear is not a decoder layer"):
         make_decoder_step(nn.Linear(2, 2))
 
 
