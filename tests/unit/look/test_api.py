@@ -86,7 +86,6 @@ def test_every_answer_is_a_function_of_a_subject_and_what_is_asked() -> None:
     assert set(ANSWER_FUNCTIONS) == set(names.split())
     for name, answer in ANSWER_FUNCTIONS.items():
         assert list(inspect.signature(answer).parameters) == ["subject", "asked"], name
-        assert answer.__name__ == name
 
 
 def test_real_answers(tmp_path: Path) -> None:

@@ -1,15 +1,29 @@
-"""The weights of a model in the 16 bits of products, all cast at once when a step begins.
+"""The layers of a post-norm block for training on a GPU: the maths of nn/block.py with less memory traffic.
 
-Weights are learned in 32 bits. Cast one by one where they are used, as autocast does, each costs a launch, and a small
-step has little else to do. Inside of
+    query, key, value, x = project(x, …)      one product; its gradient is added to the residual's in place
+    answer = attend(query, key, value)
+    x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
+    inner, x = widen(x, …)
+    x = add_norm(activation(inner + bias) W, bias, x, …)
 
-    with halves:
+The residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` therefore
+return x too: their products add to the gradient of the residual in place, where autograd would add two tensors. Rows of
+up to 128 tokens are projected and attended in one function (`attend_short`).
+
+Weights are trained in 32 bits and multiplied in 16. Casting them one by one, as autocast does, costs a launch each.
+Inside of
+
+    with casts:                               # a WeightCasts
         loss = …
 
-`half` gives copies that were refreshed together on the way in; which ones are wanted it learns in the first step. They
-are as good as the weights are still: nothing may change these before the block ends.
+`cast_weight` returns 16-bit copies that were refreshed together on entry; the first step registers which are needed.
+Weights must not change inside the block.
 
-What this file does NOT do: gradients, which are those of the weights (layers.py, sublayer.py).
+Nothing is compiled ahead and shapes may change at every step. Tests compare every function with its readable version.
+
+Not here: the kernels (kernels.py); the choice of when to use them, by `has_kernels` (nn/block.py).
+
+Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
 """
 
 import math
@@ -30,14 +44,14 @@ if TYPE_CHECKING:
     from qkv.nn.gpu.short_attention import Short
 
 
-_HERE = threading.local()  # a trainer in another thread has weights, and steps, of its own
+_HERE = threading.local()  # per thread: each may train a model
 
 
 class WeightCasts:
-    """Copies of what was asked for, between the steps too."""
+    """16-bit copies of weights, reused between steps."""
 
     def __init__(self) -> None:
-        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # under the weight's id; held here, it stays the weight's
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the reference keeps the id valid
 
     def __enter__(self) -> Self:
         if self._copies:
@@ -58,40 +72,21 @@ class WeightCasts:
 
 
 def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The weight in the type of products; without its gradient, for a `torch.autograd.Function` has one of its own."""
+    """The weight in the dtype of products, without gradient: for use inside a `torch.autograd.Function`."""
     if weight.dtype == dtype:
         return weight
     halves: WeightCasts | None = getattr(_HERE, "halves", None)
-    # what is no parameter is another tensor in every step
+    # a tensor that is not a parameter differs in every step
     return weight.to(dtype) if halves is None or not isinstance(weight, nn.Parameter) else halves.of(weight, dtype)
 
 
-# --- The layers of a post-norm block as a GPU likes them: the same maths as nn/block.py, with fewer bytes moved.
-#
-#     query, key, value, x = project(x, …)      one product; on the way back its gradient is added to the residual's
-#     answer = attend(query, key, value)
-#     x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
-#     inner, x = widen(x, …)
-#     x = add_norm(bend(inner + bias) W, bias, x, …)
-#
-# A residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` hand x
-# through for that reason: their products then add to the gradient of the residual in place, where autograd would add
-# two
-# tensors. Rows of up to 128 tokens are projected and attended at once, by `attend_short`.
-#
-# Nothing is compiled ahead and shapes may change at every step. Tests hold every function equal to its readable twin.
-#
-# What this file does NOT do: the kernels themselves (kernels.py); deciding for a layer, which asks `fits`.
-#
-# Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
-
 _KNOWN = (torch.float32, torch.bfloat16, torch.float16)
 ALIGNED = 64
-"""What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
+"""Product widths are padded to a multiple of this, e.g. the vocabulary's: odd widths are much slower."""
 
 
 def has_kernels(x: Tensor) -> bool:
-    """Whether these kernels serve: for numbers that they know, on a GPU that Triton compiles for."""
+    """Whether the kernels support this tensor: its dtype, and a GPU that Triton compiles for."""
     return x.is_cuda and x.dtype in _KNOWN and x.size(0) > 0 and _compiles_for(x.device)
 
 
@@ -103,15 +98,15 @@ def _compiles_for(device: torch.device) -> bool:
 
     if reason := explain_no_kernels(device):
         warnings.warn(
-            f"qkv's kernels for GPUs cannot be built here ({reason}); the slower way is taken. They want a C compiler "
-            "and Python's headers (on Debian: gcc and python3-dev).",
+            f"qkv's GPU kernels cannot be built here ({reason}); using slower ones. They need a C compiler and "
+            "Python's headers (on Debian: gcc and python3-dev).",
             stacklevel=2,
         )
     return reason is None
 
 
 def compute_type(x: Tensor) -> torch.dtype:
-    """What products are computed in: autocast's choice, where there is one."""
+    """The dtype of products: autocast's, if enabled."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -119,9 +114,9 @@ def compute_type(x: Tensor) -> torch.dtype:
 def project_and_attend(
     x: Tensor, layer: nn.Linear, attend: Attend, heads: int, width: int, scale: float | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Queries, keys and values of x (N, D), attended as `attend` says → answers (N, H · K), its weights, and x itself.
+    """Project x (N, D) to queries, keys and values and apply `attend` → outputs (N, H · K), weights, and x itself.
 
-    Short rows go through their own kernel, whoever else is in the batch.
+    Short rows go through their own kernel, also in a batch with longer rows.
     """
     if can_attend_short(attend, x, width):
         if attend.longest <= SHORT:
@@ -166,14 +161,14 @@ class _Project(torch.autograd.Function):
 def attend_short(
     x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
+    """Projection and attention of short rows in one autograd step: x (N, D) → outputs (N, H · K), and x itself."""
     return _AttendShort.apply(x, layer.weight, layer.bias, _self_rows(rows, layer, heads, scale), dropout)
 
 
 def attend_mixed(
     x: Tensor, layer: nn.Linear, parts: tuple[Packed, Packed], heads: int, scale: float | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """The same for rows of which the first are short and the others are not."""
+    """`attend_short` for a batch of short rows followed by longer rows."""
     width = layer.out_features // (3 * heads)
     qkv, x = widen(x, layer, biased=True)
     short, long = qkv.split([part.n_tokens for part in parts])
@@ -183,18 +178,18 @@ def attend_mixed(
 
 
 def can_attend_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
-    """Whether the kernel of short rows can serve."""
+    """Whether the short-row kernel supports this attention."""
     return isinstance(attend, Packed) and has_short_kernel(x, head_width)
 
 
 def has_short_kernel(x: Tensor, head_width: int) -> bool:
     from qkv.nn.gpu.short_attention import WIDTHS
 
-    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # of 32 bits it would round to 10
+    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # on a GPU it would round fp32 to TF32
 
 
 def _self_rows(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
-    """Rows that look at themselves."""
+    """Rows that attend to themselves."""
     from qkv.nn.gpu.short_attention import Short
 
     scale = 1 / math.sqrt(layer.out_features // (3 * heads)) if scale is None else scale
@@ -268,16 +263,16 @@ class _Widen(torch.autograd.Function):
 
 
 def add_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
-    """residual + gradient W, written over the residual; without one, where x was read by nobody else, the product.
+    """residual + gradient W, in place of the residual; without a residual, the product.
 
-    It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
-    comes before this gradient, which was computed from it.
+    `add_norm` may have returned the same tensor to another branch, but all its readers ran before this gradient, which
+    was computed from theirs.
     """
     return gradient @ weight if residual is None else residual.addmm_(gradient, weight)
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """(N, O) and (N, D) → (O, D). Weights are learned in 32 bits, and a GPU adds up in them: nothing to round."""
+    """(N, O) and (N, D) → (O, D) in 32 bits, the dtype of the weights and of the GPU's accumulator."""
     if gradient.is_cuda and gradient.element_size() == 2:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)
     return gradient.t() @ x
@@ -322,12 +317,12 @@ class _AddNorm(torch.autograd.Function):
 
 
 def embed_inputs(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
+    """token + segment + position, (N,) each → (N, D) in the dtype of products."""
     return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
 
 
 def embed_without_segments(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
-    """The same without segments; in the type of the tables, for sums that go on as they are."""
+    """token + position → (N, D) in the dtype of the tables, for pre-norm stacks, whose sum is not rounded."""
     first, zeros = torch.zeros_like(ids), token.new_zeros(1, token.size(1))
     return _Embed.apply(ids, first, positions, token, zeros, position, token.dtype)
 
@@ -357,7 +352,7 @@ class _Embed(torch.autograd.Function):
         ids, segments, positions = ctx.saved_tensors
         words, kinds, places = ctx.sizes
         to_token = torch.ops.aten.embedding_dense_backward(gradient, ids, words, -1, False)
-        # few segments and positions, and each of them in a large share of the tokens: their sums are a matrix product
+        # few distinct segments and positions, each in many tokens: their sums are a matrix product
         gradient = gradient.to(ctx.type)
         columns = places + kinds + -(places + kinds) % ALIGNED
         where = torch.zeros(ids.numel(), columns, dtype=gradient.dtype, device=gradient.device)
@@ -367,7 +362,7 @@ class _Embed(torch.autograd.Function):
 
 
 def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
+    """Vectors (M, D) scored against all rows of the table (V, D) → the summed loss, and the number correct."""
     if has_kernels(x):
         return linear_cross_entropy(x, table, bias, targets)
     scores = functional.linear(x, table, bias).float()
@@ -376,8 +371,8 @@ def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) ->
 
 
 def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The same on kernels. The scores, the largest tensor of pre-training, exist once, in the type of products, and
-    become their own gradient. A target of −100 is not scored, as in torch's cross entropy.
+    """`word_loss` on kernels. The scores, the largest tensor of pretraining, exist once, in the dtype of products, and
+    are overwritten by their gradient. Targets of −100 are ignored, as in torch's cross entropy.
     """
     loss, _, right = smoothed_cross_entropy(x, table, bias, targets, 0.0)
     return loss, right
@@ -386,8 +381,8 @@ def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets:
 def smoothed_cross_entropy(
     x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With label smoothing (models/transformer/objective.py); the loss without it stands beside, not to be learned
-    from."""
+    """With label smoothing (models/transformer/objective.py) → the loss, the loss without smoothing (no gradient), and
+    the number correct."""
     return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets, smoothing)
 
 
@@ -418,7 +413,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x, table, targets, normalizers = ctx.saved_tensors
         if ctx.scores is None:
             raise RuntimeError(
-                "the scores were overwritten by their gradients: this loss can be gone back through once"
+                "the scores were overwritten by their gradients: this loss supports a single backward pass"
             )
         scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words, ctx.smoothing)
         ctx.scores = None

@@ -1,16 +1,15 @@
-"""A stack of pre-norm blocks and the norm after them, x + f(norm(x)) again and again, as a GPU likes it.
+"""A stack of pre-norm blocks, x + f(norm(x)), and the final norm, for training on a GPU.
 
-In post-norm a sum is normalised and goes on; here it goes on as it is, beside its norm, which is what the next layer
-reads. So the sum after one layer and the norm before the next are one pass over the bytes, and that pass lies across
-the border of two blocks: this is why the stack is run as a whole. On the way back the gradient of the sum, which comes
-past the norm, is added where the norm's own is computed.
+The residual sum after one layer and the norm before the next are one pass over memory. This pass crosses the border of
+two blocks, so the stack is run as a whole. In the backward pass the gradient of the sum that bypasses the norm is added
+in the same kernel.
 
-The sum is never rounded: it stays in the type in which it came (32 bits in training), while products are computed in
-what autocast chose. Tests hold the two ways equal.
+The sum keeps its dtype (32 bits in training), while products are computed in autocast's. Tests compare it with the
+plain blocks.
 
-What this file does NOT do: the equations (nn/block.py); the kernels (kernels.py).
+Not here: the equations (nn/block.py); the kernels (kernels.py).
 
-Shapes: N tokens of all rows, M of them, D width, H heads, K head width.
+Shapes: N tokens of all rows, M selected tokens, D width, H heads, K head width.
 """
 
 from collections.abc import Sequence
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 def block_stack(
     blocks: Sequence[nn.Module], norm: nn.Module, x: Tensor, attend: Attend, only: Tensor | None = None
 ) -> Tensor:
-    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) of the packed tokens `only` (M,). Blocks of any kind; those that
-    are not pre-norm go one by one, as all do on a CPU."""
+    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) for the packed tokens `only` (M,). On a CPU, and for blocks that
+    are not plain pre-norm, the blocks are run one by one."""
     usual = [block for block in blocks if isinstance(block, PreNormBlock) and _is_usual(block)]
     if len(usual) == len(blocks) and isinstance(norm, nn.LayerNorm) and x.dim() == 2 and layers.has_kernels(x):
         return _run_fused(usual, norm, x, attend, only)
@@ -44,14 +43,14 @@ def block_stack(
 
 
 def _is_usual(block: PreNormBlock) -> bool:
-    """Nothing stands in for a part of it, nor for its forward, as when activations are computed again."""
+    """Whether no layer of the block is replaced, nor its forward (as for activation checkpointing)."""
     return "forward" not in vars(block) and is_plain(block.attention, block.feed_forward)
 
 
 def _run_fused(
     blocks: Sequence[PreNormBlock], norm: nn.LayerNorm, x: Tensor, attend: Attend, only: Tensor | None
 ) -> Tensor:
-    """The same on the kernels of layers.py."""
+    """`block_stack` on the kernels of layers.py."""
     read = layers.add_norm(x, None, None, blocks[0].attention_norm).to(layers.compute_type(x))
     for number, block in enumerate(blocks):
         is_last = number == len(blocks) - 1
@@ -71,7 +70,7 @@ def _run_fused(
 def out_and_norm(
     answer: Tensor, layer: nn.Linear, x: Tensor, norm: nn.LayerNorm, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """s = x + dropout(answer W + b), (N, D) → norm(s) of the type of the answer, and s of the type of x."""
+    """s = x + dropout(answer W + b), (N, D) → norm(s) in the dtype of the answer, and s in the dtype of x."""
     return _OutAndNorm.apply(answer, layer.weight, layer.bias, x, norm.weight, norm.bias, norm.eps, dropout)
 
 
@@ -163,7 +162,7 @@ class _FeedForwardAndNorm(torch.autograd.Function):
 def _norm_backward(
     gradient: Tensor, to_total: Tensor | None, saved: Sequence[Tensor], dropout: "Dropout"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """What comes back to the norm and to the sum → to x, the product, and the parameters of norm and product."""
+    """Gradients of the norm's output and of the sum → of x, the product, gamma, beta and the bias."""
     from qkv.nn.gpu.kernels import add_norm_backward
 
     total, means, deviations, gamma = saved

@@ -1,15 +1,14 @@
-"""A layer of a block with all that follows it as one step of autograd, for training on a GPU.
+"""Sub-layers of a block as single autograd functions, for training on a GPU.
 
-    out_add_norm       norm(x + dropout(answer W + b)), after an attention
-    fed_forward        norm(x + dropout(bend(x W + b) V + c))
-    keys_and_values    what all layers of a decoder ask of the source, one product
-    asked              a layer's question and the answer
+    out_add_norm               norm(x + dropout(answer W + b)), after an attention
+    feed_forward_add_norm      norm(x + dropout(activation(x W + b) V + c))
+    project_keys_and_values    keys and values of the source for all layers of a decoder, one product
+    query_source               the cross-attention of a layer
 
-Small batches are computed sooner than Python hands them over, and every step of autograd costs its share of that:
-hence few and large ones. What is computed is what layers.py and nn/block.py compute, on the same kernels.
+With small batches the GPU is faster than Python, and every autograd step costs host time: hence few, large steps. They
+compute what layers.py and nn/block.py compute, on the same kernels.
 
-What this file does NOT do: the kernels (kernels.py, short_attention.py); deciding for a layer (nn/block.py,
-nn/block.py).
+Not here: the kernels (kernels.py, short_attention.py); the choice of when to use them (nn/block.py).
 
 Shapes: N tokens, S of the source, L layers, D width, H heads, K head width, I inner width.
 """
@@ -72,7 +71,7 @@ class _OutAddNorm(torch.autograd.Function):
 def feed_forward_add_norm(
     x: Tensor, up: nn.Linear, down: nn.Linear, norm: nn.LayerNorm, bend: str, dropout: float = 0.0
 ) -> Tensor:
-    """(N, D) → (N, D); the bend is one of kernels.BENDS"""
+    """(N, D) → (N, D); `bend` is one of kernels.FUSED_ACTIVATIONS"""
     weights = (up.weight, up.bias, down.weight, down.bias, norm.weight, norm.bias)
     return _FeedForwardAddNorm.apply(x, *weights, norm.eps, bend, dropout)
 
@@ -114,12 +113,12 @@ class _FeedForwardAddNorm(torch.autograd.Function):
         to_down, to_bent = weight_gradient(to_product, bent), to_product @ down
         to_before, to_up_bias = activation_backward(to_bent, before, up_bias, ctx.bend)
         to_up = weight_gradient(to_before, x)
-        to_x.addmm_(to_before, up)  # the product's gradient may be the same tensor; it was read above
+        to_x.addmm_(to_before, up)  # to_product may be the same tensor, but is not read again
         return to_x, to_up, to_up_bias, to_down, to_down_bias, to_gamma, to_beta, None, None, None
 
 
 def project_keys_and_values(source: Tensor, layers: Sequence[nn.Linear], heads: int) -> list[tuple[Tensor, Tensor]]:
-    """The encoder's vectors (S, D) → a key and a value (S, H, K) for every layer."""
+    """The encoder's vectors (S, D) → keys and values (S, H, K) for every layer."""
     weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
     sides = _KeysAndValues.apply(source, heads, *weights, *biases)
     return list(zip(sides[::2], sides[1::2], strict=True))
@@ -148,7 +147,7 @@ class _KeysAndValues(torch.autograd.Function):
 
 
 def join_sides(key: Tensor, value: Tensor) -> Tensor:
-    """(S, H, K) each → (S, 2 · H · K), without a copy where they lie side by side already."""
+    """(S, H, K) each → (S, 2 · H · K), without a copy if they are adjacent in memory."""
     tokens, inner, stride = key.size(0), key.size(1) * key.size(2), key.stride(0)
     beside = key.data_ptr() + inner * key.element_size() == value.data_ptr()
     whole = key.stride() == value.stride() == (stride, key.size(2), 1) and stride >= 2 * inner
@@ -166,8 +165,8 @@ def query_source(
     scale: float | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The queries of x (N, D), and what keys and values (S, H, K) answer as `attend` says → (N, H · K), its weights,
-    and x itself. Short rows go through their own kernel."""
+    """Project x (N, D) to queries and attend to keys and values (S, H, K) → (N, H · K), weights, and x itself. Short
+    rows go through their own kernel."""
     width = layer.out_features // heads
     if isinstance(attend, Across) and attend.longest <= SHORT and has_short_kernel(x, width):
         answer, x = query_source_short(x, layer, memory, attend, heads, scale, dropout)
@@ -186,7 +185,7 @@ def query_source_short(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The same of short rows, all at once → (N, H · K), and x itself."""
+    """`query_source` for short rows, in one autograd step → (N, H · K), and x itself."""
     from qkv.nn.gpu.short_attention import Short
 
     scale = 1 / math.sqrt(layer.out_features // heads) if scale is None else scale
