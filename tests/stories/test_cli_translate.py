@@ -240,7 +240,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1", "--decoding", "stoping=never"], "Unknown decoding option 'stoping'. Did you mean"),
         (["translate", "{t}", "1", "--decoding", "num_beams=4"], "Did you mean 'beams'?"),
         (["translate", "{t}", "1", "--decoding", "stopping"], "write KEY=VALUE"),
-        (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for drawing by chance"),
+        (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for sampling"),
         (["translate", "{t}", "1", "--seed", "1"], "seed is for drawing by chance"),
         (["translate", "{t}", "1", "--decoding", "n_best=abc"], "n_best"),
         (["translate", "{t}", "1", "--decoding", "n_best=[1]"], "n_best"),

@@ -298,7 +298,7 @@ def test_a_host_that_others_reach_has_a_token(subject: Subject) -> None:
 
 def test_a_port_that_is_taken(subject: Subject) -> None:
     api = Api([subject], ANSWERS, {})
-    with serving(api) as server, pytest.raises(InputError, match="cannot be listened on.*--port 0"):
+    with serving(api) as server, pytest.raises(InputError, match="Cannot listen on.*--port 0"):
         serve_page(api, port=server.port)
     first, second = serve_page(api), serve_page(api)
     try:
