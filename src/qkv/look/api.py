@@ -1,8 +1,8 @@
-"""What may be asked about the models of a page, by name: a literal table of functions, and the one door to them.
+"""The questions about the models of a page: a literal table of functions by name, and `Api`, which calls them.
 
     POST api/NAME   {"model": 0, "text": …}   →  a frame (look/wire.py)
 
-What this file does NOT do: speak HTTP (server.py), or know how anything is computed (inside/).
+Not here: HTTP (server.py), the computations (the other files of look/).
 """
 
 import threading
@@ -47,7 +47,7 @@ ANSWER_FUNCTIONS: dict[str, _Answer] = {
 
 
 class UnknownQuestionError(RefusalError):
-    """There is nothing of that name to ask."""
+    """Unknown question name."""
 
 
 class Api:
@@ -59,7 +59,7 @@ class Api:
         answers: Mapping[str, _Answer] = ANSWER_FUNCTIONS,
         examples: Mapping[str, Any] = EXAMPLES,
     ) -> None:
-        """A folder that is not whole is an InputError here."""
+        """Raises InputError for an incomplete folder."""
         self.subjects = tuple(subjects)
         self._answers = answers
         self._room = describe_models(self.subjects, examples)
@@ -67,25 +67,25 @@ class Api:
         self._opened: set[tuple[int, str]] = set()
 
     def room(self) -> dict[str, Any]:
-        """What there is to look at."""
+        """The description of all models (`describe_models`)."""
         return self._room
 
     def load(self) -> None:
-        """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
+        """Load the weights of all models and run each once. Raises InputError if a model is unusable."""
         for subject in self.subjects:
             subject.load()
         for described in self._room["subjects"]:
             if "attention" in described["views"]:
-                # the first pass of a network takes several times as long as the next, and no visitor should wait for it
+                # warm-up: the first pass of a network is several times slower than the next
                 with suppress(InputError):
                     self.ask("attention", {"model": described["index"], "text": "a"})
 
     def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
-        """The frame that answers; a RefusalError or another InputError says why there is none."""
+        """The frame of the reply. Raises RefusalError or another InputError if there is none."""
         if name not in self._answers:
             raise UnknownQuestionError(
                 "unknown_name",
-                f"Nothing is called '{name:.60}'.{did_you_mean(name[:60], self._answers)} "
+                f"Unknown question '{name:.60}'.{did_you_mean(name[:60], self._answers)} "
                 f"Known: {', '.join(self._answers)}.",
                 name=name[:60],
             )
@@ -94,7 +94,7 @@ class Api:
         given.pop("model", None)
         if (index, name) in self._opened:
             return self._answers[name](self.subjects[index], Asked(given)).to_bytes()
-        with self._opening[index]:  # whoever asks first loads the weights; the others wait for them
+        with self._opening[index]:  # the first request loads the weights; others wait
             frame = self._answers[name](self.subjects[index], Asked(given)).to_bytes()
             self._opened.add((index, name))
         return frame

@@ -1,10 +1,10 @@
-"""What a model puts where a word is hidden, and whether it takes one sentence for the next of another (BERT §3.1).
+"""The view of blanks: masked-token prediction and next-sentence prediction (BERT, §3.1).
 
-A blank is a [MASK] that stands in the text, or a token that is hidden because its characters were named (`hide`,
-"13-18 25-26": characters of the text, the end not counted in). A hidden token has a truth: what stood there, how likely
-the model finds it, and which place it takes among all tokens. All blanks are filled at once, none sees another's word.
+A blank is a [MASK] in the text, or a token hidden by the character spans of `hide` ("13-18 25-26", ends exclusive). For
+a hidden token the reply has its truth: the original token, its probability and its rank. All blanks are predicted at
+once and independently.
 
-What this file does NOT do: search for the best combination of several blanks.
+Not here: a search for the best combination of several blanks.
 """
 
 import re
@@ -28,13 +28,13 @@ SPAN = re.compile(r"(\d{1,7})-(\d{1,7})")
 MOST_CANDIDATES = 50
 MOST_BLANKS = 64
 DEFAULT_CANDIDATES = 8
-_DIGITS = 6  # of a probability in a head; the arrays have them all
+_DIGITS = 6  # of a probability in the head; arrays are exact
 
 
 @torch.inference_mode()
 def fill_blanks(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, k, hide. Head: blanks, each with its characters, its candidates and, where it is known, its truth.
-    Array `probabilities` (blanks, k), as the candidates stand."""
+    """Fields: text, k, hide. Head: blanks, each with its span, its candidates and, if known, its truth. Array
+    `probabilities` (blanks, k), in the order of the candidates."""
     text, k, hide = asked.text(), asked.number("k", 1, MOST_CANDIDATES, DEFAULT_CANDIDATES), asked.maybe_text("hide")
     asked.done()
     model = _require(subject, FILLS, "no_mask_head")
@@ -47,7 +47,7 @@ def fill_blanks(subject: Subject, asked: Asked) -> Reply:
     if len(places) > MOST_BLANKS:
         raise RefusalError(
             "too_many_blanks",
-            f"{len(places)} tokens are hidden; {MOST_BLANKS} are filled at most.",
+            f"{len(places)} tokens are hidden; the maximum is {MOST_BLANKS}.",
             blanks=len(places),
             most=MOST_BLANKS,
         )
@@ -70,7 +70,7 @@ def fill_blanks(subject: Subject, asked: Asked) -> Reply:
 
 
 def score_next_sentence(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, pair. Head: is_next and not_next, which add up to 1."""
+    """Fields: text, pair. Head: is_next and not_next, which sum to 1."""
     text, pair = asked.text(), asked.text("pair")
     asked.done()
     model = _require(subject, JUDGES_PAIRS, "no_next_sentence")
@@ -79,7 +79,7 @@ def score_next_sentence(subject: Subject, asked: Asked) -> Reply:
 
 
 def find_blanks(encoded: Encoded, mask: int, spans: list[tuple[int, int]]) -> list[int]:
-    """Which tokens are blanks: those that are [MASK], and those with a character in one of the spans.
+    """Indices of the blanks: [MASK] tokens, and tokens with a character in one of the spans.
 
     >>> encoded = Encoded([2, 7, 8, 4, 3], [0] * 5, [(0, 0), (0, 2), (2, 5), (6, 12), (0, 0)], ["…"] * 5)
     >>> find_blanks(encoded, 4, []), find_blanks(encoded, 4, [(0, 5)]), find_blanks(encoded, 4, [(4, 6)])
@@ -100,7 +100,7 @@ def _parse_spans(spelled: str, length: int) -> list[tuple[int, int]]:
         if not 0 <= first < last <= length:
             raise RefusalError(
                 "span",
-                f"'{part[:40]}' in 'hide' is no span of the text's {length} characters; 0-3 hides the first three.",
+                f"'{part[:40]}' in 'hide' is not a span of the text's {length} characters; 0-3 hides the first three.",
                 field="hide",
                 length=length,
             )
@@ -125,19 +125,19 @@ def _encode(model: Model, text: str, pair: str | None = None) -> Encoded:
 
 
 def _compute_probabilities(subject: Subject, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
-    """(blanks, V) and (V,): how likely each token is in each blank, and which token that is."""
+    """(blanks, V): the probability of each token in each blank; (V,): the token ids."""
     fills, ids = subject.opened.ability(FILLS), list(encoded.ids)
     for place in places:
         ids[place] = fills.mask_id
     # (blanks, rows of the table)
     scores = fills.scores(Batch.of([ids], segments=[encoded.segments]), torch.tensor(places))
-    # a table padded to a round size has rows that stand for no token
+    # a table padded to a round size has rows without a token
     tokens = torch.tensor(list(subject.model.tokenizer.vocabulary.values()))
     return scores.float().softmax(-1)[:, tokens], tokens
 
 
 def _truth(tokenizer: Tokenizer, number: int, chances: Tensor, tokens: Tensor) -> dict[str, Any] | None:
-    """Of a token that was hidden; a [MASK] that stood in the text has none, and a word the vocabulary lacks neither."""
+    """The original token of a blank; None for a [MASK] in the text and for unknown words."""
     if number in (tokenizer.mask_id, tokenizer.unk_id):
         return None
     own = chances[tokens == number][0]

@@ -1,14 +1,12 @@
-"""One word, many meanings: the vectors of a word in the sentences it stands in, by layer.
+"""The view of meanings: the vectors of one word in several sentences, layer by layer.
 
-To word2vec a word is one point whatever stands around it; to ELMo and BERT it is a cloud that comes apart by meaning,
-the more the higher the layer (Peters et al. 2018; Ethayarajh 2019, "How Contextual are Contextualized Word
-Representations?").
+In word2vec a word is one point in every context; in ELMo and BERT its vectors separate by meaning, more so in higher
+layers (Peters et al. 2018; Ethayarajh 2019, "How Contextual are Contextualized Word Representations?").
 
-The word is looked for as characters: 苹果 inside of 苹果树 too, "it" not inside of "bit"; Python and python are the
-same word, told apart by what they stand in. What a vocabulary cuts into pieces has the mean of their vectors, and the
-reply names the pieces.
+The word is found by its characters, ignoring case: 苹果 also inside 苹果树, "it" not inside "bit". A word of several
+subwords has the mean of their vectors, and the reply lists the subwords.
 
-Shapes: K layers and what lies below them, n occurrences, D width.
+Shapes: K layers including the embeddings, n occurrences, D width.
 """
 
 import re
@@ -35,7 +33,7 @@ class Occurrence:
     start: int
     end: int
     written: str
-    pieces: tuple[str, ...] = ()  # as the vocabulary spells what its vector is the mean of
+    pieces: tuple[str, ...] = ()  # the subwords that its vector is the mean of
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -61,7 +59,7 @@ def compare_meanings(subject: Subject, asked: Asked) -> Reply:
     if len(found) > MOST_OCCURRENCES:
         raise RefusalError(
             "number",
-            f"'{word}' is found {len(found)} times; {MOST_OCCURRENCES} are shown at most.",
+            f"'{word}' occurs {len(found)} times; the maximum is {MOST_OCCURRENCES}.",
             most=MOST_OCCURRENCES,
         )
     of = _look_up if subject.is_table else _encode_in_context
@@ -78,14 +76,14 @@ def compare_meanings(subject: Subject, asked: Asked) -> Reply:
         "occurrences": [one.to_dict() for one in vectors],
         "without": sorted(set(range(len(sentences))) - {one.sentence for one in found}),
         "unknown": [one.to_dict() for one in unknown],
-        # several places, and nothing that could tell them apart
+        # several occurrences with the same vector
         "one_point": subject.is_table and len(vectors) > 1 and not drawn.points.any(),
     }
     return Reply(head, drawn._asdict())
 
 
 def find_spans(word: str, text: str) -> list[tuple[int, int]]:
-    """Where a word stands, in whatever case; letters that would make it part of a longer word are not beside it.
+    """The spans of a word, ignoring case, except inside a longer word.
 
     >>> find_spans("it", "It bit it."), find_spans("苹果", "苹果树上的苹果")
     ([(0, 2), (7, 9)], [(0, 2), (5, 7)])
@@ -95,7 +93,7 @@ def find_spans(word: str, text: str) -> list[tuple[int, int]]:
 
 
 def is_inside_word(text: str, place: int) -> bool:
-    """Whether a word goes on across a place: letters or digits on both sides of it, and no 汉字.
+    """Whether there are letters or digits other than 汉字 on both sides of a position.
 
     >>> is_inside_word("bit", 1), is_inside_word("a bit", 2), is_inside_word("苹果", 1)
     (True, False, False)
@@ -105,7 +103,7 @@ def is_inside_word(text: str, place: int) -> bool:
 
 
 OccurrenceVectors = tuple[dict[Occurrence, list[VectorArray]], list[Occurrence]]
-"""By occurrence K vectors (D,), and the occurrences that have none."""
+"""K vectors (D,) by occurrence, and the occurrences without vectors."""
 
 
 def _encode_in_context(subject: Subject, sentences: list[str], found: list[Occurrence]) -> OccurrenceVectors:
@@ -129,7 +127,7 @@ def _encode_in_context(subject: Subject, sentences: list[str], found: list[Occur
 
 
 def _look_up(subject: Subject, sentences: list[str], found: list[Occurrence]) -> OccurrenceVectors:
-    """The same vector wherever the word stands."""
+    """The vectors of a table: the same in every context."""
     del sentences
     table = subject.vectors
     vectors: dict[Occurrence, list[VectorArray]] = {}
@@ -148,7 +146,7 @@ def _look_up(subject: Subject, sentences: list[str], found: list[Occurrence]) ->
 
 
 def find_pieces(subject: Subject, table: WordVectors, word: str) -> list[str]:
-    """The word itself, or what its vocabulary cuts it into; none where it lacks one of them."""
+    """The word itself or its subwords; empty if the table lacks one of them."""
     if (row := table.find(word)) is not None:
         return [table.words[row]]
     pieces = find_table_tokenizer(subject).encode(word, special=False).tokens

@@ -1,9 +1,9 @@
-"""Vectors on a plane: their two principal components, layer after layer, and how alike they are.
+"""Two principal components of vectors, layer by layer, and their cosines.
 
-Of every layer the plane is its own (metrics/numbers.py), and an axis has no sign of its own. So that a point can be
-followed from layer to layer, each axis is turned to agree with the one before it; nothing else is done to it.
+Every layer has its own components (metrics/numbers.py), whose signs are arbitrary. They are flipped to agree with the
+previous layer, so that a point can be followed from layer to layer.
 
-Shapes: K layers, n vectors, D width (which may differ from layer to layer).
+Shapes: K layers, n vectors, D width (may differ between layers).
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from qkv.metrics.numbers import principal
 
 VectorArray = NDArray[np.float32]
 _NOTHING = 1e-5
-"""Of the length of a vector: vectors that differ by less are one, and what tells them apart is rounding."""
+"""Relative to the length of a vector: smaller differences are rounding errors."""
 
 
 class _Planes(NamedTuple):
     points: VectorArray  # (K, n, 2)
-    variance: VectorArray  # (K, 2) share of the spread that each axis holds
+    variance: VectorArray  # (K, 2) share of the variance on each axis
     cosine: VectorArray  # (K, n, n)
 
 
@@ -46,18 +46,18 @@ def project_layers(layers: Sequence[VectorArray]) -> _Planes:
 
 
 def project_vectors(vectors: VectorArray) -> tuple[VectorArray, VectorArray]:
-    """(n, D) → (n, 2) and (2,); zeros where there is nothing to tell apart."""
+    """(n, D) → points (n, 2) and variance shares (2,); zeros if all vectors are equal."""
     places, shares = np.zeros((len(vectors), 2), np.float32), np.zeros(2, np.float32)
     length = float(np.linalg.norm(vectors, axis=1).max())
     if float(np.abs(vectors - vectors[:1]).max()) > _NOTHING * length:
         found = principal(vectors.astype(np.float64), 2)
-        k = found.places.shape[1]  # 1, where there is one dimension
+        k = found.places.shape[1]  # 1 if D is 1
         places[:, :k], shares[:k] = found.places, found.shares
     return places, shares
 
 
 def cosine_matrix(vectors: VectorArray, others: VectorArray | None = None) -> VectorArray:
-    """(n, D), and (m, D) if they are others → (n, m)"""
+    """(n, D) and (m, D), by default the same → (n, m)"""
     unit = normalized(vectors.astype(np.float32))
     with_ = unit if others is None else normalized(others.astype(np.float32))
     return np.clip(unit @ with_.T, -1, 1)

@@ -1,13 +1,13 @@
-"""Where a token stands: the tables of positions, and what a model makes of words in another order.
+"""The view of positions: position tables, and the effect of word order.
 
-`positions`: the waves of the Transformer (nn/position.py), 128 positions by 128 dimensions as the notes draw them,
-the model's own table beside them, and how alike positions are in each.
+Question `positions`: the sinusoids of the Transformer (nn/position.py), 128 positions by 128 dimensions as in the
+notes, the model's own table, and the cosines between positions in each.
 
-`order`: two texts of the same words, 他欠我100万 and 我欠他100万. A bag of words cannot tell them apart, and neither
-can attention whose tokens all stand at one position; with positions each word has another vector, by layer. GPT, which
-sees what is to the left alone, has some order without positions too, and a recurrent network needs none.
+Question `order`: two texts of the same words, 他欠我100万 and 我欠他100万. A bag of words cannot distinguish them,
+nor can attention if all tokens have one position; with positions the vectors of a word differ, layer by layer. GPT has
+some order without positions, since it is causal; a recurrent network needs none.
 
-Shapes: T positions, D width, K layers and what lies below them, n words that both texts have.
+Shapes: T positions, D width, K layers including the embeddings, n words common to both texts.
 """
 
 from collections import defaultdict
@@ -27,12 +27,12 @@ from qkv.nn.position import sinusoidal_table
 from qkv.report.attention_map import Token
 
 WAVE_ROWS, WAVE_WIDTH = 128, 128
-"""Of the waves: what is drawn in the notes."""
+"""Size of the table of sinusoids, as in the notes."""
 MOST_ROWS = 512
-"""Of a model's own table; the head of a reply says how many there are."""
+"""Maximum number of rows of the model's own table in a reply; the head has the total."""
 LONGEST_COMPARED = 600
 _NOTHING = 1e-5
-"""Of a cosine: what is left of no difference after rounding."""
+"""Cosine distances below this are rounding errors."""
 
 
 @torch.inference_mode()
@@ -56,12 +56,12 @@ def show_positions(subject: Subject, asked: Asked) -> Reply:
 @dataclass(frozen=True)
 class _OwnPositions:
     kind: str  # see `PositionEncoding`
-    table: VectorArray  # (T, D), the first of them
-    rows: int  # positions that the model has
+    table: VectorArray  # (T, D), the first rows
+    rows: int  # number of positions of the model
 
 
 def _find_own_positions(subject: Subject) -> _OwnPositions | None:
-    """None for a model that is not told where a token stands."""
+    """None for a model without a position encoding."""
     encoding = None if subject.is_table else subject.network.position_encoding
     if encoding is None:
         return None
@@ -104,7 +104,7 @@ def compare_order(subject: Subject, asked: Asked) -> Reply:
         "lonely": [[_span(one[a]) for a in left_over[0]], [_span(two[b]) for b in left_over[1]]],
         "unknown": [[_span(word) for word in words] for words in (lost, lost_there)],
         "same_bag": not (left_over[0] or left_over[1]),
-        # the mean of what lies below the layers; none where that has read other words already
+        # distance of the mean embeddings; None if the lowest layer is already contextual
         "bag": round(float(bag), 6) if float(lowest.max()) < _NOTHING else None,
         "has_positions": has_positions(subject),
     }  # fmt: skip
@@ -112,7 +112,7 @@ def compare_order(subject: Subject, asked: Asked) -> Reply:
 
 
 def pair_words(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[int, int]], tuple[list[int], list[int]]]:
-    """The first of a word here with its first there, and so on; and what is left over on either side.
+    """Pairs the i-th occurrence of a word here with the i-th there; and the unpaired words of either side.
 
     >>> pair_words(["the", "dog", "the"], ["The", "man"])
     ([(0, 0)], ([1, 2], [1]))
@@ -130,8 +130,7 @@ def pair_words(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[i
 
 
 def _read_words(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
-    """The words, pieces of one put together by the mean of their vectors; and those that the vocabulary does not know,
-    which have no vector, or that of all that is unknown."""
+    """The words, with the mean of their subwords' vectors; and the words that the vocabulary does not know."""
     tokens = [
         Token(token, text[start:end], start, end, 0)
         for token, (start, end) in zip(found.tokens, found.offsets, strict=True)
@@ -141,7 +140,7 @@ def _read_words(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]
     for first, last in word_ranges(tokens, [text]):
         pieces = slice(first, last + 1)
         start, end = tokens[first].start, tokens[last].end
-        start += len(text[start:end]) - len(text[start:end].lstrip())  # the space that some pieces begin with
+        start += len(text[start:end]) - len(text[start:end].lstrip())  # some tokens start with a space
         layers = tuple(layer[pieces].mean(0) for layer in found.layers)
         (words if all(found.known[pieces]) else unknown).append(_Word(text[start:end], start, end, layers))
     if not words:
@@ -150,7 +149,7 @@ def _read_words(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]
 
 
 def _word_distances(one: Sequence[_Word], two: Sequence[_Word], pairs: Sequence[tuple[int, int]]) -> VectorArray:
-    """(K, n): 1 − cosine of a word here and there"""
+    """(K, n): 1 − cosine of each word's vectors in the two texts"""
     return np.stack(
         [
             [_cosine_distance(here, there) for here, there in zip(one[a].layers, two[b].layers, strict=True)]
@@ -161,7 +160,7 @@ def _word_distances(one: Sequence[_Word], two: Sequence[_Word], pairs: Sequence[
 
 
 def _text_distances(one: Sequence[_Word], two: Sequence[_Word]) -> VectorArray:
-    """(K,): the same of the mean of all words"""
+    """(K,): 1 − cosine of the mean vectors of the two texts"""
     layers = range(len(one[0].layers))
     means = [[np.mean([word.layers[layer] for word in words], 0) for layer in layers] for words in (one, two)]
     return np.array([_cosine_distance(here, there) for here, there in zip(*means, strict=True)], np.float32)

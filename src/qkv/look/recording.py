@@ -1,13 +1,22 @@
-"""A text as what can be clicked on the page: words, 汉字, signs. The rule of fill_units.js, by which a saved page asks.
+"""The recorded replies of a saved page, by the keys under which the page looks them up.
 
-    a blank         [MASK], which is hidden already and is no unit here
+A saved page has no server, so the questions with which each view of each model opens are asked here; a refusal is a
+reply too. The texts are the given one, or the first example of each view in each language, or all examples. Views with
+texts share them, so each is asked about all. Replies are added in the order of their rank until the size limit; the
+rest is counted.
+
+`split_units` splits a text into the units that can be clicked on the page, by the rule of fill_units.js:
+
+    a blank         [MASK], already hidden and not a unit
     a 汉字           each alone
-    a word          of other letters, marks, digits and _, with what stands inside it: isn't, 3.5, e-mail
-    a picture       an emoji with what changes it: a variant, a colour of skin, another one joined on; a flag
-    a sign          each alone
+    a word          other letters, combining marks, digits and _, with inner punctuation: isn't, 3.5, e-mail
+    a picture       an emoji with variant, skin colour or joined emoji; a flag
+    punctuation     each character alone
 
-Each character becomes a letter for what it is, and the rule is an expression over those letters: Python's own
-expressions know neither scripts nor marks.
+Each character is mapped to the letter of its class, and the rule is a regular expression over those letters, since
+Python's expressions support neither scripts nor categories.
+
+Not here: how questions are answered (`ask`).
 """
 
 import base64
@@ -30,19 +39,19 @@ HAN_CHARACTER = re.compile(
     "\uf900-\ufa6d\ufa70-\ufad9\U00016fe2\U00016fe3\U00016ff0\U00016ff1\U00020000-\U0002a6df\U0002a700-\U0002ebe0"
     "\U0002ebf0-\U0002ee5d\U0002f800-\U0002fa1d\U00030000-\U000323af]"
 )
-"""Unicode's script Han: more than one block, and 々 and 〇 too."""
+"""The Unicode script Han: several blocks, 々 and 〇."""
 PICTURE = re.compile("[\u00a9\u00ae\u203c\u2049\u2122\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001fffd]")
-"""What Unicode calls pictographic, and arrows and shapes that it does not, which nothing changes."""
+"""Unicode's pictographic characters, and arrows and shapes, for which the rule gives the same units."""
 FLAG, SKIN = re.compile("[\U0001f1e6-\U0001f1ff]"), re.compile("[\U0001f3fb-\U0001f3ff]")
 VARIANTS, JOINER = "\ufe0e\ufe0f\u20e3", "\u200d"
 JOINS = "'’.,-"
 _SPACES = "\t\n\v\f\r\ufeff\u2028\u2029"
-"""Beside those that Unicode calls spaces."""
+"""In addition to Unicode's category Zs."""
 _UNITS = re.compile(r"h|[lv]+(?:j[lv]+)*|ff|p(?:[vs]|zp)*|[jpfszx]")
 
 
 def split_units(text: str) -> list[tuple[int, int]]:
-    """Where each begins and ends, in characters.
+    """The spans of the units, in characters.
 
     >>> [text[a:b] for text in ["Python是3.5 [MASK]!"] for a, b in split_units(text)]
     ['Python', '是', '3.5', '!']
@@ -70,34 +79,22 @@ def _class(character: str) -> str:
     return "f" if FLAG.match(character) else "s" if SKIN.match(character) else "p" if PICTURE.match(character) else "x"
 
 
-# --- What a saved page carries: the answers to what it will ask, each under the key that it asks by.
-#
-# A page that was saved has nobody to ask. So for every model and view the questions are asked here that the view
-# opens
-# with; a refusal is an answer too. The texts are the one that was given, or else the first example of each view in
-# each
-# language, or all examples; the views with texts share theirs, so each is asked about all of them. Answers are taken
-# in
-# until they fill the page, the most wanted first, and what came too late is counted.
-#
-# What this file does NOT do: know how anything is answered. `ask` does.
-
 MOST_RECORDED_BYTES = 32 << 20
-"""Of all answers together, before they are written as base64."""
+"""Size limit of all replies, before base64."""
 _SMALLEST = 512
-"""Less room than that is none: no more is asked."""
+"""Below this remaining size no more questions are asked."""
 MOST_STEPS = 64
-"""Tokens up to which a head's computation is kept, for every token at once."""
+"""Maximum number of tokens for which the steps of a head are recorded, for all tokens at once."""
 MOST_HIDDEN, FEW_HIDDEN = 30, 8
-"""Words and signs from each end of a text that are hidden one at a time; and from the end alone, with one of which the
-view of blanks begins, of an example of another view."""
+"""Units hidden one at a time: from each end of a text; and from the end only, for an example of another view (the view
+of blanks opens with one of these)."""
 ASKED_CANDIDATES, ASKED_BEAMS, ASKED_NEXT_WORDS, ASKED_NEIGHBOURS, ASKED_ANSWERS = 8, 4, 8, 10, 6
 ON_MAP, NEAREST_ON_MAP, ANSWERS_ON_MAP = 500, 10, 3
-"""How many of everything the page asks for: a question that differs in a number is another question."""
+"""The numbers that the page asks for; they must be the same here, since they are part of a question's key."""
 RANK_FIRST, RANK_OWN, RANK_OTHERS, RANK_LAST = range(4)
-"""What comes first: what a view opens with, its own examples, those of others, and what is large or asked for late."""
+"""Order of recording: what a view opens with, its own examples, examples of other views, large or late replies."""
 TASK_FIELDS = {"text": "passage", "question": "question", "choices": "choices"}
-"""The fields of a question to a reader or a chooser, and what an example calls them."""
+"""Fields of questions of the tasks answer and choice, and their names in examples."""
 
 Ask = Callable[[str, Mapping[str, Any]], bytes]
 _FormatMessage = Callable[[str], str]
@@ -106,11 +103,11 @@ _FormatMessage = Callable[[str], str]
 class PageText(NamedTuple):
     text: str
     pair: str | None = None
-    hide: str | None = None  # the characters that the view of blanks begins with
+    hide: str | None = None  # the span that is hidden first in the view of blanks
 
 
 def question_key(name: str, fields: Mapping[str, Any]) -> str:
-    """A question as one text, the same in Python and on the page.
+    """The key of a question, computed in the same way by the page.
 
     >>> question_key("fill", {"text": "巴黎是[MASK]国的首都。", "k": 5, "pair": None})
     'fill {"k":5,"model":0,"text":"巴黎是[MASK]国的首都。"}'
@@ -120,10 +117,10 @@ def question_key(name: str, fields: Mapping[str, Any]) -> str:
 
 
 class Recording:
-    """Answers by their keys, up to a size."""
+    """Replies by key, up to a size limit."""
 
     def __init__(self, ask: Ask, most: int = MOST_RECORDED_BYTES, told: _FormatMessage = str) -> None:
-        """`told` is what a message of a refusal becomes before it is kept."""
+        """`told` converts the message of a refusal before it is recorded."""
         self.replies: dict[str, str] = {}
         self.left_out: set[str] = set()
         self._kept: dict[str, Reply] = {}
@@ -132,7 +129,7 @@ class Recording:
         self._told = told
 
     def keep(self, name: str, **fields: Any) -> Reply | None:
-        """Ask, unless that was asked before, and keep what is said; None where it was refused or no room is left."""
+        """Ask (once per question) and record the reply; None if it was refused or exceeds the size limit."""
         key = question_key(name, fields)
         if key in self.replies or key in self.left_out:
             return self._kept.get(key)
@@ -162,7 +159,7 @@ class Recording:
 
 
 _Subject = Mapping[str, Any]
-"""As the room describes it."""
+"""A model's entry in `describe_models`."""
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
@@ -176,7 +173,7 @@ def record_answers(
     progress: Callable[[int, int], None] = lambda done, total: None,
     told: _FormatMessage = str,
 ) -> Recording:
-    """Answers for a page with these models, about a text, and about the first examples or `every` one."""
+    """Record the replies for a page with these models, about the given text and the first examples, or `every` one."""
     made = Recording(ask, most, told)
     examples = room["examples"] if every else choose_first(room["examples"], given)
     todo = plan_jobs(room["subjects"], examples, given)
@@ -194,8 +191,8 @@ def make_job(name: str, fields: Mapping[str, Any]) -> _Job:
 
 
 def choose_first(examples: Examples, given: PageText | None) -> Examples:
-    """Of each view the first example of each language and each form (a text, two texts, a question with choices …).
-    Where a text was given, those that have one are left out."""
+    """For each view the first example of each language and form (one text, two texts, a question with choices …). If a
+    text was given, examples with a text are left out."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for view, listed in examples.items():
         found[view] = {}
@@ -207,7 +204,7 @@ def choose_first(examples: Examples, given: PageText | None) -> Examples:
 
 
 def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText | None) -> list[_Job]:
-    """What there is to do, the most wanted first: what each view opens with, its own examples, those of the others."""
+    """All jobs, ordered by rank."""
     ranked = [
         (rank, job)
         for subject in subjects
@@ -218,9 +215,8 @@ def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText 
 
 
 def rank_texts(view: str, examples: Examples, given: PageText | None) -> list[tuple[int, PageText]]:
-    """The texts that a view can be opened with, each with its rank. All views share what is in the field for texts, so
-    the examples of the others come too. A page begins with the text that was given, else with the first example of
-    them all in the reader's language."""
+    """The texts that a view may show, with ranks. Views share the text field, so the examples of other views are
+    included. A page opens with the given text, or with the first example in the reader's language."""
     found = {} if given is None else {given: RANK_FIRST}
     languages: set[str] = set()
     for other in TEXT_VIEWS:
@@ -243,7 +239,7 @@ ATTENTIONS = {
     "transformer": ("encoder", "decoder", "cross"),
     "seq2seq": ("cross",),
 }
-"""Kinds of attention that the page asks for, by the kind of a model: those of attention_controls.js."""
+"""Kinds of attention that the page asks for, by kind of model (attention_controls.js)."""
 RankedJobs = Iterator[tuple[int, _Job]]
 
 
@@ -259,7 +255,7 @@ def _attention(subject: _Subject, examples: Examples, given: PageText | None) ->
 
 
 def _layers(made: Recording, fields: Mapping[str, Any]) -> None:
-    """Each layer whole, where the small maps do not show every token: megabytes, and so after all else."""
+    """Every whole layer, if the small maps do not show every token: megabytes, hence last."""
     found = made.keep("attention", **fields)
     if found is not None and found.arrays["small"].shape[2:] != (len(found.head["left"]), len(found.head["right"])):
         for layer in found.head["layers"]:
@@ -267,8 +263,8 @@ def _layers(made: Recording, fields: Mapping[str, Any]) -> None:
 
 
 def _steps(made: Recording, fields: Mapping[str, Any], every: bool) -> None:
-    """How a head computes, for all tokens at once, and what the tokens begin as: of every head of the text that a page
-    begins with, and of those that it would open an example with."""
+    """The steps of heads for all tokens at once, and the inputs: all heads for the first text of a page, otherwise the
+    heads with which the page would open."""
     found = made.keep("attention", **fields)
     if found is None or max(len(found.head["left"]), len(found.head["right"])) > MOST_STEPS:
         return
@@ -279,7 +275,7 @@ def _steps(made: Recording, fields: Mapping[str, Any], every: bool) -> None:
 
 
 def choose_heads(found: Reply) -> list[int]:
-    """For each token the head that looks from it hardest at another word, near ones counting less; counted through all
+    """For each token the head with the largest weight on another word, where near words count less; numbered across all
     layers. The page opens with one of these (focusOf in attention_data.js)."""
     small, right = found.arrays["small"].astype(np.float64), found.head["right"]  # (L, H, S, S)
     rows, columns = small.shape[2:]
@@ -297,14 +293,14 @@ def _fill(subject: _Subject, examples: Examples, given: PageText | None) -> Rank
 
 
 def _blanks(made: Recording, subject: _Subject, text: PageText, few: bool) -> None:
-    """Each word hidden alone; and whether the second text follows."""
+    """Each unit hidden alone; and next-sentence prediction for a pair."""
     fields = {"model": subject["index"], "text": text.text}
     spans = [f"{start}-{end}" for start, end in split_units(text.text)]
     if "masked" in subject["heads"]:
-        # a text with blanks of its own has nothing hidden beside
+        # in a text with [MASK] nothing else is hidden
         begun = [None] if MASK_TOKEN in text.text else [text.hide] if text.hide else []
         ends = spans[-FEW_HIDDEN:] if few else [*spans[-MOST_HIDDEN:], *spans[:MOST_HIDDEN]]
-        for hide in [*begun, *ends]:  # what was asked before is not asked again
+        for hide in [*begun, *ends]:  # `keep` skips repeated questions
             made.keep("fill", **fields, k=ASKED_CANDIDATES, hide=hide)
     if text.pair is not None:
         made.keep("next_sentence", **fields, pair=text.pair)
@@ -334,12 +330,12 @@ def _translation(subject: _Subject, examples: Examples, given: PageText | None) 
 
 def _recurrence(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
     for rank, text in rank_texts("recurrence", examples, given):
-        if rank != RANK_OTHERS:  # a text's states are the largest of all answers
+        if rank != RANK_OTHERS:  # states are the largest replies
             yield rank, partial(_ways, subject=subject, fields={"model": subject["index"], "text": text.text})
 
 
 def _ways(made: Recording, subject: _Subject, fields: Mapping[str, Any]) -> None:
-    """Every layer in every direction; and what a language model expects."""
+    """Every layer in every direction; and the next words of a language model."""
     found = made.keep("states", **fields, way=0)
     for way in range(1, len(found.head["ways"]) if found is not None else 0):
         made.keep("states", **fields, way=way)
@@ -353,7 +349,7 @@ def _vectors(subject: _Subject, examples: Examples, given: PageText | None) -> R
 
 
 def _near(made: Recording, model: int, chosen: Mapping[str, str]) -> None:
-    """Neighbours and an analogy, and the map that vectors.js draws of the words of both."""
+    """Neighbours, an analogy, and the map of the words of both, as vectors.js draws it."""
     corners = {name: chosen[name] for name in "abc"}
     near = made.keep("neighbours", model=model, word=chosen["word"], k=ASKED_NEIGHBOURS)
     analogy = made.keep("analogy", model=model, k=ASKED_ANSWERS, **corners)
@@ -370,7 +366,7 @@ def _words(listed: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _tasks(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
-    """A classifier and a tagger read the text in the field; a reader and a chooser have theirs from the examples."""
+    """Classification and tagging use the text field; answer and choice take their texts from the examples."""
     model, read = {"model": subject["index"]}, LABELLINGS[subject["task"]].example.fields
     if "question" not in read:
         for rank, text in rank_texts("tasks", examples, given):
@@ -384,7 +380,7 @@ def _tasks(subject: _Subject, examples: Examples, given: PageText | None) -> Ran
 
 
 TEXT_VIEWS = ("attention", "fill", "translation", "recurrence", "tasks")
-"""Views of the text in the field; the first is the one that a page opens with."""
+"""Views of the shared text field; a page opens with the first."""
 _VIEWS: dict[str, Callable[[_Subject, Examples, PageText | None], RankedJobs]] = {
     "attention": _attention,
     "fill": _fill,

@@ -1,14 +1,21 @@
-"""Decoding, watched: every beginning that lived, what the network scored after it, and where it looked.
+"""The view of translation: candidates with word alignment, and beam search step by step.
 
-`generate` is called as for any translation, with a step that writes down what passes through it and a state that knows
-which node of the tree each of its rows is. So what is shown is what happened, whatever the way of searching.
+Question `translate`: the best translations; for each the attention of its words to the source words, and the alignment
+links read off it (text/alignment.py). A decoder with a fixed context vector C has no attention; C is returned instead.
 
-    node       a beginning: its last token, the node before it, and the log probability of its tokens
-    scored     of a node that was gone on from: the best next tokens with their logits, and log Σ exp(z / T) over the
-               vocabulary at every temperature T of TEMPERATURES, so that a share at any of them is one division away
-    leaf       a node that nothing follows: a text that ended, or one that was given up
+Question `beam_steps`: the same search as a tree of partial texts. `generate` is called as for any translation, with a
+step that records its results and a state that knows the tree node of each row, so that the tree shows the actual
+search.
 
-Shapes: Q rows, V vocabulary, S tokens of the source, N nodes that were gone on from, C best next tokens.
+    node       a partial text: its last token, its parent node, and the log probability of its tokens
+    scored     of an expanded node: the best next tokens with their logits, and log Σ exp(z / T) over the vocabulary at
+               every temperature T of TEMPERATURES, from which the page computes probabilities
+    leaf       a node without children: an ended text or a dropped one
+
+Both use the model's decoding options, except for the number of beams, and never sample.
+
+Shapes: Q rows, V vocabulary, T, S tokens of a translation and of the source (S includes the end token), W, X words of
+them, N expanded nodes, C best next tokens, K temperatures, E width of C.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,30 +44,30 @@ from qkv.text.tokenizer import Tokenizer
 
 _State = TypeVar("_State", bound=DecoderState)
 TEMPERATURES = tuple(round(0.1 * number, 1) for number in range(1, 21))
-"""From nearly certain to nearly even; 1 is the network's own."""
+"""From nearly deterministic to nearly uniform; 1 is the network's own distribution."""
 BEST_TOKENS = 10
-"""Next tokens that are told of a node."""
+"""Next tokens listed per node."""
 NO_PARENT = -1
 
 
 @dataclass(frozen=True)
 class Node:
-    parent: int  # NOWHERE: nothing is written yet
+    parent: int  # NO_PARENT: the root
     token: int
-    length: int  # tokens written, this one included
+    length: int  # tokens so far, including this one
     log_probability: float
 
 
 @dataclass(frozen=True)
 class _NodeScores:
-    ids: Tensor  # (C,) best first, of what may be written
+    ids: Tensor  # (C,) allowed tokens, best first
     logits: Tensor  # (C,)
     log_totals: Tensor  # (TEMPERATURES,)
-    attention: Tensor | None  # (S,): where it looked to choose what follows
+    attention: Tensor | None  # (S,): weights on the source for the next token
 
 
 class _WatchedState(Generic[_State]):
-    """A decoder's state, and which node each of its rows is."""
+    """A decoder's state and the node of each row."""
 
     def __init__(self, state: _State, nodes: Sequence[int]) -> None:
         self.state, self.nodes = state, nodes
@@ -70,18 +77,18 @@ class _WatchedState(Generic[_State]):
 
 
 class Tree:
-    """Grows with every step. Rows that count for nothing are copies of others, and make no nodes of their own."""
+    """The tree of a search, extended at every step. Padding rows are copies of others and add no nodes."""
 
     def __init__(self, languages: Languages, config: GenerateConfig) -> None:
         self.nodes: list[Node] = []
-        self.scored: list[_NodeScores] = []  # of the nodes, as far as they were gone on from
+        self.scored: list[_NodeScores] = []  # of the expanded nodes
         self._never = torch.tensor(sorted({*languages.never}), dtype=torch.int64)
         self._end, self._shortest, self._renormalise = languages.end, config.min_length, config.renormalise
         self._places: dict[tuple[int, int], int] = {}
         self._living: dict[int, Tensor] = {}  # (V,) log probabilities after each node of the last step
 
     def after(self, parent: int, token: int) -> int:
-        """The node of a parent and one more token."""
+        """The child of a node by one token, created if needed."""
         if (found := self._places.get((parent, token))) is not None:
             return found
         before = None if parent == NO_PARENT else self.nodes[parent]
@@ -93,13 +100,13 @@ class Tree:
         return len(self.nodes) - 1
 
     def score(self, nodes: Sequence[int], logits: Tensor, attention: Tensor | None) -> None:
-        """(Q, V) and (Q, S), of all rows of a step."""
+        """Record the logits (Q, V) and attention (Q, S) of all rows of a step."""
         living: dict[int, Tensor] = {}
         for row, node in enumerate(nodes):
             if node in living:
                 continue
-            assert node == len(self.scored), "nodes are gone on from in the order of their numbers"
-            own = logits[row].detach().float().cpu().clone()  # what is forbidden is written into the network's own
+            assert node == len(self.scored), "nodes are expanded in the order of their numbers"
+            own = logits[row].detach().float().cpu().clone()  # the search changes the network's logits in place
             allowed = own.index_fill(0, self._never, -torch.inf)
             if self._renormalise:
                 own = allowed
@@ -113,7 +120,7 @@ class Tree:
         self._living = living
 
     def leaf(self, found: Hypothesis) -> int:
-        """The node of a text that is done, which no step has gone on from; made where there is none."""
+        """The node of a finished text, created if needed."""
         node, written = 0, [*found.tokens, *([self._end] if found.finished else [])]
         for token in written[:-1]:
             node = self._places[node, token]
@@ -127,7 +134,7 @@ class Tree:
 def watch_search(
     network: EncoderDecoder[_State], languages: Languages, source: Sequence[int], config: GenerateConfig
 ) -> tuple[Tree, list[Hypothesis]]:
-    """One source, as `Languages.read` gives it: the tree, and the texts that won, best first."""
+    """Search for one source, as returned by `Languages.read` → the tree, and the best texts, best first."""
     batch = Batch.of([source])
     tree = Tree(languages, config)
     longest = config.limit(len(source))
@@ -151,27 +158,11 @@ def watch_search(
     return tree, found
 
 
-# --- What a model that translates did with a text: its translations with where each word came from, and how they
-# grew.
-#
-# `translate`   the few best translations; of each the attention of its words to the words of the text, and the links
-#               that are read off it (text/alignment.py). A network whose decoder sees nothing but one fixed vector C
-# has
-#               no attention: the vector itself is given instead
-# `beam_steps`  the same search step by step (translating.py): every beginning that lived, the logits of the best
-# next tokens,
-#               what probabilities are made of, and where the network looked
-#
-# Both decode as the model's makers do, but for the number of beams, and never by chance.
-#
-# Shapes: W, X words of a translation and of the text, T, S tokens of them, the end of the text included in S alone,
-# N beginnings that were gone on from, C best next tokens, K temperatures, E width of the vector C.
-
 MOST_BEAMS = 8
-"""Beginnings that are kept at most: as many as a person can follow."""
+"""Maximum beam width that stays readable on the page."""
 _USUAL = 4
 _LONGEST = 512
-"""Tokens that are written at most, if `most` does not say fewer."""
+"""Maximum number of generated tokens."""
 
 
 @torch.inference_mode()
@@ -185,8 +176,8 @@ def show_translation(subject: Subject, asked: Asked) -> Reply:
     spans = source_spans(translator.languages.source, text)
     candidates, arrays = [], dict[str, NDArray[Any]]()
     for number, one in enumerate(found):
-        told, own = _candidate(translator, text, spans, one)
-        candidates.append(told)
+        candidate, own = _candidate(translator, text, spans, one)
+        candidates.append(candidate)
         arrays |= {f"{name}{number}": array for name, array in own.items()}
     head, context = _describe_text(subject, translator, text, source)
     unknown = [list(span) for span in translator.languages.unknown(text, source)]
@@ -195,8 +186,8 @@ def show_translation(subject: Subject, asked: Asked) -> Reply:
 
 @torch.inference_mode()
 def show_beam_steps(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, beams, most (tokens that are written). Arrays: ids and logits (N, C), log_totals (N, K) of the
-    head's temperatures, n_scored (N,) how many of the C there are, attention (N, S)."""
+    """Fields: text, beams, most (maximum number of tokens). Arrays: ids and logits (N, C), log_totals (N, K) at the
+    head's temperatures, n_scored (N,), the number of valid entries of C, attention (N, S)."""
     text, beams = asked.text(), asked.number("beams", 1, MOST_BEAMS, _USUAL)
     most = asked.number("most", 1, _LONGEST, _LONGEST)
     asked.done()
@@ -228,7 +219,7 @@ def show_beam_steps(subject: Subject, asked: Asked) -> Reply:
         "vocabulary": _vocabulary(tree, languages.target),
         "vocabulary_size": languages.target.size,
         "renormalised": config.renormalise,
-        "forbids_repeats": config.no_repeat > 0 or config.repetition_penalty != 1,  # which no logit shows
+        "forbids_repeats": config.no_repeat > 0 or config.repetition_penalty != 1,  # not visible in the logits
         "length_penalty": config.length_penalty,
     }
     return Reply(told, _score_arrays(tree) | context)
@@ -241,13 +232,13 @@ def _decoding(translator: Translator, beams: int) -> GenerateConfig:
 
 def _read(translator: Translator, text: str) -> list[int]:
     (source,) = translator.languages.read([text])
-    if len(source) < 2:  # nothing but an end
-        raise RefusalError("empty", "There is nothing in the text that the model could read.", field="text")
+    if len(source) < 2:  # only the end token
+        raise RefusalError("empty", "The text has no tokens that the model can read.", field="text")
     if len(source) > translator.max_length:
         raise RefusalError(
             "too_many_tokens",
-            f"The text has {len(source):,} tokens, and this model translates {translator.max_length:,} at most. "
-            "Shorten it, or translate it sentence by sentence: nothing is cut silently.",
+            f"The text has {len(source):,} tokens; the maximum of this model is {translator.max_length:,}. Shorten it, "
+            "or translate it sentence by sentence: texts are not truncated.",
             tokens=len(source),
             most=translator.max_length,
         )
@@ -257,7 +248,7 @@ def _read(translator: Translator, text: str) -> list[int]:
 def _describe_text(
     subject: Subject, translator: Translator, text: str, source: Sequence[int]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What both replies say about the model and the text; and C, where that is all the decoder knows of it."""
+    """The part of the head common to both replies; and C, if the decoder has a fixed context."""
     coder = translator.languages.source
     read = coder.encode(text, special=False)
     tokens = [
@@ -330,13 +321,13 @@ def _describe_nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
 
 
 def _vocabulary(tree: Tree, coder: Coder) -> Mapping[str, str]:
-    """How the tokens that are told are spelled, by id."""
+    """The spelling of all listed tokens, by id."""
     known = {id for one in tree.scored for id in one.ids.tolist()} | {node.token for node in tree.nodes}
     return {str(id): spell_token(coder, id) for id in sorted(known)}
 
 
 def _score_arrays(tree: Tree) -> dict[str, NDArray[Any]]:
-    """Rows of one width; where there are fewer next tokens than that, n_scored says so."""
+    """The recorded scores as arrays, padded to one width; `n_scored` is the number of valid entries per row."""
     numbers = np.array([len(one.ids) for one in tree.scored], np.int32)
     ids = np.full((len(numbers), numbers.max()), -1, np.int32)
     logits = np.zeros(ids.shape, np.float32)
@@ -349,7 +340,7 @@ def _score_arrays(tree: Tree) -> dict[str, NDArray[Any]]:
 
 
 def spell_token(coder: Coder, id: int) -> str:
-    """As the vocabulary writes it. Ids may have gaps, and a network scores them all the same: those are told as #7."""
+    """The spelling in the vocabulary; #7 for an id without a token, which the network scores too."""
     assert isinstance(coder, Tokenizer | MarianTokenizer)
     try:
         return coder.token(id)

@@ -1,13 +1,12 @@
-"""Word vectors as numbers to draw: neighbours, an analogy with its parallelogram, a map of words.
+"""The view of word vectors: neighbours, an analogy with its parallelogram, a map of words.
 
-Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). Nothing is projected that need not be:
-the four corners a, b, c and b − a + c of an analogy lie in one plane, so that plane is what is drawn, and an answer is
-where it falls upon it, with how far it lies above. A map of many words has to be a projection, their two principal
-components, and says how little of the spread that holds; who is really near whom is told beside it.
+Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). The corners a, b, c and b − a + c of
+an analogy are in one plane, which is drawn exactly; answers are projected onto it, with their distance from it. A map
+shows the two principal components of many words, with their share of the variance and the true nearest words of each.
 
-Vectors have length 1 here, as the cosine sees them.
+Vectors are normalised to length 1.
 
-Shapes: V words of the table, n words that are drawn, D width, k nearest.
+Shapes: V words of the table, n words drawn, D width, k nearest.
 """
 
 import re
@@ -24,14 +23,14 @@ from qkv.text.wordpiece import CHINESE
 
 LONGEST_QUERY, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20
 MOST_ON_MAP, MOST_NAMED_WORDS, NEAREST = 2_000, 200, 6
-"""Words on a map, words that may be asked for by name, and how many of its own each is told."""
+"""Words on a map, words that may be given by name, and nearest words listed for each."""
 
 SCRIPTS = {
     "all": re.compile(r"\w"),
     "chinese": re.compile(f"[{CHINESE}]"),
     "letters": re.compile(f"[^\\W\\d_{CHINESE}]"),
 }
-"""What a word has to have in it to be drawn; signs always lie in the way."""
+"""What a word must contain to be drawn; punctuation never is."""
 
 
 def show_neighbours(subject: Subject, asked: Asked) -> Reply:
@@ -120,7 +119,7 @@ def show_word_map(subject: Subject, asked: Asked) -> Reply:
 
 
 def find_row(subject: Subject, word: str) -> int:
-    """The row of a word that has a direction; a refusal that names words spelled like it."""
+    """The row of a word with a nonzero vector. Raises RefusalError with similarly spelled words."""
     table = subject.vectors
     row = table.find(word)
     if row is None:
@@ -142,8 +141,8 @@ def find_row(subject: Subject, word: str) -> int:
 
 
 def project_on_corners(corners: VectorArray, points: VectorArray) -> tuple[VectorArray, VectorArray]:
-    """Corners (3, D) and points (n, D) → (n, 2), on the plane through the corners, and (n,), how far above it. The
-    first corner is at 0, the third to the right of it, the second above.
+    """Corners (3, D) and points (n, D) → (n, 2) on the plane through the corners, and (n,) the distance from it. The
+    first corner is the origin, the third to the right of it, the second above.
 
     >>> square = np.array([[0, 0, 0], [0, 2, 0], [1, 0, 0]], np.float32)
     >>> where, above = project_on_corners(square, np.array([[1, 2, 5]], np.float32))
@@ -165,7 +164,7 @@ def project_on_corners(corners: VectorArray, points: VectorArray) -> tuple[Vecto
 
 
 def _choose_words(table: WordVectors, most: int, but: frozenset[int], script: re.Pattern[str]) -> list[int]:
-    """The first words of a script that have a direction; in most tables these are the most frequent."""
+    """The first words of a script with nonzero vectors; in most tables these are the most frequent."""
     found: list[int] = []
     for row, word in enumerate(table.words):
         if len(found) >= most:
