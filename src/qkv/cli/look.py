@@ -203,7 +203,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
                 given,
                 every=every,
                 progress=lambda done, total: moved(done / total, f"{done} of {total}"),
-                told=nameless,
+                format_message=nameless,
             )
         subjects = [subject | {"name": subject["title"]} for subject in room["subjects"]]
         recorded = {

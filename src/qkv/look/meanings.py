@@ -98,8 +98,8 @@ def is_inside_word(text: str, place: int) -> bool:
     >>> is_inside_word("bit", 1), is_inside_word("a bit", 2), is_inside_word("苹果", 1)
     (True, False, False)
     """
-    beside = text[place - 1 : place + 1] if place > 0 else ""
-    return len(beside) == 2 and all(letter.isalnum() and not _chinese.match(letter) for letter in beside)
+    both = text[place - 1 : place + 1] if place > 0 else ""
+    return len(both) == 2 and all(letter.isalnum() and not _chinese.match(letter) for letter in both)
 
 
 OccurrenceVectors = tuple[dict[Occurrence, list[VectorArray]], list[Occurrence]]

@@ -119,14 +119,14 @@ def question_key(name: str, fields: Mapping[str, Any]) -> str:
 class Recording:
     """Replies by key, up to a size limit."""
 
-    def __init__(self, ask: Ask, most: int = MOST_RECORDED_BYTES, told: _FormatMessage = str) -> None:
-        """`told` converts the message of a refusal before it is recorded."""
+    def __init__(self, ask: Ask, most: int = MOST_RECORDED_BYTES, format_message: _FormatMessage = str) -> None:
+        """`format_message` converts the message of a refusal before it is recorded."""
         self.replies: dict[str, str] = {}
         self.left_out: set[str] = set()
         self._kept: dict[str, Reply] = {}
         self._ask = ask
         self._left = most
-        self._told = told
+        self._format_message = format_message
 
     def keep(self, name: str, **fields: Any) -> Reply | None:
         """Ask (once per question) and record the reply; None if it was refused or exceeds the size limit."""
@@ -141,7 +141,7 @@ class Recording:
         except InputError as error:
             code, about = (error.code, error.about) if isinstance(error, RefusalError) else ("input", {})
             said = json.dumps(
-                {"code": code, "message": self._told(str(error)), "about": dict(about)}, ensure_ascii=False
+                {"code": code, "message": self._format_message(str(error)), "about": dict(about)}, ensure_ascii=False
             )
             self._put(key, said.encode())
             return None
@@ -171,10 +171,10 @@ def record_answers(
     every: bool = False,
     most: int = MOST_RECORDED_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    told: _FormatMessage = str,
+    format_message: _FormatMessage = str,
 ) -> Recording:
     """Record the replies for a page with these models, about the given text and the first examples, or `every` one."""
-    made = Recording(ask, most, told)
+    made = Recording(ask, most, format_message)
     examples = room["examples"] if every else choose_first(room["examples"], given)
     todo = plan_jobs(room["subjects"], examples, given)
     for number, job in enumerate(todo):

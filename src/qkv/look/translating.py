@@ -209,7 +209,7 @@ def show_beam_steps(subject: Subject, asked: Asked) -> Reply:
         for one in found
     ]
     head, context = _describe_text(subject, translator, text, source)
-    told = {
+    described = {
         **head,
         "beams": beams,
         "temperatures": list(TEMPERATURES),
@@ -222,7 +222,7 @@ def show_beam_steps(subject: Subject, asked: Asked) -> Reply:
         "forbids_repeats": config.no_repeat > 0 or config.repetition_penalty != 1,  # not visible in the logits
         "length_penalty": config.length_penalty,
     }
-    return Reply(told, _score_arrays(tree) | context)
+    return Reply(described, _score_arrays(tree) | context)
 
 
 def _decoding(translator: Translator, beams: int) -> GenerateConfig:
@@ -276,7 +276,7 @@ def _candidate(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     coder = translator.languages.target
     written, places = target_spans(coder, found.tokens)
-    told: dict[str, Any] = {
+    candidate: dict[str, Any] = {
         "text": written,
         "score": _round(found.score),
         "log_probability": _round(found.log_probability),
@@ -287,25 +287,25 @@ def _candidate(
         ],
     }
     if found.attention is None:
-        return told, {}
+        return candidate, {}
     looks = found.attention.float().cpu().numpy()
     words = word_attention(looks, text, spans, written, places)
-    told |= {
+    candidate |= {
         "source_words": [list(span) for span in words.source_words],
         "target_words": [list(span) for span in words.target_words],
         "links": [one.to_dict(text, written) for one in align(words)],
     }
     weights, rest = words.weights.astype(np.float32), words.rest.astype(np.float32)
-    return told, {"alignment": weights, "rest": rest, "looks": looks.astype(np.float32)}
+    return candidate, {"alignment": weights, "rest": rest, "looks": looks.astype(np.float32)}
 
 
 def _describe_nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
     paths: list[list[int]] = []
-    told = []
+    described = []
     for number, node in enumerate(tree.nodes):
         is_root, ends = node.parent == NO_PARENT, node.token == end and node.parent != NO_PARENT
         paths.append([] if is_root else [*paths[node.parent], node.token])
-        told.append(
+        described.append(
             {
                 "parent": node.parent,
                 "id": node.token,
@@ -317,7 +317,7 @@ def _describe_nodes(tree: Tree, coder: Coder, end: int) -> list[dict[str, Any]]:
                 "scored": number < len(tree.scored),
             }
         )
-    return told
+    return described
 
 
 def _vocabulary(tree: Tree, coder: Coder) -> Mapping[str, str]:

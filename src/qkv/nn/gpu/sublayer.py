@@ -149,9 +149,9 @@ class _KeysAndValues(torch.autograd.Function):
 def join_sides(key: Tensor, value: Tensor) -> Tensor:
     """(S, H, K) each → (S, 2 · H · K), without a copy if they are adjacent in memory."""
     tokens, inner, stride = key.size(0), key.size(1) * key.size(2), key.stride(0)
-    beside = key.data_ptr() + inner * key.element_size() == value.data_ptr()
+    adjacent = key.data_ptr() + inner * key.element_size() == value.data_ptr()
     whole = key.stride() == value.stride() == (stride, key.size(2), 1) and stride >= 2 * inner
-    if beside and whole and key.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
+    if adjacent and whole and key.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
         return key.as_strided((tokens, 2 * inner), (stride, 1))
     return torch.cat([key.reshape(tokens, inner), value.reshape(tokens, inner)], dim=1)
 

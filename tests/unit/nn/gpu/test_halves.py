@@ -12,7 +12,7 @@ from torch import nn
 from qkv.nn.gpu.layers import WeightCasts, cast_weight
 
 ROOT = Path(__file__).resolve().parents[4]
-RUNS = sorted((ROOT / "src" / "qkv" / "run").glob("*.py"))
+SOURCES = sorted((ROOT / "src" / "qkv").rglob("*.py"))
 
 
 def test_copies_are_made_once_and_refreshed_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,12 +97,13 @@ def test_another_thread_has_its_own() -> None:
 
 
 def test_every_run_casts_its_weights_together() -> None:
-    """The loop knows no networks: it is handed `Halves`, and a job without them would only be slower."""
+    """The loop is independent of networks: a job passes `WeightCasts`, and one without it would only be slower."""
     found = {}
-    for path in [*RUNS, ROOT / "bench" / "train_translate.py"]:
+    for path in [*SOURCES, ROOT / "bench" / "train_translate.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Job":
                 given = {word.arg: ast.unparse(word.value) for word in node.keywords}
-                found[path.stem] = given.get("around")
-    assert set(found) >= {"elmo", "finetune_job", "gpt", "language_model", "pretrain", "train_translate"}
-    assert set(found.values()) == {"Halves"}, found
+                found[f"{path.parent.name}/{path.stem}"] = given.get("around")
+    jobs = {"elmo/pretrain", "gpt/pretrain", "bert/pretrain", "models/language_model", "bench/train_translate"}
+    assert set(found) >= jobs | {"finetune/training", "translate/training"}
+    assert set(found.values()) == {"WeightCasts"}, found
