@@ -20,7 +20,7 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.look.api import ANSWER_FUNCTIONS
 from qkv.look.subject import Subject
-from qkv.look.wire import MOST_CHARACTERS, Asked, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, Reply
 from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader
@@ -107,7 +107,7 @@ def test_texts_that_cannot_be_taken(capsys: pytest.CaptureFixture[str], sound: P
     assert "give the first with --text" in fails(capsys, sound, "--pair", "a")
     assert "--text is not UTF-8: character 2" in fails(capsys, sound, "--text", "a\udcffb")
     assert "--pair is not UTF-8" in fails(capsys, sound, "--text", "a", "--pair", "\udcff", "--save", "page.html")
-    assert f"{MOST_CHARACTERS + 1:,} characters" in fails(capsys, sound, "--text", "a" * (MOST_CHARACTERS + 1))
+    assert f"{TEXT_LIMIT + 1:,} characters" in fails(capsys, sound, "--text", "a" * (TEXT_LIMIT + 1))
 
 
 @pytest.mark.usefixtures("one_thread")

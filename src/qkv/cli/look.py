@@ -165,12 +165,12 @@ def subject_with(api: "Api", view: str) -> int:
 
 
 def check_text(option: str, text: str) -> None:
-    from qkv.look.wire import MOST_CHARACTERS
+    from qkv.look.wire import TEXT_LIMIT
 
     if not text.strip():
         raise InputError(f"{option} is empty. Write something, or leave it out.")
-    if len(text) > MOST_CHARACTERS:
-        raise InputError(f"{option} has {len(text):,} characters; {MOST_CHARACTERS:,} are taken at most.")
+    if len(text) > TEXT_LIMIT:
+        raise InputError(f"{option} has {len(text):,} characters; {TEXT_LIMIT:,} are taken at most.")
     try:
         text.encode()
     except UnicodeEncodeError as error:  # bytes of the command line that are no text come as halves of a pair

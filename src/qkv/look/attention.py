@@ -46,7 +46,7 @@ from torch import Tensor
 from qkv.look.looks import choose_rows, layer_record, layer_records
 from qkv.look.scene import Question, Scene
 from qkv.look.subject import Subject
-from qkv.look.wire import MOST_CHARACTERS, Asked, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, Reply
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
 from qkv.text.alignment import Span, word_spans
@@ -99,7 +99,7 @@ def show_steps(subject: Subject, asked: Asked) -> Reply:
     question = Question.read(subject, asked)
     layer = asked.number("layer", 0, question.layers - 1)
     number = asked.number("head", 0, question.heads - 1)
-    row = asked.maybe_number("row", 0, MOST_CHARACTERS)
+    row = asked.maybe_number("row", 0, TEXT_LIMIT)
     asked.done()
     scene = question.scene()
     rows = choose_rows(row, scene.left, scene.right)

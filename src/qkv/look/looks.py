@@ -23,7 +23,7 @@ from torch import Tensor
 
 from qkv.look.scene import Question, Scene, Side, check_length
 from qkv.look.subject import Subject
-from qkv.look.wire import MOST_CHARACTERS, Asked, RefusalError, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
 from qkv.nn.layers import AttentionRecord, attention_records
 
 _AT_ONCE = 64
@@ -36,7 +36,7 @@ def show_inputs(subject: Subject, asked: Asked) -> Reply:
     question = Question.read(subject, asked)
     if question.network.position_encoding is None:
         raise subject.refusal("no_positions", "which adds nothing to its tokens")
-    row = asked.maybe_number("row", 0, MOST_CHARACTERS)
+    row = asked.maybe_number("row", 0, TEXT_LIMIT)
     asked.done()
     scene = question.scene()
     rows = choose_rows(row, scene.left)

@@ -15,7 +15,7 @@ import torch
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
-from qkv.look.wire import MOST_CHARACTERS, RefusalError
+from qkv.look.wire import TEXT_LIMIT, RefusalError
 from qkv.models.encoder import Encoder
 from qkv.models.family import (
     ATTENDS,
@@ -167,7 +167,7 @@ def describe_models(subjects: Sequence[Subject], examples: Mapping[str, Any]) ->
         "languages": list(_LANGUAGES),
         "subjects": [{"index": index, **describe_subject(subject)} for index, subject in enumerate(subjects)],
         "examples": dict(examples),
-        "limits": {"characters": MOST_CHARACTERS},
+        "limits": {"characters": TEXT_LIMIT},
     }
 
 

@@ -74,7 +74,7 @@ class Reply:
         return cls(head, arrays)
 
 
-MOST_CHARACTERS = 100_000
+TEXT_LIMIT = 100_000
 """Maximum number of characters of a text; models may accept fewer."""
 
 
@@ -85,7 +85,7 @@ class Asked:
         self._fields = dict(fields)
         self._read: set[str] = set()
 
-    def text(self, name: str = "text", *, longest: int = MOST_CHARACTERS) -> str:
+    def text(self, name: str = "text", *, longest: int = TEXT_LIMIT) -> str:
         """A text that is not blank."""
         found = self._of(name, str, "a text")
         if not found.strip():
@@ -100,7 +100,7 @@ class Asked:
             )
         return str(found)
 
-    def maybe_text(self, name: str, *, longest: int = MOST_CHARACTERS) -> str | None:
+    def maybe_text(self, name: str, *, longest: int = TEXT_LIMIT) -> str | None:
         """None if the field is missing, null or blank."""
         found = self._fields.get(name)
         if found is None or (isinstance(found, str) and not found.strip()):
@@ -108,7 +108,7 @@ class Asked:
             return None
         return self.text(name, longest=longest)
 
-    def texts(self, name: str, *, most: int, longest: int = MOST_CHARACTERS) -> list[str]:
+    def texts(self, name: str, *, most: int, longest: int = TEXT_LIMIT) -> list[str]:
         found = self._of(name, list, "a list of texts")
         if not 1 <= len(found) <= most:
             raise RefusalError(

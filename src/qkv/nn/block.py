@@ -28,14 +28,14 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return functional.gelu(x, approximate="tanh")
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATION_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
     "gelu_tanh": gelu_tanh,
     "silu": functional.silu,
     "tanh": functional.tanh,
 }
-KERNELS = {ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
+KERNELS = {ACTIVATION_FUNCTIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
 """Activations that nn/gpu/kernels.py implements."""
 
 
@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up = nn.Linear(width, inner_width)
         self.down = nn.Linear(inner_width, width)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = ACTIVATION_FUNCTIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.activation(self.up(x)))

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.look.examples import EXAMPLES, RAIN, RAIN_ZH, PageExample
 from qkv.look.subject import VIEWS
-from qkv.look.wire import MOST_CHARACTERS
+from qkv.look.wire import TEXT_LIMIT
 from qkv.tasks.table import TASKS
 
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
@@ -36,7 +36,7 @@ def test_an_example_sets_what_its_view_reads(view: str, example: PageExample) ->
     patch = example["set"]
     assert patch and set(patch) <= {"text", "pair", view}
     assert set(patch.get(view, {})) <= OWN.get(view, set())
-    assert len(json.dumps(patch)) < MOST_CHARACTERS
+    assert len(json.dumps(patch)) < TEXT_LIMIT
     if example["lang"] == "zh":
         assert re.search("[一-鿿]", json.dumps(patch, ensure_ascii=False))
 

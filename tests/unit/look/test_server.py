@@ -13,7 +13,7 @@ from qkv.look.api import Api
 from qkv.look.page import address_of
 from qkv.look.server import DEFAULT_PORT, MOST_REQUEST_BYTES, serve_page
 from qkv.look.subject import Subject, open_subject
-from qkv.look.wire import MOST_CHARACTERS, Asked, RefusalError, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
 from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.look_server import asked, exchanged, sent, serving, until_the_end
@@ -80,7 +80,7 @@ def test_the_page_and_its_files(server: Server) -> None:
 def test_the_room(server: Server) -> None:
     room = sent(server, "GET", "/api/room").said
     assert [(one["index"], one["title"], one["kind"]) for one in room["subjects"]] == [(0, "tiny", "bert")]
-    assert room["languages"] == ["zh", "en"] and room["limits"]["characters"] == MOST_CHARACTERS
+    assert room["languages"] == ["zh", "en"] and room["limits"]["characters"] == TEXT_LIMIT
 
 
 def test_a_question(server: Server) -> None:
@@ -119,7 +119,7 @@ def test_a_head_has_no_body(server: Server) -> None:
     [
         ("length", {"text": ""}, 400, "empty"),
         ("length", {"text": " \n"}, 400, "empty"),
-        ("length", {"text": "a" * (MOST_CHARACTERS + 1)}, 400, "too_long"),
+        ("length", {"text": "a" * (TEXT_LIMIT + 1)}, 400, "too_long"),
         ("length", {}, 400, "missing"),
         ("length", {"text": 3}, 400, "kind"),
         ("length", {"text": "a", "txt": "b"}, 400, "field"),
@@ -143,7 +143,7 @@ def test_a_refusal_says_what_it_is_about(server: Server) -> None:
 
 
 def test_the_longest_text_is_taken(server: Server) -> None:
-    assert Reply.from_bytes(asked(server, "length", text="字" * MOST_CHARACTERS).body).head["length"] == MOST_CHARACTERS
+    assert Reply.from_bytes(asked(server, "length", text="字" * TEXT_LIMIT).body).head["length"] == TEXT_LIMIT
 
 
 @pytest.mark.parametrize(

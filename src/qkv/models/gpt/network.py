@@ -25,7 +25,7 @@ from torch.nn import functional
 from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.gpt.decoding import GPTDecoding, GPTState
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.pre_norm import block_stack
@@ -57,7 +57,7 @@ class GPTConfig:
     scaled_by_layer: bool = False  # and by 1 / the layer's number, counted from 1
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATIONS), ("order", _BLOCKS)):
+        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("order", _BLOCKS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length"):

@@ -25,7 +25,7 @@ from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.transformer.decoding import TransformerDecoding, TransformerState
 from qkv.nn.block import (
-    ACTIVATIONS,
+    ACTIVATION_FUNCTIONS,
     FeedForward,
     PostNormBlock,
     PostNormDecoderBlock,
@@ -65,7 +65,7 @@ class TransformerConfig:
     alignment_layer: int | None = None  # whose look at the source `step` gives; None: see `alignment_layer`
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATIONS), ("norm", _BLOCKS), ("positions", _POSITIONS)):
+        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("norm", _BLOCKS), ("positions", _POSITIONS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in (

@@ -128,7 +128,7 @@ intrinsic: Any = importlib.import_module("numba.extending").intrinsic if numba e
 to_single, to_stored = intrinsic(_to_single), intrinsic(_to_stored)
 
 
-BLOCK_BYTES = 64
+PRODUCT_BYTES = 64
 """Bytes multiplied at a time; the instruction needs rows of a multiple of this."""
 _ROWS = 4
 INSTRUCTION, SUM = "llvm.x86.avx512.vpdpbusd.256", "llvm.vector.reduce.add.v8i32"
@@ -188,10 +188,10 @@ def _emit_sums(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple
         place = builder.gep(base, [builder.add(begin, offset)], source_etype=byte)
         return builder.load(builder.bitcast(place, eight.as_pointer()), align=1, typ=eight)
 
-    step = ir.Constant(width.type, BLOCK_BYTES)
+    step = ir.Constant(width.type, PRODUCT_BYTES)
     with cgutils.for_range_slice(builder, ir.Constant(width.type, 0), width, step, intp=width.type) as (i, _):
         for half in range(2):
-            offset = builder.add(i, ir.Constant(width.type, half * BLOCK_BYTES // 2))
+            offset = builder.add(i, ir.Constant(width.type, half * PRODUCT_BYTES // 2))
             w = part(weight, at, offset)
             for row, own in zip(rows, sums, strict=True):
                 found = builder.call(multiply, [builder.load(own[half], typ=eight), part(x, row, offset), w])
@@ -202,7 +202,7 @@ def _emit_sums(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple
 
 @cache
 def choose_sums() -> tuple[Any, Any]:
-    """`sum_products` and `sum_products_of_one`, or the instruction, which needs widths of a multiple of BLOCK_BYTES."""
+    """`sum_products` and `sum_products_of_one`, or the instruction, which needs widths of a multiple of PRODUCT_BYTES."""
     if has_instruction():
         return _make_intrinsics()
     compiled = numba.njit(**PRODUCT_SETTINGS)

@@ -125,7 +125,7 @@ FEW_ROWS = 8
 _WORTH = 8_000_000
 """Minimum number of weights for which compilation is worthwhile."""
 _BLOCK = 64
-"""Layer inputs must be a multiple of this (BLOCK_BYTES and LANES of compiled.py)."""
+"""Layer inputs must be a multiple of this (PRODUCT_BYTES and LANES of compiled.py)."""
 
 
 class Int8Decoder:
@@ -241,4 +241,6 @@ def _norms(block: _Block) -> tuple[nn.LayerNorm, nn.LayerNorm, nn.LayerNorm]:
 
 
 def _activation(block: _Block) -> str:
-    return next(name for name, function in layers.ACTIVATIONS.items() if function is block.feed_forward.activation)
+    return next(
+        name for name, function in layers.ACTIVATION_FUNCTIONS.items() if function is block.feed_forward.activation
+    )

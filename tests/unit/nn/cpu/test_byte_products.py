@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.nn.cpu.compiled import BLOCK_BYTES, choose_sums, has_instruction, numba, sum_products, sum_products_of_one
+from qkv.nn.cpu.compiled import PRODUCT_BYTES, choose_sums, has_instruction, numba, sum_products, sum_products_of_one
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("extreme", [False, True])
 def test_sums_by_hand(compiled: bool, extreme: bool) -> None:
     chance = np.random.default_rng(0)
-    width, at = 3 * BLOCK_BYTES, 2 * BLOCK_BYTES
+    width, at = 3 * PRODUCT_BYTES, 2 * PRODUCT_BYTES
     x = np.full(4 * width, 255) if extreme else chance.integers(0, 256, 4 * width)
     w = np.full(at + width, -128) if extreme else chance.integers(-128, 128, at + width)
     rows, weight = x.astype(np.uint8), w.astype(np.int8)

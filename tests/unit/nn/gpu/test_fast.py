@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.data.batch import Batch
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import Pretraining
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, is_plain
+from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, is_plain
 from qkv.nn.fused import Packed, attend_packed
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.kernels import Dropout, activation_backward, activation_forward, add_norm_forward
@@ -105,7 +105,7 @@ def test_what_lies_apart_is_taken_together(kernels: None) -> None:
 @pytest.mark.parametrize("bend", ["gelu", "gelu_tanh"])
 def test_bias_and_bend(bend: str) -> None:
     x, bias = plain = leaves(drawn(19, 150) * 4, drawn(150))
-    expected = ACTIVATIONS[bend](x + bias)
+    expected = ACTIVATION_FUNCTIONS[bend](x + bias)
     assert (activation_forward(x.detach(), bias, bend) - expected).abs().max() < 2e-6
     towards = drawn(19, 150, seed=1)
     found = activation_backward(towards, x.detach(), bias.detach(), bend)

@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.block import ACTIVATIONS
+from qkv.nn.block import ACTIVATION_FUNCTIONS
 from qkv.nn.fused import Across, Packed
 from qkv.nn.gpu import layers as fast
 from qkv.nn.gpu import sublayer
@@ -50,7 +50,7 @@ def test_a_product_a_residual_and_a_norm() -> None:
 def test_feed_forward(bend: str) -> None:
     up, down, norm = nn.Linear(20, 50, device=DEVICE), nn.Linear(50, 20, device=DEVICE), norm_of(20)
     ours, plain = (leaves(drawn(9, 20)) for _ in range(2))
-    expected = norm(plain[0] + down(ACTIVATIONS[bend](up(plain[0]))))
+    expected = norm(plain[0] + down(ACTIVATION_FUNCTIONS[bend](up(plain[0]))))
     shared = [*up.parameters(), *down.parameters(), *norm.parameters()]
     agree(sublayer.feed_forward_add_norm(ours[0], up, down, norm, bend), expected, ours, plain, shared)
 
