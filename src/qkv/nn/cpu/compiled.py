@@ -202,7 +202,7 @@ def _emit_sums(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple
 
 @cache
 def choose_sums() -> tuple[Any, Any]:
-    """`sum_products` and `sum_products_of_one`, or the instruction, which needs widths of a multiple of PRODUCT_BYTES."""
+    """`sum_products` and `sum_products_of_one`, or the instruction, which needs multiples of PRODUCT_BYTES."""
     if has_instruction():
         return _make_intrinsics()
     compiled = numba.njit(**PRODUCT_SETTINGS)
