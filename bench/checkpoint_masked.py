@@ -26,14 +26,14 @@ from rich.console import Console
 from rich.table import Table
 
 from qkv.data.batch import Batch
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.segments import IS_NEXT, NOT_NEXT, Instances, PairConfig, instances
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.metrics.intervals import wilson_interval
 from qkv.metrics.numbers import perplexity
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, evaluate_pretraining
 from qkv.models.bert.pretrain import SEED
 from qkv.models.folders.hub import locate
 from qkv.text.tokenizer import Tokenizer
@@ -53,7 +53,7 @@ AS_TRAINED = (0.8, 0.1, 0.1)
 def corpus(text: Path, tokenizer: Tokenizer, folder: Path) -> Shards:
     """The text as shards, all of it in one part; what is prepared already is used as it is."""
     if not (folder / MANIFEST).is_file():
-        prepare(text, tokenizer, folder, hold_out=0.0)
+        prepare_corpus(text, tokenizer, folder, hold_out=0.0)
     shards = Shards.open(folder)
     shards.check_tokenizer(tokenizer, "the model's")
     return shards
@@ -69,7 +69,7 @@ def hidden_words(
     chosen = draw.permutation(len(drawn))[:rows]
     batches = [build.batch(drawn.take(part), draw) for part in _parts(chosen, model)]
     with torch.inference_mode():
-        loss, right, count = evaluated(model, Pretraining(next_sentence=False), batches)["masked"]
+        loss, right, count = evaluate_pretraining(model, MaskedAndNextSentence(next_sentence=False), batches)["masked"]
     manifest = shards.manifest
     return {
         "rows": len(chosen),

@@ -47,7 +47,7 @@ from qkv.jobs.finetune.run import baseline
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, settled, trainer_for
 from qkv.models.bert import folder as hf
-from qkv.models.bert.keys import read_config
+from qkv.models.bert.folder import read_config
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.hub import locate
 from qkv.report.run_log import read_run

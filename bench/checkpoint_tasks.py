@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.data.labelled.reader import labelled
-from qkv.data.labelled.split import folded
+from qkv.data.labelled.split import fold_text
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,16 @@ def pack(data: Path, out: Path) -> dict[str, Any]:
     """All sets from `data` into `out`; returns, and writes, what became of each file."""
     manifest: dict[str, Any] = {}
     for name, task in TASKS.items():
-        learned = {folded(one.text) for one in labelled(data / task.train, task.kind)} if task.leaks_removed else set()
+        learned = (
+            {fold_text(one.text) for one in labelled(data / task.train, task.kind)} if task.leaks_removed else set()
+        )
         for part, source in {"train": task.train, **task.scored}.items():
             text = unpacked(data / source)
             dropped: set[int] = set()
             if part != "train" and learned:
-                dropped = {one.place.line for one in labelled(data / source, task.kind) if folded(one.text) in learned}
+                dropped = {
+                    one.place.line for one in labelled(data / source, task.kind) if fold_text(one.text) in learned
+                }
                 text = b"".join(line for number, line in enumerate(BytesIO(text), 1) if number not in dropped)
             file = task.file(out, name, part)
             file.parent.mkdir(parents=True, exist_ok=True)

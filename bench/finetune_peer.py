@@ -19,7 +19,7 @@ from torch import Tensor
 from qkv.data.labelled.examples import AnswerExample, Span, TagExample, TextExample
 from qkv.data.labelled.reader import labelled
 from qkv.metrics.answers import squad_exact, squad_f1
-from qkv.metrics.entities import Chunk, EntityCounts, chunks
+from qkv.metrics.entities import EntityChunk, EntityCounts, find_chunks
 
 IGNORED = -100  # what transformers' losses leave out
 LONGEST = {"classify": 512, "tag": 512, "answer": 384}
@@ -108,13 +108,13 @@ class Words:
             tags[start:end] = [f"B-{label}", *[f"I-{label}"] * (end - start - 1)]
         return [self.labels.index(tag) for tag in tags]
 
-    def answers(self, examples: Sequence[TagExample], rows: Rows, logits: Sequence[Any]) -> list[list[Chunk]]:
+    def answers(self, examples: Sequence[TagExample], rows: Rows, logits: Sequence[Any]) -> list[list[EntityChunk]]:
         found = []
         for example, places, row in zip(examples, rows.places, logits, strict=True):
             tags = ["O"] * len(example.units or ())
             for word, place in places:
                 tags[word] = self.labels[int(np.argmax(row[place]))]
-            found.append(chunks(tags))
+            found.append(find_chunks(tags))
         return found
 
 
@@ -221,11 +221,11 @@ class Padding:
         return found
 
 
-def in_words(example: TagExample, spans: Sequence[Any]) -> list[Chunk]:
+def in_words(example: TagExample, spans: Sequence[Any]) -> list[EntityChunk]:
     """Spans of characters as spans of words; one that cuts a word is kept, as a span that nobody expects."""
     starts = {start: number for number, (start, _) in enumerate(example.units or ())}
     ends = {end: number + 1 for number, (_, end) in enumerate(example.units or ())}
-    return [Chunk(starts.get(span[0], -1), ends.get(span[1], -1), span[2]) for span in spans]
+    return [EntityChunk(starts.get(span[0], -1), ends.get(span[1], -1), span[2]) for span in spans]
 
 
 def answer_of(task: str, example: Any, result: Any) -> Any:
@@ -250,7 +250,7 @@ def _labels(examples: Sequence[TextExample], answers: Sequence[str]) -> dict[str
     return {"accuracy": sum(a == b for a, b in both) / len(both), "f1": 2 * hits / named if named else 0.0}
 
 
-def _entities(examples: Sequence[TagExample], answers: Sequence[Sequence[Chunk]]) -> dict[str, float]:
+def _entities(examples: Sequence[TagExample], answers: Sequence[Sequence[EntityChunk]]) -> dict[str, float]:
     counts = EntityCounts()
     for example, answered in zip(examples, answers, strict=True):
         counts.add(in_words(example, example.spans or ()), answered)

@@ -156,7 +156,7 @@ class Ours:
         from qkv import load
         from qkv.jobs.finetune.data import LabelledData, Part
         from qkv.jobs.finetune.model import configured_for
-        from qkv.jobs.finetune.run import start
+        from qkv.jobs.finetune.run import finetuning_on
         from qkv.report.run_log import read_run
         from qkv.train.progress import Silent
 
@@ -179,7 +179,7 @@ class Ours:
         folder = Path(tempfile.mkdtemp(prefix="qkv-scores-"))
         try:
             run = folder / "run"
-            result = start(config, run, Silent(), data).result
+            result = finetuning_on(data).start(config, run, Silent()).result
             log = read_run(run)
             evaluations = [value for _, value in log.evaluated(result["main"])]
             results = [found for _, part in load(run, device=work.device).predict_stream(work.dev) for found in part]

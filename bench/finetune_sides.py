@@ -42,7 +42,7 @@ def train_ours(job: Job) -> Job:
     from qkv import load
     from qkv.jobs.finetune.data import LabelledData, Part
     from qkv.jobs.finetune.model import configured_for
-    from qkv.jobs.finetune.run import start
+    from qkv.jobs.finetune.run import finetuning_on
     from qkv.report.run_log import read_run
     from qkv.train.progress import Silent
 
@@ -61,7 +61,7 @@ def train_ours(job: Job) -> Job:
     }
     config = configured_for(SETS[name].task, job["model"], flags=flags)
     data = LabelledData(Part("train", tuple(train)), Part("dev", tuple(dev)), notes=())
-    result = start(config, run, Silent(), data).result
+    result = finetuning_on(data).start(config, run, Silent()).result
     whole, most = time.perf_counter() - begin, peak()
     log = read_run(run)
     results = [found for _, part in load(run, threads=job["threads"]).predict_stream(dev) for found in part]

@@ -26,7 +26,13 @@ from torch import nn
 from qkv.data.batch import IGNORE, Batch, ranges
 from qkv.data.corpus.segments import Instances, PairConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, model_flops, training_flops
+from qkv.models.bert.objective import (
+    MaskedAndNextSentence,
+    MaskingConfig,
+    PretrainingBatches,
+    model_flops,
+    pretraining_flops,
+)
 from qkv.nn.block import FeedForward
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import Job, TrainConfig, Trainer
@@ -97,7 +103,14 @@ def ours(
     model = BertWithHeads(config, HEADS).to(device)
     parts = [part for part in model.modules() if isinstance(part, FeedForward)]
     there = [batch.to(device) for batch in batches]
-    job = Job(model, Pretraining(), lambda step: [there[step % len(there)]], Path(), compiled=parts, around=WeightCasts)
+    job = Job(
+        model,
+        MaskedAndNextSentence(),
+        lambda step: [there[step % len(there)]],
+        Path(),
+        compiled=parts,
+        around=WeightCasts,
+    )
     trainer = Trainer(job, TrainConfig(precision=precision, compile=compiled), Silent())
 
     def step(number: int) -> None:
@@ -200,7 +213,7 @@ def measured(side: Side, config: BertConfig, batches: Sequence[Batch], device: t
         model = BertWithHeads(config, HEADS)
     whole, computed = (
         statistics.mean(count(model, batch) for batch in batches) / seconds / 1e12
-        for count in (model_flops, training_flops)
+        for count in (model_flops, pretraining_flops)
     )
     return Measured(1000 * seconds, tokens / seconds, whole, computed, peak, warm_up)
 

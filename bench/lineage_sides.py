@@ -34,7 +34,7 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import MANIFEST, Shards, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.models.bert import folder as hf
@@ -121,7 +121,7 @@ class Text:
     @classmethod
     def of(cls, data: Path, device: torch.device) -> "Text":
         tokenizer = Shards.open(data).tokenizer()
-        counts = torch.from_numpy(map_arrays(data / COUNTS)["counts"].astype("int64")).double()
+        counts = torch.from_numpy(map_arrays(data / TOKEN_COUNTS_FILE)["counts"].astype("int64")).double()
         counts[list(tokenizer.special_ids)] = 0
         return cls(tokenizer, (counts + 1).log().float().to(device), device)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.metrics.intervals import Difference, percentiles, resampled
+from qkv.metrics.intervals import Difference, percentiles, resample
 
 Floats = NDArray[np.float64]
 Metric = Callable[[Floats], Floats]
@@ -58,7 +58,7 @@ def difference(a: Floats, b: Floats, metric: Metric) -> Difference:
 def _drawn(*systems: Floats) -> Iterator[list[Floats]]:
     """Sums (d, k) of each system, block after block."""
     draws = [np.random.default_rng((1, number)) for number in range(len(systems))]
-    for drawn in resampled(np.ones(systems[0].shape[1], np.int64), DRAWS):
+    for drawn in resample(np.ones(systems[0].shape[1], np.int64), DRAWS):
         yield [_sums(rows, drawn, draw) for rows, draw in zip(systems, draws, strict=True)]
 
 

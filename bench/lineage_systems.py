@@ -32,10 +32,10 @@ from torch import nn
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.models.bert.network import Bert, BertConfig
-from qkv.models.bert.plan import Undrawn
 from qkv.models.elmo.network import BothWays, ElmoConfig
+from qkv.models.folders.weights import Undrawn
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.train.checkpoint import latest
+from qkv.train.checkpoint import latest_checkpoint
 from qkv.train.run_folder import folder_sha256
 
 SYSTEMS = ("word2vec", "elmo", "gpt", "bert")
@@ -217,6 +217,6 @@ def keep_context(out: Path) -> None:
     from safetensors.torch import save_file
 
     if not (out / "context.safetensors").is_file():
-        found = latest(out / "checkpoints", print)
+        found = latest_checkpoint(out / "checkpoints", print)
         assert found is not None, f"{out} has no checkpoint"
         save_file({"context": found.tensors["model"]["context"].contiguous()}, out / "context.safetensors")

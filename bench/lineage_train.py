@@ -4,55 +4,31 @@ lineage_systems.py; a run that was begun goes on."""
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from qkv.config import Requested
 from qkv.errors import InputError
-from qkv.models.bert import pretrain
-from qkv.models.elmo import pretrain as elmo
-from qkv.models.elmo import pretrain as elmo_config
-from qkv.models.gpt import pretrain as gpt
-from qkv.models.gpt import pretrain as gpt_config
-from qkv.models.pretraining import Finished
-from qkv.models.word2vec import learners
-from qkv.models.word2vec import pretrain as word2vec
-from qkv.train.progress import Progress, for_stderr
-
-CONFIGURED: dict[str, Callable[..., Any]] = {
-    "word2vec": learners.configured,
-    "elmo": elmo_config.configured,
-    "gpt": gpt_config.configured,
-    "bert": pretrain.configured,
-}
-START: dict[str, Callable[..., Finished]] = {
-    "word2vec": word2vec.start,
-    "elmo": elmo.start,
-    "gpt": gpt.start,
-    "bert": pretrain.start,
-}
-RESUME: dict[str, Callable[[Path, Progress], Finished]] = {
-    "word2vec": word2vec.resume,
-    "elmo": elmo.resume,
-    "gpt": gpt.resume,
-    "bert": pretrain.resume,
-}
+from qkv.jobs.pretrain import configured_pretraining, resume, start
+from qkv.train.progress import for_stderr
 
 
 def config_of(told: Mapping[str, Any]) -> Any:
     """The recipe, then what differs."""
-    return CONFIGURED[told["system"]](told["data"], Path(told["recipe"]), told["flags"], told["settings"])
+    given = Requested(Path(told["recipe"]), {"data": told["data"], **told["flags"]}, told["settings"])
+    return configured_pretraining(told["system"], given)
 
 
 def main() -> None:
     told = json.loads(sys.argv[1])
-    out, system = Path(told["out"]), told["system"]
+    out = Path(told["out"])
     try:
         with for_stderr() as progress:
             if (out / "config.toml").is_file():
-                finished = RESUME[system](out, progress)
+                finished = resume(out, progress)
             else:
-                finished = START[system](config_of(told), out, progress)
+                finished = start(config_of(told), out, progress)
     except InputError as error:
         sys.exit(str(error))
     if not finished.outcome.finished:

@@ -116,11 +116,11 @@ def run_bare(corpus: Path, tokenizer_folder: Path, out: Path) -> Callable[[], np
 
 
 def run_qkv(corpus: Path, tokenizer_folder: Path, out: Path, segmenter: str = "none") -> Callable[[], np.ndarray]:
-    from qkv.data.corpus.prepare import prepare
+    from qkv.data.corpus.prepare import prepare_corpus
     from qkv.data.corpus.shards import Shards
 
     tokenizer = Tokenizer.load(tokenizer_folder)
-    timed(lambda: prepare(corpus, tokenizer, out / "shards", workers=2, segmenter=segmenter, hold_out=0))
+    timed(lambda: prepare_corpus(corpus, tokenizer, out / "shards", workers=2, segmenter=segmenter, hold_out=0))
     shards = Shards.open(out / "shards")
     return lambda: shards.tokens(np.array([0]), np.array([shards.n_tokens]))
 

@@ -39,7 +39,7 @@ from transformers import (
 from qkv.data.batch import Batch
 from qkv.models.bert.network import BertConfig as OurConfig
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, Vocabulary, mask_tokens
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, Vocabulary, mask_tokens
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Job, Term, TrainConfig
 from qkv.train.loop import Trainer as OurTrainer
@@ -61,7 +61,7 @@ def rows(tokenizer: Tokenizer, count: int) -> list[list[int]]:
     return [[*encoded.ids[: LIMIT - 1], tokenizer.sep_id] for encoded in tokenizer.encode_batch(texts)]
 
 
-class EveryToken(Pretraining):
+class EveryToken(MaskedAndNextSentence):
     """The head on all tokens, the loss on the chosen ones."""
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
@@ -72,7 +72,7 @@ class EveryToken(Pretraining):
         return {"masked": Term(loss, (logits.detach().argmax(-1) == labels).sum())}
 
 
-def ours(data: list[list[int]], tokenizer: Tokenizer, objective: Pretraining) -> Timed:
+def ours(data: list[list[int]], tokenizer: Tokenizer, objective: MaskedAndNextSentence) -> Timed:
     torch.manual_seed(0)
     model = BertWithHeads(OurConfig.preset("mini", vocabulary_size=tokenizer.size), ["masked"])
     vocabulary = Vocabulary(tokenizer.size, tokenizer.mask_id, tokenizer.special_ids)
@@ -159,7 +159,7 @@ def main() -> None:
         "transformers Trainer": theirs(data, BertForMaskedLM, scratch),
         "transformers, head on chosen tokens": theirs(data, ChosenTokens, scratch),
         "qkv, head on every token": ours(data, tokenizer, EveryToken(next_sentence=False)),
-        "qkv": ours(data, tokenizer, Pretraining(next_sentence=False)),
+        "qkv": ours(data, tokenizer, MaskedAndNextSentence(next_sentence=False)),
     }
     for run in contenders.values():
         run(3)  # warm-up

@@ -40,7 +40,7 @@ from torch import nn
 
 from qkv.data.batch import IGNORE, Batch
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.objective import Causal, training_flops
+from qkv.models.gpt.objective import Causal, causal_flops
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -172,7 +172,7 @@ def measured(side: Side, setting: Setting, device: torch.device, steps: int) -> 
     tokens = statistics.mean(batch.n_tokens for batch in batches)
     with torch.device("meta"):
         model = GPT(setting.config)
-    flops = statistics.mean(training_flops(model, batch) for batch in batches) / seconds / 1e12
+    flops = statistics.mean(causal_flops(model, batch) for batch in batches) / seconds / 1e12
     return Measured(1000 * seconds, tokens / seconds, flops, peak, warm_up)
 
 

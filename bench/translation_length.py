@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qkv.errors import InputError, reading
-from qkv.metrics.intervals import Floats, bootstrap, paired_difference
+from qkv.metrics.intervals import FloatArray, bootstrap, paired_difference
 from qkv.metrics.translation import ScoreError, bleu_counts, bleu_of, bleu_signature
 from qkv.text.wordpiece import CHINESE
 
@@ -122,18 +122,18 @@ def groups(lengths: NDArray[np.int64], edges: Sequence[int]) -> list[dict[str, A
     ]
 
 
-def score(counts: Floats) -> dict[str, float]:
+def score(counts: FloatArray) -> dict[str, float]:
     low, high = bootstrap(counts, bleu_of)
     return {"bleu": float(bleu_of(counts.sum(0)[None])[0]), "low": low, "high": high}
 
 
-def kept(counts: Floats, short: NDArray[np.int64], long: NDArray[np.int64]) -> dict[str, float]:
+def kept(counts: FloatArray, short: NDArray[np.int64], long: NDArray[np.int64]) -> dict[str, float]:
     """BLEU of the longest group by that of the shortest; the draws are from both together."""
     width = counts.shape[1]
     both = np.zeros((len(short) + len(long), 2 * width))
     both[: len(short), :width], both[len(short) :, width:] = counts[short], counts[long]
 
-    def ratio(sums: Floats) -> Floats:
+    def ratio(sums: FloatArray) -> FloatArray:
         below = bleu_of(sums[:, :width])
         return np.divide(bleu_of(sums[:, width:]), below, out=np.full(len(below), np.nan), where=below > 0)
 

@@ -37,12 +37,13 @@ from rich.console import Console
 from rich.table import Table
 
 from qkv.api.vector_scores import Analogies, read_test, score_analogies, score_pairs
-from qkv.data.corpus.prepare import prepare
+from qkv.config import Requested
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
-from qkv.data.readers import texts
+from qkv.data.readers import stream_texts
 from qkv.models.word2vec.corpus import SentenceChunks
-from qkv.models.word2vec.learners import configured
-from qkv.models.word2vec.pretrain import Run
+from qkv.models.word2vec.learners import WORD2VEC_SETTINGS
+from qkv.models.word2vec.pretrain import Word2VecTrainer
 from qkv.models.word2vec.vectors import WordVectors
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -64,7 +65,7 @@ LETTERS_A_WORD = 1.6
 
 def corpus(folder: Path, language: str, words: int, vocabulary: int) -> None:
     """folder/corpus.txt, folder/shards, and folder/words.txt for gensim: the same words, a sentence a line."""
-    lines = texts(sorted((DATA / f"{language}wiki_text").glob("train-*.txt.xz")))
+    lines = stream_texts(sorted((DATA / f"{language}wiki_text").glob("train-*.txt.xz")))
     left = float(words)
     with open(folder / "corpus.txt", "w", encoding="utf-8") as out:
         for line in lines:
@@ -73,8 +74,10 @@ def corpus(folder: Path, language: str, words: int, vocabulary: int) -> None:
             if left <= 0:
                 break
     cuts = "rjieba" if language == "zh" else None
-    tokenizer = Tokenizer.train(texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5, segmenter=cuts)
-    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter=cuts or "none")
+    tokenizer = Tokenizer.train(
+        stream_texts([folder / "corpus.txt"]), "word", vocabulary, min_frequency=5, segmenter=cuts
+    )
+    prepare_corpus(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0, segmenter=cuts or "none")
     with open(folder / "words.txt", "w", encoding="utf-8") as out:
         for sentence in sentences(folder / "shards"):
             out.write(" ".join(sentence) + "\n")
@@ -126,7 +129,8 @@ def run_qkv(folder: Path, options: argparse.Namespace, seed: int, kernel: str) -
     settings = [f"model.architecture={options.architecture}", f"model.width={options.width}", f"train.seed={seed}"]
     settings += [f"train.epochs={options.epochs}", f"train.threads={THREADS}", f"train.kernel={kernel}"]
     settings += ["train.evaluate_every=1000000", "train.save_every=1000000"]
-    run = Run(configured(str(folder / "shards"), None, {}, settings), folder / f"run-{seed}", Silent(), begins=True)
+    config = WORD2VEC_SETTINGS.resolve(Requested(flags={"data": str(folder / "shards")}, assignments=settings))
+    run = Word2VecTrainer(config, folder / f"run-{seed}", Silent(), begins=True)
     run.learn(run.chunks[0], 0.0, 0.0, 0)  # compiles, and moves nothing
     with timed(int(run.counts.sum()) * options.epochs), run.mapped() as each:
         each(run.advance, range(run.steps))

@@ -27,9 +27,10 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from qkv.errors import InputError, did_you_mean, reading
 
@@ -86,11 +87,114 @@ def override(config: Config, assignments: Iterable[str]) -> Config:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text
-        table: Any = value
-        for key in reversed(dotted.strip().split(".")):
-            table = {key: table}
-        config = merge(config, table, f"--set {assignment}")
+        config = merge(config, _nested({dotted.strip(): value}), f"--set {assignment}")
     return config
+
+
+# --- What a job is asked for: its defaults, then a recipe's differences, then the flags, then each --set.
+
+LENGTHS = {"train.minutes": "--minutes", "train.steps": "train.steps"}
+"""The settings that say how long to train, and what a person calls them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Requested:
+    """What a person said, in the order in which it counts."""
+
+    recipe: Path | None = None
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # by dotted key, or "size"; None: not given
+    assignments: Sequence[str] = ()
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """Of the recipe."""
+        return {} if self.recipe is None else read_toml(self.recipe)
+
+    @cached_property
+    def written(self) -> dict[str, Any]:
+        """What the recipe gives a value, by dotted key."""
+        return _flat(self.tables)
+
+    @cached_property
+    def typed(self) -> dict[str, Any]:
+        """What flags and --set give a value, by dotted key; "none" is none.
+
+        >>> Requested(flags={"size": "tiny", "device": None}, assignments=["train.minutes = 2", "epochs=none"]).typed
+        {'size': 'tiny', 'train.minutes': '2'}
+        """
+        pairs = (one.partition("=") for one in self.assignments)
+        found = {key.strip(): value.strip() for key, _, value in pairs}
+        said = {key: value for key, value in found.items() if value.strip("\"'") != "none"}
+        return {key: value for key, value in self.flags.items() if value is not None} | said
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSettings(Generic[Config]):
+    """The settings of a job, and how they follow from what was said."""
+
+    defaults: Config
+    size: str = "model.size"  # what the flag "size" sets; may name fields of the config, as in {model_type}.size
+    lengths: Mapping[str, str] = dataclasses.field(default_factory=lambda: LENGTHS)
+    giving_way: tuple[str, ...] = ("train.minutes",)  # lengths that are none where another was said later
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)  # keys that cannot be set, and why
+    check: Callable[[Config, Requested], Config] = lambda config, given: config  # what must fit together, all told
+
+    def resolve(self, given: Requested, start: Config | None = None) -> Config:
+        """`start` stands in the place of the defaults."""
+        for key in (*given.written, *given.typed):
+            if key in self.refused:
+                raise InputError(self.refused[key])
+        said = [key for key in self.lengths if key in given.typed]
+        if len(said) > 1:
+            raise InputError(f"{_both(self.lengths[key] for key in said)} Give one of them.")
+        decides = [key for key in self.giving_way if key in given.written]
+        if len(decides) > 1 and not said:
+            raise InputError(f"{given.recipe}: {_both(decides)} Keep one of them.")
+        config = self._without(start or self.defaults, decides)
+        config = self._without(merge(config, given.tables, str(given.recipe)), said)
+        flags = {key: value for key, value in given.flags.items() if value is not None}
+        if "size" in flags:
+            flags[self.size.format_map(vars(config))] = flags.pop("size")
+        return self.check(override(merge(config, _nested(flags), COMMAND_LINE), given.assignments), given)
+
+    def _without(self, config: Config, keys: Sequence[str]) -> Config:
+        """Without the lengths that were said before, where these say another."""
+        gone = [key for key in self.giving_way if keys and key not in keys]
+        return merge(config, _nested(dict.fromkeys(gone, "none")), "defaults")
+
+
+def _both(names: Iterable[str]) -> str:
+    return f"{' and '.join(names)} both say how long to train."
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested table by their dotted names; "none" is none.
+
+    >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
+    {'epochs': 2, 'train.lr': 0.1}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        elif value != "none":
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    >>> _nested({"seeds": 2, "data.columns.text": "body"})
+    {'seeds': 2, 'data': {'columns': {'text': 'body'}}}
+    """
+    found: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *tables, name = dotted.split(".")
+        place = found
+        for table in tables:
+            place = place.setdefault(table, {})
+        place[name] = value
+    return found
 
 
 def to_toml(config: "DataclassInstance") -> str:
@@ -103,15 +207,15 @@ def to_toml(config: "DataclassInstance") -> str:
 
 
 def _lines(config: "DataclassInstance", table: str) -> list[str]:
-    plain, nested = [], []
+    plain, tables = [], []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            nested += ["", *_lines(value, f"{table}{field.name}.")]
+            tables += ["", *_lines(value, f"{table}{field.name}.")]
         elif value is not None or field.default is not None:
             plain.append(f"{field.name} = {_toml('none' if value is None else value)}")
     lines = [f"[{table[:-1]}]", *plain] if table and plain else plain
-    text = [*lines, *nested]
+    text = [*lines, *tables]
     while text and not text[0]:
         text.pop(0)
     return text if table else [*text, ""]

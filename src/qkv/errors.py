@@ -1,7 +1,7 @@
-"""Bad input is part of the product: one clear message, no traceback.
+"""Errors of users: one clear message, no traceback.
 
-`InputError` is raised for anything a user can mend: a missing file, a wrong value, a damaged folder. The command
-line prints its message and exits with code 2. Everything else is our own fault and keeps its traceback.
+`InputError` is raised for anything a user can fix: a missing file, a wrong value, a damaged folder. The command line
+prints its message and exits with code 2. Any other exception is a bug and keeps its traceback.
 """
 
 import os
@@ -11,11 +11,11 @@ from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message names it and says what to do."""
+    """The user's input cannot be used; the message names it and says what to do."""
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """A hint to append to a message, with its leading space; empty when nothing is near.
+    """Return a hint to append to a message, with a leading space; "" if no option is similar.
 
     >>> did_you_mean("bsae", ["tiny", "base", "large"])
     " Did you mean 'base'?"
@@ -26,7 +26,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
 @contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Inside, what the system has against reading a file is an `InputError` that names the file."""
+    """Turn an OSError inside the block into an `InputError` that names the file."""
     try:
         yield
     except OSError as error:

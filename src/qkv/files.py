@@ -1,7 +1,7 @@
-"""Files and folders that are written whole or not at all.
+"""Atomic writes of files and folders, and JSON files.
 
-They are filled under a hidden name beside their target, flushed to disk, and renamed. Whoever looks sees the old one
-or the new one; an error or Ctrl-C on the way leaves the old one, and nothing else.
+A file or folder is written under a hidden name next to its target, flushed to disk, and renamed. Other processes see
+the old or the new version; an error or Ctrl-C leaves the old version and no temporary files.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from qkv.errors import InputError
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield the name of a file to write, which takes the place of `path` when the block ends without an error."""
+    """Yield a temporary file name; the file replaces `path` when the block ends without an error."""
     target = _behind(path)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
@@ -35,16 +35,16 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file as UTF-8 with plain line ends, whole or not at all."""
+    """Write a text file atomically, as UTF-8 with \\n line ends."""
     with replaced_file(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager
 def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> Iterator[Path]:
-    """Yield a new empty folder that takes the place of `path` when the block ends without an error.
+    """Yield a new empty folder, which replaces `path` when the block ends without an error.
 
-    `may_replace` is asked about a folder that is already there and not empty; it answers with the reason against.
+    `may_replace` is called for an existing folder that is not empty; it returns the reason not to replace it, or None.
     """
     target = _behind(path)
     _check(target, may_replace)
@@ -56,7 +56,7 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
         fresh.mkdir()
         yield fresh
         _flush(fresh)
-        _check(target, may_replace)  # it may have changed while we wrote
+        _check(target, may_replace)  # it may have changed in the meantime
         try:
             if target.exists():
                 target.rename(aside)
@@ -67,22 +67,22 @@ def replaced_folder(path: Path, may_replace: Callable[[Path], str | None]) -> It
             raise
         _flush_entry(target.parent)
     except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror or error}. The folder is as it was.") from error
+        raise InputError(f"{target} cannot be written: {error.strerror or error}. The folder is unchanged.") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
         if target.exists():
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_folder(path: Path, may_replace: Callable[[Path], str | None]) -> None:
-    """Raise what `replaced_folder` would: for whoever works long before there is something to write."""
+def check_replaceable(path: Path, may_replace: Callable[[Path], str | None]) -> None:
+    """Raise as `replaced_folder` would, so that a long job fails before it starts."""
     _check(_behind(path), may_replace)
 
 
 def _behind(path: Path) -> Path:
-    """What a name stands for: `~` is the home folder, and a link is what it points to, which is replaced under it.
+    """Expand `~` and follow links, so that the target of a link is replaced and not the link.
 
-    Not Path.resolve, which raises for a link that leads back to itself and for the home of an unknown user.
+    Path.resolve would raise for a link to itself and for the home of an unknown user.
     """
     return Path(os.path.realpath(os.path.expanduser(path)))
 
@@ -92,13 +92,13 @@ def _check(target: Path, may_replace: Callable[[Path], str | None]) -> None:
         raise InputError(f"{target} is a file. Give the name of a folder, new or to be replaced.")
     if target.is_dir():
         if target == Path.cwd():
-            raise InputError(f"{target} is the current folder, which cannot be replaced. Give the name of another one.")
+            raise InputError(f"{target} is the current folder, which cannot be replaced. Give another folder.")
         if any(target.iterdir()) and (reason := may_replace(target)):
             raise InputError(f"{target} is not replaced: {reason}. Give another folder, or empty this one first.")
 
 
 def _flush(folder: Path) -> None:
-    """Ask the disk to have every byte before the rename makes them count."""
+    """Flush all files to disk before the rename."""
     for here, _, names in os.walk(folder):
         for name in names:
             _flush_entry(Path(here) / name)
@@ -115,10 +115,8 @@ def _flush_entry(path: Path) -> None:
         os.close(number)
 
 
-# --- JSON files, read so that a fault names the file and the place in it.
-
-
 def read_json(file: Path) -> Any:
+    """Read a JSON file; an error names the file and the position."""
     try:
         return json.loads(file.read_text(encoding="utf-8-sig"))  # Windows editors put a byte order mark first
     except FileNotFoundError:
@@ -136,12 +134,12 @@ def read_json(file: Path) -> Any:
 def read_object(file: Path) -> dict[str, Any]:
     content = read_json(file)
     if not isinstance(content, dict):
-        raise InputError(f"{file} holds a JSON {type(content).__name__}, where an object {{…}} belongs.")
+        raise InputError(f"{file} holds a JSON {type(content).__name__}; it must be an object {{…}}.")
     return content
 
 
 def to_json(content: Any) -> str:
-    """As people read it: indented, 汉字 as they are, ending in a newline."""
+    """Serialize with indentation, unescaped 汉字 and a final newline."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

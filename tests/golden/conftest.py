@@ -9,7 +9,7 @@ import torch
 from tests.golden.golden import Answer, run_qkv
 from tests.golden.material import JOBS, NEEDS, write_material
 
-MEASURED_PEAK = "qkv.train.loop.measured_peak"
+MEASURED_PEAK = "qkv.train.loop.measure_peak"
 """Measures the machine for 0.3 s at the start of a run, which is most of the time of a tiny one."""
 
 

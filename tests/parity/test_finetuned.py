@@ -37,7 +37,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(tmp_path: Path, pretrained: Path, task: str, file: Path) -> Path:
     given = {"data.train": str(file), "epochs": 1.0, "train.lr": 1e-3, "train.threads": 1}
-    run.start(configured_for(task, str(pretrained), "full", None, given), tmp_path / "run", Silent())
+    run.FINETUNING.start(configured_for(task, str(pretrained), "full", None, given), tmp_path / "run", Silent())
     return tmp_path / "run" / "model"
 
 

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from qkv.data.corpus.shards import Shards
-from qkv.data.labelled.examples import Answer, AnswerExample, Span, TagExample, TextExample
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, Span, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays
 from tests.support.bench_modules import ROOT, bench_module
 from tests.support.lineage_runs import LENGTH, make_systems
-from tests.support.small_run import make_shards
+from tests.support.small_run import configured, make_shards
 
 systems = bench_module("lineage_systems")
 training = bench_module("lineage_train")
@@ -107,7 +107,7 @@ DIFFERENCES: dict[str, set[str]] = {
 @pytest.mark.parametrize("system", systems.SYSTEMS)
 def test_trainings_are_their_recipes_but_for_what_is_told(system: str) -> None:
     config = config_of(system, systems.Budget(), systems.Shapes.equal(20_000, "mini"))
-    own = training.CONFIGURED[system]("shards", ROOT / "recipes" / systems.RECIPES[system], {}, [])
+    own = configured(system, "shards", ROOT / "recipes" / systems.RECIPES[system])
     theirs, ours = flat(own), flat(config)
     changed = {key for key in ours if ours[key] != theirs[key]} - LOGGING - {"device"}
     assert changed == DIFFERENCES[system]
@@ -244,7 +244,7 @@ def test_statistics_of_an_example() -> None:
     tagged = TagExample("Tom in Rome", spans=(Span(0, 3, "PER"), Span(7, 11, "LOC")))
     said = SimpleNamespace(spans=(Span(0, 3, "PER"), Span(7, 11, "ORG"), Span(4, 6, "LOC")))
     assert runs.statistics_of(tagged, said) == [1, 3, 2]
-    question = AnswerExample("Who?", "The cat sat.", answers=(Answer(0, "The cat"),))
+    question = AnswerExample("Who?", "The cat sat.", answers=(AnswerSpan(0, "The cat"),))
     assert runs.statistics_of(question, SimpleNamespace(text="cat")) == [1.0, 1, 1]
     assert runs.statistics_of(question, SimpleNamespace(text="cat sat")) == [0.6667, 0, 1]
     other = replace(question, text="A dog sat.")

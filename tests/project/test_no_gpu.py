@@ -10,11 +10,10 @@ import torch
 from qkv.cli.main import main
 from qkv.config import to_toml
 from qkv.errors import InputError
-from qkv.jobs import curve
+from qkv.jobs import curve, pretrain
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.models.bert import pretrain
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.train.progress import Silent
 
@@ -42,8 +41,8 @@ def test_verbs_that_answer(line: str, capsys: pytest.CaptureFixture[str]) -> Non
 TUNING = FinetuneConfig(model="nowhere", device="cuda")
 JOBS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any]] = {
     "pretrain": (pretrain.start, pretrain.resume, PretrainConfig(data="nowhere", device="cuda")),
-    "finetune": (run.start, run.resume, TUNING),
-    "curve": (curve.start, curve.resume, CurveConfig(finetune=TUNING)),
+    "finetune": (run.FINETUNING.start, run.FINETUNING.resume, TUNING),
+    "curve": (curve.CURVES.start, curve.CURVES.resume, CurveConfig(finetune=TUNING)),
 }
 
 

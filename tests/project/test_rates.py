@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.segments import IS_NEXT, PairConfig
 from qkv.data.corpus.shards import Shards
 from qkv.models.bert.objective import KEPT, MASK, RANDOM, MaskingConfig, PretrainingBatches
@@ -25,7 +25,7 @@ def test_rates_on_wikipedia(shared_data: Path, tmp_path: Path, language: str, wh
         text = lines.read(300_000)
     (tmp_path / "corpus.txt").write_text(text, encoding="utf-8")
     tokenizer = Tokenizer.train(text.split("\n"), vocabulary_size=4000)
-    prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", workers=1)
+    prepare_corpus(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", workers=1)
     shards = Shards.open(tmp_path / "shards")
     build = PretrainingBatches(
         shards, tokenizer, PairConfig("document", 128), MaskingConfig(whole_words=whole_words), rows=32

@@ -3,13 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import qkv
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.model import configured_for
+from qkv.look.attention import attention
+from qkv.look.looks import show_inputs
 from qkv.look.subject import describe_subject, open_subject
+from qkv.look.token_layers import read_token_layers
+from qkv.look.wire import Asked
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
 from tests.support.like_folders import RECORDS, make_like_folder
@@ -43,7 +48,7 @@ def test_every_task(tmp_path: Path, name: str, task: str) -> None:
     file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     given: dict[str, Any] = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for(task, str(folder), None, None, given, ["train.threads=1", "texts_per_step=64"])
-    done = finetune.start(settings, tmp_path / "run", Silent())
+    done = finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     assert done.finished
     model = qkv.load(tmp_path / "run")
     assert type(model.network.encoder).__name__ == "Bert" and model.record["task"] == task
@@ -64,3 +69,12 @@ def test_it_is_looked_into(tmp_path: Path, name: str) -> None:
     assert found["kind"] == "bert" and {"attention", "fill", "meanings", "positions"} <= set(found["views"])
     facts = found["facts"]
     assert (facts["layers"], facts["width"], facts["positions"], facts["heads"]) == (2, 32, 64, 4)
+    seen = show_inputs(subject, Asked({"text": "the cat", "pair": "a dog", "row": 1}))
+    added = [seen.arrays[one] for one in ("token", "segment", "position", "task") if one in seen.arrays]
+    assert np.allclose(np.sum(added, axis=0), seen.arrays["sum"], atol=1e-5)
+    assert ("segment" in seen.arrays, "task" in seen.arrays) == (name != "distilbert", name == "ernie")
+    assert attention(subject, Asked({"text": "the cat", "layer": 1})).arrays
+    layers = read_token_layers(subject, ["the cat sat"])[0].layers
+    assert len(layers) == 3 and layers[-1].shape[1] == 32
+    own = qkv.load(subject.path).embed_tokens("the cat sat", layer=2)[0].vectors
+    assert np.allclose(layers[-1], own, atol=1e-5)

@@ -211,7 +211,7 @@ def test_tokenizer_train(capsys: pytest.CaptureFixture[str], tmp_path: Path, kin
     assert (facts["kind"], facts["n_texts"]) == (kind, 20)
     assert qkv.Tokenizer.load(tmp_path / "new").size == facts["size"] <= 60
     assert main(words) == 2, "a tokenizer is not replaced in silence"
-    assert "holds a tokenizer already" in (error := capsys.readouterr().err) and "--overwrite" in error
+    assert "already holds a tokenizer" in (error := capsys.readouterr().err) and "--overwrite" in error
     words += ["--overwrite"]
     assert "learned from 20 texts" in said(capsys, *words, "--vocab-size", "60", "--cased")
     said(capsys, *words, "--limit-alphabet", "3", "--min-frequency", "1")

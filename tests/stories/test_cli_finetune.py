@@ -154,7 +154,7 @@ def test_bad_commands(
         (["finetune", "classify", *model, *out[:2], "--out", str(run)], "holds a run already"),
         (["finetune", "--resume", str(tmp_path)], "is not a run"),
         (["finetune", "--resume", str(run), "--lr", "1"], "leave out everything else"),
-        (["evaluate", str(pretrained), str(file)], "was not fine-tuned"),
+        (["evaluate", str(pretrained), str(file)], "cannot predict"),
         (["evaluate", str(run), str(tmp_path / "no.csv")], "no.csv"),
         (["predict", str(run)], "Give texts or a file"),
         (["predict", str(run), "   "], "empty"),

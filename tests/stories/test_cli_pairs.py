@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli.main import main
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.train.progress import Silent
 from tests.support.translation_runs import digit_files, settings
 
@@ -22,7 +22,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def run(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
     given = {name: Path(file) for name, file in files.items()}
     config = settings("transformer", given, "train.steps=2")
-    return str(start(config, tmp_path_factory.mktemp("runs") / "run", Silent()).run)
+    return str(TRANSLATING.start(config, tmp_path_factory.mktemp("runs") / "run", Silent()).run)
 
 
 def test_evaluate(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

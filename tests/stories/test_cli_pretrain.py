@@ -43,7 +43,7 @@ def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out, err = done(capsys, "check", file)
     assert err == ""
     assert "documents          2" in out and "Chinese" in out and f"1, {file.stat().st_size} bytes of text" in out
-    assert "U+FFFD, which stands for characters that were lost: 1" in out
+    assert "U+FFFD, the replacement for lost characters: 1" in out
     assert f"  {file}:2: in " in out and f"  {file}:4: in " in out
     document = json.loads(done(capsys, "check", file, "--json")[0])
     assert document == check_corpus(file, named=3).to_dict()
@@ -131,7 +131,7 @@ TRAIN = ["pretrain", "bert", "--data", "FOLDER/shards", "--out", "OUT"]
         ([*PREPARE, "--hold-out", "2"], "hold_out is 2.0"),
         (["prepare", "FOLDER/corpus.txt", "-o", "FOLDER/corpus.txt", "-t", "FOLDER/tokenizer"], "is a file"),
         (["show", "FOLDER/shard"], "Did you mean 'shards'?"),
-        (["show", "FOLDER"], "is no prepared corpus"),
+        (["show", "FOLDER"], "is not a prepared corpus"),
         (["pretrain"], "qkv pretrain bert|word2vec|elmo|nnlm|rnnlm|gpt --data SHARDS --out RUN"),
         (["pretrain", "brt", "--data", "FOLDER/shards", "--out", "OUT"], "Did you mean 'bert'?"),
         (["pretrain", "bert", "--data", "FOLDER/shards"], "with --out"),

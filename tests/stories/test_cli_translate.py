@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli.main import main
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.train.progress import Silent
 from tests.support.folders import make_folder
@@ -24,8 +24,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     config = settings("transformer", files, "train.steps=2")
     fixed = settings("seq2seq", files, "train.steps=2", "seq2seq.context=fixed")
     return {
-        "transformer": start(config, folder / "transformer", Silent()).run,
-        "fixed": start(fixed, folder / "fixed", Silent()).run,
+        "transformer": TRANSLATING.start(config, folder / "transformer", Silent()).run,
+        "fixed": TRANSLATING.start(fixed, folder / "fixed", Silent()).run,
     }
 
 
@@ -266,7 +266,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["train", "translate", "--pairs", "no", "such", "--out", "run"], "There is no file no"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "deen"], "--languages takes two"),
         (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "en-cn"], "Did you mean 'zh'?"),
-        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "xx-en"], "'xx' is not the code of a"),
+        (["train", "translate", "--pairs", "x", "--out", "run", "--languages", "xx-en"], "'xx' is not a language code"),
         (["train", "translate", "--resume", "{t}", "--epochs", "3"], "leave out everything else"),
         (
             ["train", "translate", "--pairs", "x", "--out", "{t}"],
@@ -285,7 +285,8 @@ def test_what_is_refused(
 
 def test_other_verbs_say_who_does(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", "a [MASK]", "--model", str(runs["transformer"])]) == 2
-    assert "holds a model that translates, and does nothing else: qkv translate" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "It holds a model that translates. It can translate (qkv translate" in said and "qkv attention" not in said
 
 
 def test_a_run_that_is_not_finished(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

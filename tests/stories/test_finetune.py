@@ -19,6 +19,7 @@ from qkv.jobs.finetune.data import hold_out, read_data
 from qkv.jobs.finetune.model import configured_for
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches, network_for, prepare
+from qkv.jobs.lifecycle import Finished
 from qkv.models.table import open_model
 from qkv.tasks.predictor import Solver
 from qkv.train.loop import Outcome, Trainer
@@ -45,8 +46,8 @@ def config(
     return configured_for(task, str(pretrained), transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
-def run(out: Path, settings: FinetuneConfig) -> finetune.Finished:
-    return finetune.start(settings, out, Silent())
+def run(out: Path, settings: FinetuneConfig) -> Finished:
+    return finetune.FINETUNING.start(settings, out, Silent())
 
 
 @pytest.mark.parametrize("task", sets.WRITERS)
@@ -125,13 +126,13 @@ def test_a_broken_run_ends_like_a_whole_one(
         patch.setattr(TrainingBatches, "__call__", lambda self, step: broken(self, step))
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "broken", settings)
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
     logs = [f"seed-{number}/log.jsonl" for number in range(seeds)] if seeds > 1 else ["log.jsonl"]
     for log in logs:
         assert (tmp_path / "whole" / log).read_bytes() == (tmp_path / "broken" / log).read_bytes()
-    assert finetune.resume(tmp_path / "broken", Silent()).already
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).already
 
 
 def test_changed_data_cannot_be_resumed(tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +144,7 @@ def test_changed_data_cannot_be_resumed(tmp_path: Path, pretrained: Path, monkey
             run(tmp_path / "run", config(pretrained, "classify", file))
     sets.write_texts(file, sets.texts(50))
     with pytest.raises(InputError, match="has changed since the run began"):
-        finetune.resume(tmp_path / "run", Silent())
+        finetune.FINETUNING.resume(tmp_path / "run", Silent())
 
 
 def test_seeds_are_told_and_the_best_is_kept(tmp_path: Path, pretrained: Path) -> None:
@@ -197,7 +198,7 @@ def test_the_same_texts_in_training_and_in_dev_are_told(tmp_path: Path, pretrain
     train = sets.write_texts(tmp_path / "train.csv")
     dev = sets.write_texts(tmp_path / "dev.csv", sets.texts(6))
     recorder = Recorder()
-    finetune.start(config(pretrained, "classify", train, dev=dev), tmp_path / "run", recorder)
+    finetune.FINETUNING.start(config(pretrained, "classify", train, dev=dev), tmp_path / "run", recorder)
     assert any("6 of 6 examples of dev.csv also stand in train.csv" in message for message in recorder.messages)
 
 
@@ -282,7 +283,7 @@ def test_a_changed_model_cannot_be_resumed(tmp_path: Path, monkeypatch: pytest.M
             run(tmp_path / "run", config(mine, "classify", sets.write_texts(tmp_path / "data.csv"), "freeze"))
     make_folder(mine, "BertModel", seed=1)
     with pytest.raises(InputError, match="mine has changed since the run began"):
-        finetune.resume(tmp_path / "run", Silent())
+        finetune.FINETUNING.resume(tmp_path / "run", Silent())
 
 
 @pytest.mark.parametrize("crf", [False, True])
@@ -343,7 +344,7 @@ def test_a_run_stopped_before_its_first_evaluation_tells_no_best(
         assert not run(tmp_path / "run", settings).finished
     told = (tmp_path / "run" / "sessions.jsonl").read_text(encoding="utf-8")
     assert json.loads(told)["best"] is None and "Infinity" not in told
-    assert finetune.resume(tmp_path / "run", Silent()).finished
+    assert finetune.FINETUNING.resume(tmp_path / "run", Silent()).finished
 
 
 def test_what_is_held_at_a_time_counts_both_texts_of_a_pair() -> None:

@@ -62,7 +62,9 @@ def pairs_file(path: Path, numbers: bool) -> Path:
 def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, task: str) -> None:
     file, run = file_of(tmp_path, task), tmp_path / "run"
     epochs = {"choice": 12.0}.get(task, 8.0)
-    done = finetune.start(config(pretrained, task, file, epochs=epochs, **{"data.dev": str(file)}), run, Silent())
+    done = finetune.FINETUNING.start(
+        config(pretrained, task, file, epochs=epochs, **{"data.dev": str(file)}), run, Silent()
+    )
     result = done.result
     assert result["dev"][result["main"]] > 0.75, result["dev"]
     assert result["language_model"]["weight"] == WEIGHT
@@ -87,7 +89,7 @@ def test_every_task_from_file_to_prediction(tmp_path: Path, pretrained: Path, ta
 def test_other_vocabularies(tmp_path: Path, vocabulary: str) -> None:
     pretrained = make_gpt(tmp_path / "gpt", vocabulary)
     (pretrained / "LICENSE").write_text("MIT", encoding="utf-8")
-    done = finetune.start(
+    done = finetune.FINETUNING.start(
         config(pretrained, "classify", file_of(tmp_path, "classify"), epochs=8.0), tmp_path / "run", Silent()
     )
     assert done.result["dev"]["accuracy"] > 0.75
@@ -104,7 +106,7 @@ def test_several_labels(tmp_path: Path, pretrained: Path) -> None:
         for place in ("mat", "street")
     ]
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    done = finetune.start(config(pretrained, "classify", file, epochs=8.0), tmp_path / "run", Silent())
+    done = finetune.FINETUNING.start(config(pretrained, "classify", file, epochs=8.0), tmp_path / "run", Silent())
     assert done.result["kind"] == "multi" and done.result["dev"]["micro_f1"] > 0.75
     (found,) = load(tmp_path / "run").predict(["the cat sat on mat 3"])
     assert "cat" in found.labels
@@ -112,7 +114,7 @@ def test_several_labels(tmp_path: Path, pretrained: Path) -> None:
 
 def test_numbers_of_pairs_are_learned_in_both_orders(tmp_path: Path, pretrained: Path) -> None:
     file, run, told = pairs_file(tmp_path / "pairs.csv", numbers=True), tmp_path / "run", Recorder()
-    result = finetune.start(config(pretrained, "classify", file, epochs=20.0), run, told).result
+    result = finetune.FINETUNING.start(config(pretrained, "classify", file, epochs=20.0), run, told).result
     assert result["dev"]["pearson"] > 0.5
     assert any("both orders" in message for message in told.messages) and any(
         "both orders" in n for n in result["notes"]
@@ -144,7 +146,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     tmp_path: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config(pretrained, "classify", file_of(tmp_path, "classify"), dropout=0.1)
-    finetune.start(settings, tmp_path / "whole", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "whole", Silent())
     advance = Trainer.advance
 
     def killed(self: Trainer[Any], *given: Any) -> None:
@@ -154,9 +156,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
 
     monkeypatch.setattr(Trainer, "advance", killed)
     with pytest.raises(KeyboardInterrupt):
-        finetune.start(settings, tmp_path / "broken", Silent())
+        finetune.FINETUNING.start(settings, tmp_path / "broken", Silent())
     monkeypatch.undo()
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "log.jsonl", "predictions.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -179,12 +181,12 @@ def test_what_moves_and_what_the_next_word_counts(tmp_path: Path, pretrained: Pa
     bert = make_folder(tmp_path / "bert", "BertModel")
     settings = replace(config(bert, "classify", file), language_model_weight=0.5)
     with pytest.raises(InputError, match="is no GPT: it predicts no next word"):
-        finetune.start(settings, tmp_path / "run", Silent())
+        finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
 
 
 def test_without_the_next_word_the_task_is_learned_alone(tmp_path: Path, pretrained: Path) -> None:
     settings = config(pretrained, "classify", file_of(tmp_path, "classify"), language_model_weight=0.0)
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert "language_model" not in result
     assert "language_model" not in (tmp_path / "run" / "log.jsonl").read_text(encoding="utf-8")
 
@@ -192,7 +194,7 @@ def test_without_the_next_word_the_task_is_learned_alone(tmp_path: Path, pretrai
 @pytest.mark.parametrize("transfer", ["freeze", "features", "top:1"])
 def test_ways_of_transfer(tmp_path: Path, pretrained: Path, transfer: str) -> None:
     settings = config(pretrained, "classify", file_of(tmp_path, "classify"), transfer)
-    finetune.start(settings, tmp_path / "run", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     before, after = (
         open_model(one).ability(TAKES_HEAD).network.encoder.state_dict()
         for one in (pretrained, tmp_path / "run" / "model")
@@ -206,7 +208,7 @@ def test_ways_of_transfer(tmp_path: Path, pretrained: Path, transfer: str) -> No
 
 def test_training_goes_on_from_a_fine_tuned_one(tmp_path: Path, pretrained: Path) -> None:
     file, told = file_of(tmp_path, "classify"), Recorder()
-    finetune.start(config(pretrained, "classify", file), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config(pretrained, "classify", file), tmp_path / "run", Silent())
     begun = tmp_path / "run" / "model"
     settings = config(begun, "classify", file)
     prepared = prepare(settings, open_model(begun), read_data(settings), told.message)

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from qkv.cli.prepare import draw_instances, show
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.segments import PairConfig, instances
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
@@ -26,7 +26,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
     tokenizer = Tokenizer.train(TEXT.splitlines(), vocabulary_size=150)
-    prepare(folder / "text.txt", tokenizer, folder / "shards", workers=1, hold_out=0.1)
+    prepare_corpus(folder / "text.txt", tokenizer, folder / "shards", workers=1, hold_out=0.1)
     return folder / "shards"
 
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from qkv.data.labelled.examples import Answer, AnswerExample, ChoiceExample, Place, Span, TagExample, TextExample
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Place, Span, TagExample, TextExample
 
 ANIMALS = ("cat", "dog", "animal")
 PLACES = ("paris", "france", "street", "北 京", "上 海")
@@ -59,7 +59,7 @@ def asked(count: int = 48) -> list[AnswerExample]:
             AnswerExample(
                 question.replace("who", "he").replace("where", "it"),
                 text,
-                (Answer(text.index(answer), answer),),
+                (AnswerSpan(text.index(answer), answer),),
                 id=str(number),
                 place=Place("asked.json", 1),
                 group=str(number),

@@ -1,9 +1,13 @@
 """A small pretraining run from text to model: corpus, tokenizer, shards, settings. A second or two in all."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from qkv.data.corpus.prepare import prepare
-from qkv.models.bert.pretrain import PretrainConfig, configured
+from qkv.config import Requested
+from qkv.data.corpus.prepare import prepare_corpus
+from qkv.jobs.pretrain import configured_pretraining
+from qkv.models.bert.pretrain import PretrainConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from tests.support.corpora import documents, write_corpus
@@ -45,12 +49,30 @@ def make_shards(
     """folder/corpus.txt and folder/shards."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = write_corpus(folder / "corpus.txt", count)
-    prepare(corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1)
+    prepare_corpus(
+        corpus, tokenizer or make_tokenizer(), folder / "shards", hold_out=hold_out, segmenter="none", workers=1
+    )
     return folder / "shards"
 
 
+def configured(
+    model: str,
+    data: str,
+    recipe: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+) -> Any:
+    """The settings of a pretraining, as `qkv pretrain` puts them together; the length of a small run gives way to a
+    time."""
+    if any(one.startswith("train.minutes") for one in settings):
+        settings = [one for one in settings if not one.startswith(("train.steps", "train.epochs"))]
+    return configured_pretraining(model, Requested(recipe, {"data": data, **(flags or {})}, settings))
+
+
 def make_config(shards: Path, *changes: str, recipe: Path | None = None) -> PretrainConfig:
-    return configured(str(shards), recipe, {}, [*SETTINGS, *changes])
+    config = configured("bert", str(shards), recipe, {}, [*SETTINGS, *changes])
+    assert isinstance(config, PretrainConfig)
+    return config
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from qkv.config import Requested
 from qkv.jobs.translate.example import write_digit_pairs
-from qkv.jobs.translate.settings import TranslateConfig, configured
+from qkv.jobs.translate.settings import TranslateConfig, configured_translation
 
 SETTINGS = (
     "tokens_per_batch=128",
@@ -36,4 +37,5 @@ def settings(model_type: str, files: dict[str, Path], *changes: str) -> Translat
         one.startswith(("tokenizer.source=", "tokenizer.target=")) for one in changes
     )  # then none is learned, of any size
     usual = [one for one in SETTINGS if not (given and one.startswith("tokenizer.size="))]
-    return configured(None, flags, [*usual, *SMALL[model_type], *changes], model_type)
+    assignments = [*usual, *SMALL[model_type], *changes]
+    return configured_translation(Requested(flags={"model_type": model_type, **flags}, assignments=assignments))

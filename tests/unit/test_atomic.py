@@ -78,7 +78,7 @@ def test_an_interrupt_between_the_two_renames_puts_the_old_one_back(
 
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     fill(tmp_path / "x", "old")
-    message = r"x cannot be written: No space left.*is as it was"
+    message = r"x cannot be written: No space left.*is unchanged"
     with pytest.raises(InputError, match=message), replaced_folder(tmp_path / "x", always):
         raise OSError(28, "No space left on device")
     assert (tmp_path / "x" / "a").read_text() == "old"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.config import merge, override, read_toml, to_toml
+from qkv.config import JobSettings, Requested, merge, override, read_toml, to_toml
 from qkv.errors import InputError
 
 
@@ -106,3 +106,37 @@ def test_a_byte_order_mark_and_the_home_folder(tmp_path: Path, monkeypatch: pyte
     assert read_toml(tmp_path / "windows.toml") == {"name": "中"}
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read_toml(Path("~/windows.toml")) == {"name": "中"}
+
+
+def test_defaults_recipe_flags_and_set_in_this_order(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('name = "a"\n[train]\nlr = 0.1\nclip = 2.0\nschedule = "cosine"\n')
+    settings = JobSettings(Run(), size="train.schedule")
+    given = Requested(recipe, {"train.clip": 3.0, "name": None, "size": "flat"}, ["train.lr=0.3"])
+    found = settings.resolve(given)
+    assert (found.name, found.train.clip, found.train.lr, found.train.schedule) == ("a", 3.0, 0.3, "flat")
+    assert settings.resolve(Requested(), Run(name="b")) == Run(name="b")
+
+
+def test_one_word_on_how_long(tmp_path: Path) -> None:
+    settings = JobSettings(Run())
+    for flags, assignments in (
+        ({"train.minutes": 1.0}, ["train.steps=5"]),
+        ({}, ["train.steps = 5", "train.minutes=1"]),
+    ):
+        with pytest.raises(InputError, match="^--minutes and train.steps both say how long to train. Give one"):
+            settings.resolve(Requested(flags=flags, assignments=assignments))
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[train]\nminutes = 3.0\nsteps = 7\n")
+    assert settings.resolve(Requested(recipe)).train.minutes == 3.0
+    found = settings.resolve(Requested(recipe, assignments=["train.steps=5"])).train
+    assert (found.steps, found.minutes) == (5, None), "what is typed counts, not the recipe's minutes"
+
+
+def test_what_cannot_be_set(tmp_path: Path) -> None:
+    settings = JobSettings(Run(), refused={"train.steps": "steps are worked out."})
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[train]\nsteps = 7\n")
+    for given in (Requested(recipe), Requested(flags={"train.steps": 1}), Requested(assignments=["train.steps=1"])):
+        with pytest.raises(InputError, match="steps are worked out"):
+            settings.resolve(given)

@@ -27,7 +27,7 @@ from qkv.data.labelled.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.jobs.finetune.data import LabelledData, Part, split
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
-from qkv.jobs.finetune.run import start
+from qkv.jobs.finetune.run import finetuning_on
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.models.folders.codec import add_to_record
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
@@ -227,7 +227,7 @@ class Classifier:
         data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
-                finished = start(config, Path(folder) / "run", progress, data)
+                finished = finetuning_on(data).start(config, Path(folder) / "run", progress)
             if not finished.finished:
                 raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
             self.result_ = finished.result

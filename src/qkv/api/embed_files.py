@@ -17,7 +17,7 @@ import numpy as np
 
 from qkv.api.model import Model
 from qkv.api.results import Embeddings, TokenVectors
-from qkv.data.readers import STDIN, placed, read_texts
+from qkv.data.readers import STDIN, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
 
@@ -152,7 +152,7 @@ class _Written:
 
 def file_texts(files: Sequence[Path], lacks: Lacks, skip_empty: bool = False) -> Iterator[str]:
     """The texts of files in order; one without a vector is an error that names its line, or is left out."""
-    lines = ((f"{file}, line {number}", text) for file, number, text in placed(files))
+    lines = ((f"{file}, line {number}", text) for file, number, text in stream_placed_texts(files))
     return _with_vector(lines, lacks, skip_empty)
 
 

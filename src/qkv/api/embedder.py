@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from qkv.api.results import Embeddings, TokenVectors, normalized
 from qkv.data.batch import Batch
-from qkv.data.batching import Rows, chunks, plan
+from qkv.data.batching import Rows, chunks, plan_batches
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
 
@@ -154,7 +154,7 @@ class Embedder:
         rows = self._rows(ids)
         found = np.empty((len(rows), self.encodes.sizes.width), dtype=np.float32)  # (R, D)
         counts = rows.counts()  # (R,)
-        for chosen in plan(rows.lengths, tokens_per_batch):
+        for chosen in plan_batches(rows.lengths, tokens_per_batch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
                 counted = only(counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]]))
@@ -207,7 +207,7 @@ class Embedder:
         counts = rows.counts()  # (R,)
         starts = np.cumsum(counts) - counts  # rows keep the order of the texts, and a row's counted tokens theirs
         found = np.empty((int(counts.sum()), self.encodes.sizes.width), dtype=np.float32)
-        for chosen in plan(rows.lengths, tokens_per_batch):
+        for chosen in plan_batches(rows.lengths, tokens_per_batch):
             hidden = self.run(rows.collate(chosen).to(self.device), self.layer).float()  # (N, D)
             places, offsets = rows.counted(chosen)
             where = np.arange(len(places)) + np.repeat(starts[chosen] - offsets.numpy(), counts[chosen])  # (M,)

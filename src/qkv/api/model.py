@@ -23,7 +23,6 @@ from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
-from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
 from qkv.report.attention_map import AttentionMap, Token
@@ -48,7 +47,6 @@ def shown_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection
 def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
     """A text as a GPT that no task was put on has seen texts: nothing after it, and the mark before it if that is its
     own. The marks of tasks mean nothing yet."""
-    assert isinstance(tokenizer, TaskTokenizer), "a GPT's tokenizer is one with marks of tasks"
     first = 1 if encoded.ids[0] in tokenizer.added else 0
     kept = slice(first, -1)
     return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])

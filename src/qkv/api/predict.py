@@ -8,12 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO, TypeVar
 
-from qkv.data.labelled.examples import Example, Fault, Given, Place, is_two_texts
-from qkv.data.labelled.kinds import LABELLINGS
-from qkv.data.labelled.reader import labelled
+from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput, is_two_texts
 from qkv.data.readers import STDIN, read_stdin_lines
 from qkv.errors import InputError
 from qkv.files import replaced_file
+from qkv.tasks.table import AnyTask
 from qkv.text.languages import is_language
 from qkv.text.tokenizer import Tokenizer
 
@@ -88,7 +87,7 @@ class Inputs:
 
 
 def inputs_of(
-    task: str,
+    task: AnyTask,
     given: Sequence[str],
     tokenizer: Tokenizer,
     *,
@@ -105,7 +104,9 @@ def inputs_of(
     if len(given) == 1 and given[0] != STDIN and is_file(given[0]):
         if question or pair or choices:
             raise InputError("--question, --with and --choice go with texts, not with a file.")
-        return Inputs(labelled(given[0], task, columns=columns, format=format, needs_labels=False), tokenizer)
+        from qkv.data.labelled.reader import labelled
+
+        return Inputs(labelled(given[0], task.name, columns=columns, format=format, needs_labels=False), tokenizer)
     for name in given:
         check_is_text(name)
     if columns or format:
@@ -148,17 +149,17 @@ def is_file(name: str) -> bool:
 
 
 def _examples(
-    task: str, texts: Iterable[tuple[Place, str]], question: str | None, pair: str | None, choices: tuple[str, ...]
+    task: AnyTask, texts: Iterable[tuple[Place, str]], question: str | None, pair: str | None, choices: tuple[str, ...]
 ) -> Iterator[Example]:
-    kind = LABELLINGS[task].example
+    kind = task.example
     given = {"question": bool(question), "pair": bool(pair), "choices": bool(choices)}
     for name, what in NEEDED.items():
         if name in kind.fields and not (given | {"choices": len(choices) > 1})[name]:
-            raise InputError(f"A model for '{task}' needs {what}.")
+            raise InputError(f"A model for '{task.name}' needs {what}.")
     if wrong := [OPTIONS[name] for name, is_given in given.items() if is_given and name not in kind.fields]:
-        raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task}'.")
+        raise InputError(f"{' and '.join(wrong)} mean nothing to a model for '{task.name}'.")
     for place, text in texts:
-        example = kind.of(Given(text, pair, question or "", choices, place))
+        example = kind.of(UnlabelledInput(text, pair, question or "", choices, place))
         assert example is not None, "it has what it needs"
         yield example
 

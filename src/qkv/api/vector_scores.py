@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from qkv.data.readers import lines
+from qkv.data.readers import numbered_lines
 from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.family import LOOKS_UP
+from qkv.models.table import open_model
+from qkv.models.word2vec.vectors import VectorFile, WordVectors, place_of_vectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013
@@ -83,7 +85,7 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pai
 
 def read_test(file: Path, name: str) -> Analogies | Pairs:
     """A set of one kind or the other, told apart by its first line."""
-    rows = [(number, line.strip()) for number, line in lines(file)]
+    rows = [(number, line.strip()) for number, line in numbered_lines(file)]
     rows = [(number, line) for number, line in rows if line and not line.startswith("#")]
     if not rows:
         raise InputError(f"{file} is empty: there is nothing to test with.")
@@ -269,3 +271,18 @@ def _solved(part: Solved) -> dict[str, Any]:
 
 def _known(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+# --- Word vectors by a name: a folder, a run, a file, the hub.
+
+
+def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
+    """Word vectors from our own folder, a run's, the hub's (hf:owner/name), or a file of the C tool's or GloVe's form.
+
+    Of a folder, the words are those with a vector; a row of zeros is what training leaves to a word it never met. The
+    table of a Bengio model (nnlm) serves too.
+
+    `most` takes no more than the first so many words, which are the most frequent.
+    """
+    place = place_of_vectors(name)
+    return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)

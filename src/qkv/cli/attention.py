@@ -89,15 +89,15 @@ def write_attention(
     if suffix == ".json":
         found.save(out)
     elif suffix == ".html":
-        from qkv.report.attention_picture import html
+        from qkv.report.attention_picture import attention_page
 
-        write_text(out, html(found, layer, head, token, lang))
+        write_text(out, attention_page(found, layer, head, token, lang))
     else:
-        from qkv.report.attention_picture import svg
+        from qkv.report.attention_picture import draw_attention
 
         if layer is None or head is None:
             raise InputError("A picture shows one head: give --layer and --head.")
-        write_text(out, svg(found, layer, head, token, lang))
+        write_text(out, draw_attention(found, layer, head, token, lang))
 
 
 def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:

@@ -35,7 +35,7 @@ _WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice
 
 def print_labelled(report: "LabelledReport") -> None:
     from qkv.cli.terminal import print_findings, table
-    from qkv.data.labelled.check import KINDS
+    from qkv.data.labelled.check import LABELLED_FINDINGS
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
     for facts in report.files:
@@ -51,7 +51,7 @@ def print_labelled(report: "LabelledReport") -> None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
     table(["", ""], rows)
     _print_labels(report)
-    print_findings(report.counts, report.findings, KINDS)
+    print_findings(report.counts, report.findings, LABELLED_FINDINGS)
     if report.sound:
         typer.echo("\nNothing is wrong with it.")
     for note in report.notes:
@@ -147,7 +147,7 @@ def _limits(model: str | None) -> "tuple[Languages | None, int]":
 
 def print_pairs(report: "PairReport") -> None:
     from qkv.cli.terminal import print_findings, table
-    from qkv.data.pairs.check import KINDS
+    from qkv.data.pairs.check import PAIR_FINDINGS
 
     rows = [("pairs to train on", f"{report.pairs:,}")]
     for facts in report.files:
@@ -162,7 +162,7 @@ def print_pairs(report: "PairReport") -> None:
     if report.several:
         rows.append(("several translations", f"{report.several:,} pairs give another one of a source that was there"))
     table(["", ""], rows)
-    print_findings(report.counts, report.findings, KINDS)
+    print_findings(report.counts, report.findings, PAIR_FINDINGS)
     if report.sound:
         typer.echo("\nNothing is wrong with them.")
     for note in report.notes:
@@ -286,14 +286,14 @@ def check(
 
 
 def _is_labelled(path: Path) -> bool:
-    from qkv.data.labelled.detect import guessed_task
-    from qkv.data.readers import checked
+    from qkv.data.labelled.detect import guess_task
+    from qkv.data.readers import check_text_file
 
     try:
-        return guessed_task(path) is not None
+        return guess_task(path) is not None
     except InputError as error:
         try:
-            checked(path)
+            check_text_file(path)
         except InputError:
             raise error from None
         return False  # the check of a corpus says what is wrong with it, and goes on
@@ -320,7 +320,7 @@ def _check_labelled(
 
 def _print(report: "CorpusReport") -> None:
     from qkv.cli.terminal import print_findings, table
-    from qkv.data.corpus.check import KINDS
+    from qkv.data.corpus.check import CORPUS_FINDINGS
 
     languages = ", ".join(
         f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
@@ -336,7 +336,7 @@ def _print(report: "CorpusReport") -> None:
             ("files", f"{report.files:,}, {_size(report.bytes)} of text"),
         ],
     )
-    print_findings(report.counts, report.findings, KINDS)
+    print_findings(report.counts, report.findings, CORPUS_FINDINGS)
     if not report.counts and report.documents:
         typer.echo("\nNothing is wrong with it.")
     for limit in report.limits:

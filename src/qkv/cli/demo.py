@@ -165,7 +165,7 @@ def examples_folder() -> Path:
 def demo_finetune(out: Path) -> None:
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.model import configured_for
-    from qkv.jobs.finetune.run import start
+    from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.hub import DEFAULT_MODEL
     from qkv.train.progress import for_stderr
 
@@ -177,7 +177,7 @@ def demo_finetune(out: Path) -> None:
     write_text(file, text)
     typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
     with for_stderr() as progress:
-        done = start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
+        done = FINETUNING.start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
     if not done.finished:
         typer.echo(f"Stopped and saved. Go on with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
@@ -274,9 +274,10 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     from qkv.api.model import load
     from qkv.cli.terminal import fraction, table
     from qkv.config import merge
-    from qkv.data.corpus.prepare import prepare
-    from qkv.data.readers import texts
-    from qkv.models.bert.pretrain import PretrainConfig, start
+    from qkv.data.corpus.prepare import prepare_corpus
+    from qkv.data.readers import stream_texts
+    from qkv.jobs.pretrain import start
+    from qkv.models.bert.pretrain import PretrainConfig
     from qkv.text.tokenizer import Tokenizer
     from qkv.train.progress import for_stderr
 
@@ -287,11 +288,11 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     _clear_in_demo_pretrain(folder, text)
     write_text(corpus, text)
     typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
-    tokenizer = Tokenizer.train(texts(corpus), vocabulary_size=4000)
+    tokenizer = Tokenizer.train(stream_texts(corpus), vocabulary_size=4000)
     tokenizer.save(folder / "tokenizer")
     typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
     with fraction("preparing") as moved:
-        manifest = prepare(
+        manifest = prepare_corpus(
             [corpus], tokenizer, folder / "shards", hold_out=0.05, progress=lambda now: moved(now.share, "")
         )
     typer.echo(f"{folder / 'shards'}: {manifest['totals']['tokens']:,} tokens; sample.txt shows some")

@@ -34,7 +34,7 @@ from qkv.cli.options import (
     check_spelling,
     checked_task,
     refuse_beside_resume,
-    tell,
+    tell_result,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
@@ -110,6 +110,7 @@ def finetune(
     --json prints one document: run, finished, result.
     """
     from qkv.cli.terminal import print_result
+    from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.codec import model_type_of
     from qkv.models.folders.own import KINDS
     from qkv.train.progress import for_stderr
@@ -141,23 +142,20 @@ def finetune(
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         refuse_beside_resume(task, flags, out, recipe, settings, transfer)
-        from qkv.jobs.finetune.run import resume as go_on
-
         with for_stderr() as progress:
-            finished = go_on(resume, progress)
+            finished = FINETUNING.resume(resume, progress)
     else:
         task, out = checked_task("finetune", task, train, out, flags)
         check_spelling(model)
         from qkv.jobs.finetune.model import configured_for
-        from qkv.jobs.finetune.run import start
 
         with for_stderr() as progress:
             config = configured_for(task, model, transfer, recipe, flags, settings or [])
-            finished = start(config, out, progress)
+            finished = FINETUNING.start(config, out, progress)
     run = finished.run
     readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
-    tell("finetune", finished, as_json, print_result, left)
+    tell_result("finetune", finished, as_json, print_result, left)
 
 
 # --- `qkv curve`: how many more labels would help.
@@ -239,23 +237,23 @@ def curve(
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         refuse_beside_resume(task, flags, out, shares, draws, recipe, settings, transfer)
-        from qkv.jobs.curve import resume as go_on
+        from qkv.jobs.curve import CURVES
 
         with for_stderr() as progress:
-            finished = go_on(resume, progress)
+            finished = CURVES.resume(resume, progress)
     else:
         task, out = checked_task("curve", task, train, out, flags)
         check_spelling(model)
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws
-        from qkv.jobs.curve import CurveConfig, start
+        from qkv.jobs.curve import CURVES, CurveConfig
         from qkv.jobs.finetune.model import configured_for
 
         with for_stderr() as progress:
             tuned = configured_for(task, model, transfer, recipe, flags, settings or [])
-            finished = start(CurveConfig(**wanted, finetune=tuned), out, progress)
-    tell("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
+            finished = CURVES.start(CurveConfig(**wanted, finetune=tuned), out, progress)
+    tell_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 
 
 def _shares(words: str) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from qkv.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from qkv.api.model import Model
-    from qkv.jobs.finetune.run import Finished
+    from qkv.jobs.lifecycle import Finished
     from qkv.text.tokenizer import Tokenizer
 
 
@@ -202,20 +202,36 @@ def check_spelling(model: str) -> None:
         raise InputError(f"There is no model '{model}'. Did you mean 'scratch:{kind}'?")
 
 
-def tell(verb: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str) -> None:
-    """What a run came to, or how to go on with it; `left` says what is in its folder, after the folder's name."""
+def tell(job: str, finished: "Finished", as_json: bool, document: Mapping[str, Any], show: Callable[[], None]) -> None:
+    """What a run came to (`document` for programs, `show` for people), or how to go on with it."""
     from qkv.cli.terminal import print_json, say
+    from qkv.train.run_folder import JOBS
 
-    run = finished.run
+    run, outcome = finished.run, finished.outcome
     if as_json:
-        result = finished.result if finished.finished else None
-        print_json({"run": str(run), "finished": finished.finished, "result": result})
-    elif finished.finished:
-        if finished.already:
-            say(f"{run} is finished.")
-        show(finished.result)
-        say(left)
+        print_json({"run": str(run), "finished": outcome.finished, **document})
+    elif outcome.finished:
+        show()
     else:
-        say(f"Stopped and saved. Go on with: qkv {verb} --resume {run}")
-    if finished.signal is not None:
-        raise typer.Exit(128 + finished.signal)
+        at = f" at step {outcome.step:,}" if "step" in document else ""
+        say(f"Stopped and saved{at}. Go on with: qkv {JOBS[job].verb} --resume {run}")
+    if outcome.signal is not None:
+        raise typer.Exit(128 + outcome.signal)
+
+
+def tell_result(
+    job: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str
+) -> None:
+    """The same of a job that leaves a result; `left` says what is in its folder."""
+    from qkv.cli.terminal import say
+
+    result = finished.result if finished.finished else None
+
+    def lines() -> None:
+        assert result is not None
+        if finished.already:
+            say(f"{finished.run} is finished.")
+        show(result)
+        say(left)
+
+    tell(job, finished, as_json, {"result": result}, lines)

@@ -63,10 +63,9 @@ def predict(
     from qkv.cli.terminal import Printed, print_json, progress, say
 
     model = load(run, device=device, threads=threads)
-    task = model.solver.task.name
     columns = given(text=text, pair=pair)
     source = inputs_of(
-        task,
+        model.solver.task,
         inputs,
         model.tokenizer,
         question=question,

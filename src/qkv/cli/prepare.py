@@ -51,7 +51,7 @@ def prepare(
     FOLDER/sample.txt shows what came out. --json prints the manifest.
     """
     from qkv.cli.terminal import fraction, print_json, say
-    from qkv.data.corpus.prepare import prepare as prepared
+    from qkv.data.corpus.prepare import prepare_corpus as prepared
 
     began = time.monotonic()
     cutter = load_tokenizer(tokenizer)
@@ -126,9 +126,9 @@ def show(
     if epoch < 0 or seed < 0:
         raise InputError("--epoch and --seed are counted from 0.")
     from qkv.data.corpus.shards import Shards
-    from qkv.report.bilingual import check_language
+    from qkv.report.bilingual import check_page_language
 
-    check_language(lang)
+    check_page_language(lang)
     corpus = Shards.open(shards)
     drawn = draw_instances(
         corpus,

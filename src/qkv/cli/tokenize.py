@@ -61,12 +61,12 @@ def train(
     --json prints one document: path, kind, segmenter, size, n_texts, seconds.
     """
     from qkv.cli.terminal import print_json, progress
-    from qkv.data.readers import texts
-    from qkv.text.tokenizer import Tokenizer, check_target
+    from qkv.data.readers import stream_texts
+    from qkv.text.tokenizer import Tokenizer, check_tokenizer_folder
     from qkv.text.vocabulary import check_kind
 
     check_kind(kind, segmenter)
-    check_target(out, overwrite)
+    check_tokenizer_folder(out, overwrite)
     began, read = time.perf_counter(), 0
     with progress("read", None) as advance:
 
@@ -76,7 +76,7 @@ def train(
             read = number
 
         learned = Tokenizer.train(
-            texts(files),
+            stream_texts(files),
             kind=cast("Kind", kind),
             vocabulary_size=vocabulary_size,
             lowercase=not cased,

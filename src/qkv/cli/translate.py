@@ -19,7 +19,7 @@ from qkv.cli.options import (
     TrainingDevice,
     check_not_read,
     suffix_of,
-    tell,
+    tell_result,
 )
 from qkv.errors import InputError
 
@@ -157,10 +157,10 @@ def train_translate(
     if resume is not None:
         if flags or any(one is not None for one in (out, model, recipe, settings, example)):
             raise InputError("--resume goes on with the settings of the run; leave out everything else.")
-        from qkv.jobs.translate.training import resume as go_on
+        from qkv.jobs.translate.training import TRANSLATING
 
         with for_stderr() as progress:
-            finished = go_on(resume, progress)
+            finished = TRANSLATING.resume(resume, progress)
     else:
         if out is None:
             raise InputError(_NOTHING)
@@ -169,28 +169,30 @@ def train_translate(
         finished = _begin(example, model, out, recipe, flags, settings or [])
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the whole story"
-    tell("train translate", finished, as_json, _show, left)
+    tell_result("translate", finished, as_json, _show, left)
 
 
 def _begin(
     example: str | None, model: str | None, out: Path, recipe: Path | None, flags: dict[str, Any], settings: list[str]
 ) -> Any:
+    from qkv.config import Requested
     from qkv.errors import did_you_mean
     from qkv.jobs.translate.example import example_settings, start_example
-    from qkv.jobs.translate.settings import MODELS, configured
-    from qkv.jobs.translate.training import start
+    from qkv.jobs.translate.settings import TRANSLATION_MODELS, configured_translation
+    from qkv.jobs.translate.training import TRANSLATING
     from qkv.train.progress import for_stderr
 
-    if model is not None and model not in MODELS:
-        raise InputError(f"'{model}' does not translate.{did_you_mean(model, MODELS)} Known: {', '.join(MODELS)}.")
+    if model is not None and model not in TRANSLATION_MODELS:
+        hint = did_you_mean(model, TRANSLATION_MODELS)
+        raise InputError(f"'{model}' does not translate.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
-    config = configured(recipe, flags, settings, model, begun)
+    config = configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), begun)
     if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
         raise InputError(_NOTHING)
     with for_stderr() as progress:
         if example is not None:
             return start_example(example, config, out, progress)
-        return start(config, out, progress)
+        return TRANSLATING.start(config, out, progress)
 
 
 def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
@@ -358,9 +360,9 @@ def translate(
 
 
 def _segmenter(name: str | None) -> "Segmenter | None":
-    from qkv.text.segmenter import is_installed, segmenter
+    from qkv.text.segmenter import find_segmenter, is_installed
 
-    return segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
+    return find_segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 
 def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
@@ -523,7 +525,7 @@ def _drawing(
 def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str) -> None:
     from qkv.cli.terminal import say
     from qkv.files import write_text
-    from qkv.report.alignment_picture import svg
+    from qkv.report.alignment_picture import draw_alignment
 
     attention = one.best.attention
     if attention is None:
@@ -531,7 +533,7 @@ def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str
             f"{translator.path} has no attention, so there is no alignment to draw. Train one that has: "
             "--set seq2seq.context=attention, or the Transformer."
         )
-    write_text(picture, svg(attention, lang=lang))
+    write_text(picture, draw_alignment(attention, lang=lang))
     say(f"{picture}: which word came from which")
 
 

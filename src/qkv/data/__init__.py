@@ -1,1 +1,1 @@
-"""Files to batches: text and token ids, no models."""
+"""From files to batches of token ids; independent of models."""

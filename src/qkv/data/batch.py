@@ -1,12 +1,12 @@
-"""The one contract between text and tensors.
+"""`Batch`: the interface between text and tensors.
 
-A batch is packed: the real tokens of all its rows lie end to end in one vector, and `lengths` says where a row ends.
-Nothing is padding, so nothing is computed for padding. Data builds batches, models read `inputs()`, objectives and
-tasks put what is to be predicted into `labels` and find their way back to the user's text through `examples` (which
-text a row came from) and `windows` (which part of it, when the text was longer than the model).
+A batch is packed: the tokens of all its rows are concatenated in one vector, and `lengths` has the length of each row.
+There is no padding, so nothing is computed for padding. Data builds batches, models read `inputs()`, objectives and
+tasks put targets into `labels`. `examples` (the text of a row) and `windows` (the part of it, if the text was longer
+than the model) lead back to the user's text.
 
-Row r is ids[offsets[r] : offsets[r + 1]]. A padded view of the same rows exists for export and for looking at
-attention; `pad` and `unpad` carry any values between the two.
+Row r is ids[offsets[r] : offsets[r + 1]]. A padded view of the same rows exists for export and for attention maps;
+`pad` and `unpad` convert any values between the two.
 
 >>> batch = Batch.of([[101, 7, 102], [101, 8, 9, 102]], examples=[0, 1])
 >>> batch.ids.tolist(), batch.offsets.tolist(), batch.positions.tolist()
@@ -33,10 +33,10 @@ IGNORE = -100
 
 
 class Packing(NamedTuple):
-    """Where rows begin and end, in the two forms that attention kernels want.
+    """Boundaries of rows, in the forms that attention kernels need.
 
     A GPU kernel reads `offsets` on the device and needs `longest` as a number; a CPU groups rows by `lengths`, which
-    stay on the host so that nobody waits for the device to hand back a shape.
+    stay on the host to avoid synchronisation.
     """
 
     offsets: Tensor  # (R + 1,) int32
@@ -66,7 +66,7 @@ class Batch:
     lengths: tuple[int, ...]  # (R,) on the host
     examples: Tensor  # (R,) int64, which example of the caller's list a row came from
     windows: Tensor  # (R,) int64, which window of that example
-    labels: Mapping[str, Tensor] = field(default_factory=dict)  # by objective: (N,) a token, (R, …) a row
+    labels: Mapping[str, Tensor] = field(default_factory=dict)  # by objective: (N,) per token, (R, …) per row
 
     @classmethod
     def of(
@@ -82,7 +82,7 @@ class Batch:
         """Pack lists of token ids. Without `examples`, row r is example r; without `windows`, window 0."""
 
         def flat(parts: Sequence[Sequence[int]], name: str) -> Tensor:
-            assert [len(part) for part in parts] == lengths, f"{name} must have one entry a token of every row"
+            assert [len(part) for part in parts] == lengths, f"{name} must have one entry per token of every row"
             return torch.tensor([item for part in parts for item in part], dtype=torch.int64)
 
         lengths = [len(row) for row in rows]
@@ -108,7 +108,7 @@ class Batch:
         windows: Tensor | None = None,
         labels: Mapping[str, Tensor] | None = None,
     ) -> Self:
-        """Wrap tokens that already lie end to end: the way without a Python loop over tokens."""
+        """Build from tokens that are already concatenated, without a Python loop over tokens."""
         sizes = torch.tensor(lengths, dtype=torch.int64)  # (R,)
         assert sizes.numel() > 0, "a batch has at least one row"
         assert bool((sizes > 0).all()), "a row has at least one token"
@@ -142,13 +142,13 @@ class Batch:
 
     @property
     def first(self) -> Tensor:
-        """(R,) where each row begins: its [CLS]."""
+        """(R,) position of the first token of each row: its [CLS]."""
         return self.offsets[:-1].long()
 
     @property
     def row_of_token(self) -> Tensor:
-        """(N,) which row each token belongs to."""
-        # output_size is known on the host, so that a GPU is not asked for it
+        """(N,) the row of each token."""
+        # output_size avoids synchronisation with a GPU
         return torch.repeat_interleave(self.offsets.diff(), output_size=self.n_tokens)
 
     @property
@@ -176,14 +176,14 @@ class Batch:
         return unpad(values, self.packing)
 
     def rows(self, values: Tensor) -> tuple[Tensor, ...]:
-        """(N, …) → R views, one a row"""
+        """(N, …) → R views, one per row"""
         return torch.split(values, list(self.lengths))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pinned(self) -> Self:
-        """In memory that a GPU fetches by itself: `to` with `non_blocking` then waits for nothing."""
+        """Copy to pinned memory, so that `to` with `non_blocking` does not wait."""
         return self._each(_pinned)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -199,9 +199,9 @@ class Batch:
         )
 
     def check(self, *, vocabulary: int, positions: int, segments: int) -> None:
-        """Hold every id against the model's tables on the CPU, where the message can name the row.
+        """Check every id against the sizes of the model's tables, with an error that names the row.
 
-        On a GPU the same fault is a device-side assert that names nothing.
+        On a GPU the same error would be a device-side assert without details.
         """
         for name, values, limit in (
             ("Token id", self.ids, vocabulary),
@@ -222,7 +222,7 @@ class Batch:
 def _pinned(tensor: Tensor) -> Tensor:
     if tensor.device.type != "cpu":
         return tensor
-    # copied by numpy: torch would start a team of threads for it, in every thread that builds batches
+    # numpy, since torch would start a thread pool in every thread that builds batches
     held = torch.empty_like(tensor, pin_memory=True)
     held.numpy()[...] = tensor.numpy()
     return held
@@ -242,18 +242,15 @@ def unpad(values: Tensor, packing: Packing) -> Tensor:
 
 
 def _places(packing: Packing) -> Tensor:
-    """(N,) where each packed token lies in the flattened rectangle."""
+    """(N,) position of each packed token in the flattened padded view."""
     offsets = packing.offsets.long()
     total = sum(packing.lengths)
     row = torch.repeat_interleave(offsets.diff(), output_size=total)  # (N,)
     return torch.arange(total, device=offsets.device) - offsets[row] + row * packing.longest
 
 
-# --- Many ranges as one array of indices, the way numpy likes to gather and to scatter.
-
-
 def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """starts[0], starts[0] + 1, …, starts[1], …: each range's indices, end to end.
+    """Return the concatenated indices of all ranges: starts[0], starts[0] + 1, …, starts[1], …
 
     >>> ranges(np.array([10, 20, 30]), np.array([2, 0, 3])).tolist()
     [10, 11, 30, 31, 32]
@@ -262,7 +259,7 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     ends = np.cumsum(lengths)
     if not len(ends):
         return np.zeros(0, np.int64)
-    # a sum of steps: 1 inside a range, a jump at the beginning of one (np.repeat would hold up all other threads)
+    # a cumulative sum: 1 inside a range, a jump at its beginning (np.repeat would hold the interpreter lock)
     steps = np.ones(int(ends[-1]), np.int64)
     steps[0] = starts[0]
     steps[ends[:-1]] = starts[1:] - starts[:-1] - lengths[:-1] + 1

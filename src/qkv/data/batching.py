@@ -1,7 +1,26 @@
-"""Epochs that are drawn once each, whoever asks, and the next one before anybody needs it.
+"""From token ids to batches: epochs drawn once, windows of long texts, rows sorted by length, packed to a token budget.
 
-Drawing all rows of an epoch takes seconds on a large corpus. Several threads build batches at a time, and those that
-come to a new epoch together must wait for one drawing, not each make their own; better still, nobody waits.
+Texts are never truncated: a text longer than the model becomes several windows of equal length that overlap, so that a
+token near the edge of one window has context in the next. Every token is *counted* in exactly one window, the one where
+it is further from an edge, so that a mean over counted tokens is a mean over the text:
+
+    tokens   0 1 2 3 4 5 6 7 8 9
+    window 0 [c c c c c .]              c = counted here
+    window 1         [. c c c c c]
+
+Rows are `[CLS] a [SEP]` for one text and `[CLS] a [SEP] b [SEP]` for a text pair, with segment 1 after the first [SEP];
+models may use other special tokens in these three places (models/gpt/tokenizer.py). Of a text pair, one side is split
+into windows and the other is repeated in each:
+
+    keep "first"     the first side (a question) is whole in every window; "second": the other way round
+    keep "shorter"   the shorter side is whole, if it leaves the other at least half of the room; two long texts are
+                     split into the same number of windows, and the k-th windows go together
+
+Batches have rows of similar length (attention on a CPU runs in groups of equal length) and as many as fit
+`tokens_per_batch`. Everything works on flat arrays, without a Python loop over tokens. A window may begin inside a word
+(at a ## subword).
+
+Shapes: E examples (texts), R rows (windows), N tokens of a batch, C tokens of all examples.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +40,11 @@ from qkv.text.tokenizer import Marks
 
 _T = TypeVar("_T")
 
-_KEPT = 2  # around the turn of an epoch both are asked for
+_KEPT = 2  # batches of two epochs are built at the same time when an epoch ends
 
 
 class Epochs(Generic[_T]):
-    """The drawings by number; `draw` is a pure function, so one that was dropped is drawn again, and equal.
+    """Cache of epochs, each drawn once even if several threads need it; `draw` is a pure function of the number.
 
     >>> epochs = Epochs(lambda number: [number] * 3)
     >>> epochs(1), epochs(1) is epochs(1)
@@ -35,7 +54,7 @@ class Epochs(Generic[_T]):
     def __init__(self, draw: Callable[[int], _T]) -> None:
         self.draw = draw
         self._lock = Lock()
-        self._drawn: dict[int, Future[_T]] = {}  # the one last asked for comes last
+        self._drawn: dict[int, Future[_T]] = {}  # least recently used first
 
     def __call__(self, number: int) -> _T:
         with self._lock:
@@ -54,34 +73,13 @@ class Epochs(Generic[_T]):
         return found.result()
 
     def begin(self, number: int) -> None:
-        """Draw it in the background, unless it is there or under way."""
+        """Start to draw an epoch in the background, since that takes seconds on a large corpus."""
         with self._lock:
             wanted = number not in self._drawn
         if wanted:
-            # it is not waited for at the end of the process: nothing but time is lost
+            # a daemon: the process need not wait for it at exit
             Thread(target=self, args=(number,), name="qkv-epoch", daemon=True).start()
 
-
-# --- Texts to batches: windows where a text is too long, rows sorted by length, packed up to a budget of tokens.
-#
-# Nothing is cut: a text longer than the model becomes several windows of equal length that overlap, so that a token
-# near
-# the edge of one window has its context in the next. Every token is *counted* in exactly one window, the one where it
-# lies further from an edge, so that a mean over counted tokens is a mean over the text:
-#
-#     tokens   0 1 2 3 4 5 6 7 8 9
-#     window 0 [c c c c c .]              c = counted here
-#     window 1         [. c c c c c]
-#
-# Rows of like length lie side by side (attention on a CPU runs in groups of equal length), and a batch holds as many
-# rows
-# as fit `tokens_per_batch`: short texts come by the hundred, long ones by the handful, at the same cost. All of it
-# works
-# on flat arrays; no Python loop touches a token.
-#
-# A window may begin inside a word (at a ## piece); whoever needs whole words passes the cuts that suit them.
-#
-# Shapes: E examples (texts), R rows (windows), N tokens.
 
 Integers = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -89,23 +87,23 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class _Windows:
-    """Which tokens of which example lie in each row, and which of them are counted there. All (R,)."""
+    """The tokens of each row, and those counted there. All (R,)."""
 
     examples: Integers
     windows: Integers  # 0, 1, … within the example
-    starts: Integers  # first token of the window, counted in the example
-    ends: Integers  # one past its last token
+    starts: Integers  # first token of the window, as an index in the example
+    ends: Integers  # exclusive
     counted_starts: Integers  # the tokens counted here: starts ≤ counted_starts < counted_ends ≤ ends
     counted_ends: Integers
 
 
-def cut(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
-    """Cut examples of these many tokens into windows of at most `size` tokens that share at least `overlap`.
+def cut_windows(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
+    """Split examples of these lengths into windows of at most `size` tokens that overlap by at least `overlap`.
 
-    An example that fits is one window, an empty one too. A longer one gets as few windows as will do, all equally long
-    and evenly spread.
+    An example that fits is one window, also if empty. A longer one gets as few windows as possible, of equal length and
+    evenly spaced.
 
-    >>> pieces = cut([3, 10], size=6, overlap=2)
+    >>> pieces = cut_windows([3, 10], size=6, overlap=2)
     >>> [(int(e), int(a), int(b)) for e, a, b in zip(pieces.examples, pieces.starts, pieces.ends)]
     [(0, 0, 3), (1, 0, 6), (1, 4, 10)]
     >>> [(int(a), int(b)) for a, b in zip(pieces.counted_starts, pieces.counted_ends)]
@@ -122,7 +120,7 @@ def cut(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
     width, number, total = width[examples], number[examples], total[examples]
     starts = windows * (total - width) // np.maximum(number - 1, 1)
     ends = starts + width
-    # the line between two windows runs through the middle of what they share
+    # the boundary of counted tokens is in the middle of the overlap
     middle = (starts[1:] + ends[:-1]) // 2
     same = windows[1:] > 0
     counted_starts, counted_ends = starts.copy(), ends.copy()
@@ -131,7 +129,7 @@ def cut(lengths: Sequence[int] | Integers, size: int, overlap: int) -> _Windows:
     return _Windows(examples, windows, starts, ends, counted_starts, counted_ends)
 
 
-def plan(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
+def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integers]:
     """Which rows go together: sorted by length, longest first, as many as fit the budget (at least one).
 
     Longest first, so that a batch too large for memory fails at once and not at the end. Rows of equal length keep
@@ -152,19 +150,19 @@ def plan(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> list[Integ
 
 
 class Rows:
-    """Examples cut into windows that each get [CLS] and [SEP], ready to be collated.
+    """Examples as windows with [CLS] and [SEP].
 
-    Counted tokens: the content as `cut` divides it, [CLS] in the first window of an example and [SEP] in its last. So
-    the counted tokens of an example are [CLS] content [SEP], each once, whatever the number of windows.
+    Counted tokens: the content as divided by `cut_windows`, [CLS] in the first window of an example and [SEP] in its
+    last. So each token of [CLS] content [SEP] is counted once.
     """
 
     def __init__(self, ids: Sequence[Sequence[int]], cls_id: int, sep_id: int, max_length: int, overlap: int) -> None:
         """`ids` without special tokens; `max_length` with them; `overlap` in tokens of content."""
         sizes = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))  # (E,)
-        # one spare token at the end keeps the gather of `collate` inside the array
+        # one more token at the end keeps the gather of `collate` inside the array
         self._content = np.fromiter(chain(chain.from_iterable(ids), (sep_id,)), np.int64, count=int(sizes.sum()) + 1)
         self._cls_id, self._sep_id = cls_id, sep_id
-        self.cuts = cut(sizes, max_length - 2, overlap)
+        self.cuts = cut_windows(sizes, max_length - 2, overlap)
         self._starts = (np.cumsum(sizes) - sizes)[self.cuts.examples] + self.cuts.starts  # (R,) in the content
         self.lengths: Integers = self.cuts.ends - self.cuts.starts + 2  # (R,)
         self.n_examples = len(sizes)
@@ -172,7 +170,7 @@ class Rows:
         self.n_windows: Integers = np.bincount(self.cuts.examples, minlength=len(sizes)).astype(np.int64)  # (E,)
         is_last = np.ones(len(self.lengths), dtype=bool)
         is_last[:-1] = self.cuts.windows[1:] == 0
-        # counted positions of each row, [CLS] standing at 0 and [SEP] at the end
+        # counted positions of each row, with [CLS] at 0 and [SEP] at the end
         self.counted_starts: Integers = self.cuts.counted_starts - self.cuts.starts + (self.cuts.windows > 0)
         self.counted_ends: Integers = self.cuts.counted_ends - self.cuts.starts + 1 + is_last
 
@@ -185,7 +183,7 @@ class Rows:
         ends = np.cumsum(lengths)
         begins = ends - lengths
         within = np.arange(int(ends[-1])) - np.repeat(begins, lengths)  # (N,) position in the row
-        ids = self._content[np.repeat(self._starts[rows] - 1, lengths) + within]  # [CLS] and [SEP] come out wrong here
+        ids = self._content[np.repeat(self._starts[rows] - 1, lengths) + within]  # [CLS] and [SEP] are set below
         ids[begins] = self._cls_id
         ids[ends - 1] = self._sep_id
         return Batch.packed(
@@ -197,9 +195,9 @@ class Rows:
         )
 
     def counted(self, rows: Integers) -> tuple[torch.Tensor, torch.Tensor]:
-        """Which tokens of the collated batch are counted, and where each row's begin among them.
+        """Return the positions (M,) of counted tokens in the packed batch, and the offset (R,) of each row in them.
 
-        Returns places (M,) in the packed batch and offsets (R,) into them, as torch's embedding_bag reads them.
+        These are the arguments of torch's embedding_bag.
         """
         lengths, starts = self.lengths[rows], self.counted_starts[rows]
         sizes = self.counted_ends[rows] - starts  # (R,)
@@ -209,14 +207,12 @@ class Rows:
         return torch.from_numpy(places), torch.from_numpy(offsets)
 
     def counts(self) -> Integers:
-        """(R,) how many tokens are counted in each row."""
+        """(R,) number of counted tokens of each row."""
         return self.counted_ends - self.counted_starts
 
 
 def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Lists that end at `size` items, or as soon as their weights reach `most`.
-
-    A stream of any length thus passes through bounded memory, be its items many or large.
+    """Yield lists of at most `size` items that end when their total weight reaches `most`, to bound memory.
 
     >>> list(chunks(["a", "b", "c", "long", "d"], size=2, weight=len, most=4))
     [['a', 'b'], ['c', 'long'], ['d']]
@@ -232,29 +228,11 @@ def chunks(items: Iterable[Item], size: int, weight: Callable[[Item], int], most
         yield chunk
 
 
-# --- Texts and pairs cut into windows that fit a model, as rows to be collated: what every fine-tuning task reads.
-#
-#     one text   [CLS] a [SEP]
-#     a pair     [CLS] a [SEP] b [SEP]        segment 1 begins after the first [SEP]
-#
-# Others may have other marks in these three places (models/gpt/tokenizer.py).
-#
-# A text that fits is one window. A longer one becomes windows of equal length that overlap (see batching.py), each
-# of its
-# tokens counted in exactly one of them. Of a pair, one side is cut and the other stands whole in every window:
-#
-#     keep "first"     a question stands before every part of its passage; "second": the other way round
-#     keep "shorter"   whichever is shorter stands whole, if it leaves the other at least half of the room;
-#                      two long texts are cut into as many windows each, and the k-th go together
-#
-# Shapes: E examples, R rows (windows), N tokens of a batch, C tokens of all examples.
-
-
 @dataclass(frozen=True)
 class _Part:
-    """One side of the rows: which of its example's tokens lie in each row, and which are counted there. All (R,)."""
+    """One side of the rows: the tokens of each row, and those counted there. All (R,)."""
 
-    starts: Integers  # in the example's own tokens of this side
+    starts: Integers  # index in the tokens of this side of the example
     ends: Integers
     counted_starts: Integers
     counted_ends: Integers
@@ -265,7 +243,7 @@ class _Part:
 
 
 class Windowed:
-    """Rows of examples, in the order of the examples and, within one, of the windows."""
+    """Rows of texts or text pairs, in the order of the examples and their windows."""
 
     def __init__(
         self,
@@ -277,7 +255,7 @@ class Windowed:
         overlap: int,
         keep: str = "shorter",
     ) -> None:
-        """Ids without special tokens; `max_length` with them. A side that stands whole must fit: see `room_beside`."""
+        """Ids without special tokens; `max_length` with them. A side that is kept whole must fit: see `room_beside`."""
         assert keep in ("first", "second", "shorter"), keep
         self.marks = marks
         sizes_a = _sizes(first)  # (E,)
@@ -294,7 +272,7 @@ class Windowed:
         self.paired = second is not None
         self.lengths: Integers = a.lengths + b.lengths + self._special  # (R,)
         self.n_examples = len(sizes_a)
-        self.n_tokens: Integers = sizes_a + sizes_b + self._special  # (E,) each token once, whatever the windows
+        self.n_tokens: Integers = sizes_a + sizes_b + self._special  # (E,) each token counted once
         self.n_windows: Integers = np.bincount(self.examples, minlength=len(sizes_a)).astype(np.int64)  # (E,)
         self.n_rows: Integers = self.n_windows  # (E,)
         self.first_row: Integers = np.cumsum(self.n_windows) - self.n_windows  # (E,) rows of e: first_row[e] + windows
@@ -339,16 +317,16 @@ class Windowed:
         )
 
     def a_begins(self, rows: Integers) -> Integers:
-        """(R,) where in its row the first side's tokens begin: after [CLS]."""
+        """(R,) position of the first side in its row: after [CLS]."""
         return np.ones(len(rows), np.int64)
 
     def b_begins(self, rows: Integers) -> Integers:
-        """(R,) where in its row the second side's tokens begin: after the first [SEP]."""
+        """(R,) position of the second side in its row: after the first [SEP]."""
         return self.a.lengths[rows] + 1 + len(self.marks.between)
 
 
 class BothOrders(Windowed):
-    """Pairs that are read as a, b and as b, a: rows of the one order, then of the other, of every pair."""
+    """Text pairs in both orders: for every pair the rows of (a, b), then those of (b, a)."""
 
     def __init__(
         self,
@@ -359,7 +337,7 @@ class BothOrders(Windowed):
         max_length: int,
         overlap: int,
     ) -> None:
-        assert second is not None, "one text has no other order"
+        assert second is not None, "both orders need text pairs"
         pairs = zip(first, second, strict=True)
         sides = [side for pair in pairs for side in pair]  # a, b, a, b, …
         turned = [sides[place ^ 1] for place in range(len(sides))]  # b, a, b, a, …
@@ -374,7 +352,7 @@ class BothOrders(Windowed):
 
 
 def room_beside(max_length: int, overlap: int, marks: Marks) -> int:
-    """The most tokens that a side which stands whole may have: the other keeps a window above its overlap."""
+    """Return the maximum length of a side that is kept whole, so that windows of the other exceed their overlap."""
     return max_length - marks.around_pair - (overlap + 1)
 
 
@@ -388,24 +366,24 @@ def _whole(sizes: Integers) -> _Part:
 
 
 def _cut_alone(sizes: Integers, room: int, overlap: int) -> tuple[Integers, _Part]:
-    pieces = cut(sizes, room, overlap)
+    pieces = cut_windows(sizes, room, overlap)
     return pieces.examples, _Part(pieces.starts, pieces.ends, pieces.counted_starts, pieces.counted_ends)
 
 
 def _cut_pairs(
     sizes_a: Integers, sizes_b: Integers, room: int, overlap: int, keep: str
 ) -> tuple[Integers, _Part, _Part]:
-    """Every pair on its own: the room that one side leaves the other differs from pair to pair."""
+    """Split each pair separately, since the room for one side depends on the length of the other."""
     examples, parts_a, parts_b = [], [], []
     fits = sizes_a + sizes_b <= room
-    if fits.all():  # nearly always
+    if fits.all():  # the usual case
         return np.arange(len(sizes_a)), _whole(sizes_a), _whole(sizes_b)
     for number, (a, b) in enumerate(zip(sizes_a.tolist(), sizes_b.tolist(), strict=True)):
         cut_a, cut_b = _cut_pair(a, b, room, overlap, keep)
         examples.append(np.full(len(cut_a.starts), number))
         parts_a.append(cut_a)
         parts_b.append(cut_b)
-    return np.concatenate(examples), _joined(parts_a), _joined(parts_b)
+    return np.concatenate(examples), _concatenate(parts_a), _concatenate(parts_b)
 
 
 def _cut_pair(a: int, b: int, room: int, overlap: int, keep: str) -> tuple[_Part, _Part]:
@@ -417,12 +395,12 @@ def _cut_pair(a: int, b: int, room: int, overlap: int, keep: str) -> tuple[_Part
         return _cut_both(a, b, room, overlap)
     kept, other = (a, b) if keep == "first" else (b, a)
     _, moving = _cut_alone(np.array([other]), room - kept, min(overlap, room - kept - 1))
-    standing = _standing(kept, len(moving.starts))
+    standing = _repeat_whole(kept, len(moving.starts))
     return (standing, moving) if keep == "first" else (moving, standing)
 
 
-def _standing(size: int, windows: int) -> _Part:
-    """Whole in every window, counted in the first."""
+def _repeat_whole(size: int, windows: int) -> _Part:
+    """Repeat one side in every window, counted in the first."""
     full = np.full(windows, size)
     nothing = np.zeros(windows, np.int64)
     counted = np.where(np.arange(windows) == 0, size, 0)
@@ -430,7 +408,7 @@ def _standing(size: int, windows: int) -> _Part:
 
 
 def _cut_both(a: int, b: int, room: int, overlap: int) -> tuple[_Part, _Part]:
-    """As many windows of each, half of the room for either, overlapping by as much as evenly spread windows do."""
+    """Split both sides into the same number of evenly spaced windows of half the room."""
     half = room // 2
     number = max(-(-(size - overlap) // (half - overlap)) for size in (a, b)) if half > overlap else max(a, b)
     return _spread(a, half, number), _spread(b, half, number)
@@ -446,12 +424,12 @@ def _spread(size: int, width: int, number: int) -> _Part:
     return _Part(starts, ends, counted_starts, counted_ends)
 
 
-def _joined(parts: Sequence[_Part]) -> _Part:
+def _concatenate(parts: Sequence[_Part]) -> _Part:
     return _Part(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Part.__dataclass_fields__))
 
 
-def merged(values: NDArray[np.float32], examples: Integers, n_windows: Integers) -> NDArray[np.float32]:
-    """(R, …) values of windows → (E, …), the plain mean over the windows of each example."""
+def merge_windows(values: NDArray[np.float32], examples: Integers, n_windows: Integers) -> NDArray[np.float32]:
+    """(R, …) values of windows → (E, …), the mean over the windows of each example."""
     if len(values) == len(n_windows):
         return values
     first = np.cumsum(n_windows) - n_windows

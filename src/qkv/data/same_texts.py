@@ -1,4 +1,7 @@
-"""Which texts of a corpus are there twice, with fourteen bytes of memory a text."""
+"""Duplicate texts, found by 64-bit hashes: 14 bytes of memory per text of a corpus, 22 with labels.
+
+Among a hundred million texts, one corpus in 3,000 has a pair of different texts with equal hashes.
+"""
 
 from array import array
 from collections.abc import Iterator
@@ -7,22 +10,21 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Repeated(NamedTuple):
+class RepeatedHash(NamedTuple):
     source: int
     line: int
     first_source: int
     first_line: int
 
 
-class Seen:
-    """Texts by hash and place. With 64 bits, among a hundred million texts one pair in 3,000 corpora is taken for equal
-    that is not.
+class SeenTexts:
+    """Texts of a corpus by hash and place.
 
-    >>> seen = Seen()
+    >>> seen = SeenTexts()
     >>> for line, text in enumerate(["a", "b", "a", "a"], 1):
     ...     seen.add(hash(text), 0, line)
-    >>> list(seen.repeated())
-    [Repeated(source=0, line=3, first_source=0, first_line=1), Repeated(source=0, line=4, first_source=0, first_line=1)]
+    >>> [(one.line, one.first_line) for one in seen.repeated()]
+    [(3, 1), (4, 1)]
     """
 
     def __init__(self) -> None:
@@ -36,38 +38,35 @@ class Seen:
         self._sources.append(source)
         self._lines.append(line)
 
-    def repeated(self) -> Iterator[Repeated]:
-        """Every text that was there before, with the place where it first was, in the order of the corpus."""
+    def repeated(self) -> Iterator[RepeatedHash]:
+        """Yield every repeated text with its first place, in the order of the corpus."""
         hashes = np.frombuffer(self._hashes, np.int64) if len(self) else np.zeros(0, np.int64)
         order = np.argsort(hashes, kind="stable")
         begins = np.ones(len(order), np.bool_)
         begins[1:] = hashes[order[1:]] != hashes[order[:-1]]
-        first = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]  # of each one's equals
+        first = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]  # first occurrence of each text
         again = np.flatnonzero(~begins)
         again = again[np.argsort(order[again])]
         for here, there in zip(order[again].tolist(), first[again].tolist(), strict=True):
-            yield Repeated(self._sources[here], self._lines[here], self._sources[there], self._lines[there])
+            yield RepeatedHash(self._sources[here], self._lines[here], self._sources[there], self._lines[there])
 
 
-# --- Which texts of labelled files are there twice, and whether they bear the same label: 22 bytes of memory a text.
-
-
-class Same(NamedTuple):
+class RepeatedText(NamedTuple):
     source: int
     line: int
     first_source: int
     first_line: int
-    other_label: bool  # than the first one has
+    other_label: bool  # differs from the label of the first
 
 
 class SameTexts:
-    """Texts by hash and place; hashes are compared, as in same_texts.py.
+    """Labelled texts by hash and place.
 
     >>> texts = SameTexts()
     >>> for line, (text, label) in enumerate([("a", "1"), ("b", "1"), ("a", "2")], 1):
     ...     texts.add(hash(text), hash(label), 0, line)
     >>> list(texts.repeated())
-    [Same(source=0, line=3, first_source=0, first_line=1, other_label=True)]
+    [RepeatedText(source=0, line=3, first_source=0, first_line=1, other_label=True)]
     """
 
     def __init__(self) -> None:
@@ -80,15 +79,15 @@ class SameTexts:
         self._sources.append(source)
         self._lines.append(line)
 
-    def repeated(self) -> Iterator[Same]:
-        """Every text that was there before, with the place where it first was, in the order they came."""
+    def repeated(self) -> Iterator[RepeatedText]:
+        """Yield every repeated text with its first place, in the order of the texts."""
         if not self._texts:
             return
         texts = np.frombuffer(self._texts, np.int64)
         _, first, group = np.unique(texts, return_index=True, return_inverse=True)
         for here in np.flatnonzero(first[group] != np.arange(len(texts))).tolist():
             there = int(first[group[here]])
-            yield Same(
+            yield RepeatedText(
                 self._sources[here],
                 self._lines[here],
                 self._sources[there],

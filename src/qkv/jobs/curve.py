@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.batch import ranges
 from qkv.data.batching import Integers
 from qkv.errors import InputError
@@ -25,9 +24,10 @@ from qkv.files import to_json, write_text
 from qkv.jobs.curve_page import CurveFacts, curve_page, verdict
 from qkv.jobs.finetune.data import check_pinned, label_counts, pinned, read_data
 from qkv.jobs.finetune.model import again, begun, is_scratch
-from qkv.jobs.finetune.run import Finished, baseline
+from qkv.jobs.finetune.run import baseline
 from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import Prepared, prepare, settled, trainer_for, with_vectors
+from qkv.jobs.lifecycle import Lifecycle
 from qkv.metrics.power_law import fit_power_law
 from qkv.report.bilingual import Phrase, Words
 from qkv.report.page import write_report
@@ -35,8 +35,9 @@ from qkv.report.run_log import read_run
 from qkv.tasks.predictor import Vectors
 from qkv.tasks.task import Features
 from qkv.train.device import device_named
+from qkv.train.loop import Outcome
 from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.train.run_folder import add_line, read_lines
 
 _FEWEST = 8
 """Examples: fewer say nothing about a task, only about themselves."""
@@ -152,8 +153,8 @@ def _labels(prepared: Prepared) -> list[list[str]]:
 
 def measured(
     plan: Plan, point: Point, folder: Path, device: torch.device, progress: Progress
-) -> dict[str, Any] | Finished:
-    """Train one point and say how good it became; `Finished`, which it is not, where somebody stopped it."""
+) -> dict[str, Any] | Outcome:
+    """Train one point and say how good it became; where somebody stopped it, the outcome alone."""
     began = time.perf_counter()
     prepared = plan.prepared
     chosen = np.sort(plan.orders[point.draw][: point.n])
@@ -169,7 +170,7 @@ def measured(
     trainer = trainer_for(part, 0, folder, device, progress)
     outcome = trainer.run()
     if not outcome.finished:
-        return Finished(folder, finished=False, signal=outcome.signal)
+        return outcome
     best = dict(read_run(folder).evaluations)[trainer.best.step]
     return {
         "n": point.n,
@@ -241,68 +242,68 @@ class Within:
 # RUN/result.json    the figures; written last, so its presence means: finished
 
 
-def start(config: CurveConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a curve in a new folder."""
-    begin(out, "curve")
-    device_named(config.finetune.device)
-    tuned, folder = begun(config.finetune, progress.message)
-    config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
-    # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
-    prepared = prepare(config.finetune, folder, read_data(config.finetune, progress.message), progress.message)
-    write_text(out / "config.toml", to_toml(config))
-    return _go(config, prepared, out, progress)
+class CurveSession:
+    def __init__(self, config: CurveConfig, out: Path, progress: Progress, begins: bool) -> None:
+        self.out, self.progress = out, progress
+        self.device = device_named(config.finetune.device)
+        tell = progress.message
+        if begins:
+            tuned, folder = begun(config.finetune, tell)
+            config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
+        else:
+            check_pinned(config.finetune.data)
+            folder = again(config.finetune, tell)
+        # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
+        data = read_data(config.finetune, tell if begins else Silent().message)
+        self.prepared, self.config = prepare(config.finetune, folder, data, tell), config
+        if config.finetune.train.threads is not None:
+            torch.set_num_threads(config.finetune.train.threads)
+
+    def train(self) -> Outcome:
+        config, out, progress = self.config, self.out, self.progress
+        self.plan = plan = plan_of(config, self.prepared, out, self.device)
+        known = {Point(line["n"], line["draw"]) for line in finished_points(out)}
+        costs = [steps_of(plan, point.n) for point in plan.points]
+        done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)
+        started, available = done, len(self.prepared.data.train.examples)
+        progress.start(done, sum(costs))
+        for number, (point, cost) in enumerate(zip(plan.points, costs, strict=True), 1):
+            if point in known:
+                continue
+            name = f"point {number} of {len(plan.points)}"
+            draw = f"draw {point.draw + 1} of {config.draws}"
+            progress.message(f"{name}: {point.n:,} of {available:,} examples, {draw}")
+            folder = out / "points" / f"{point.n}-{point.draw}"
+            found = measured(plan, point, folder, self.device, Within(progress, done, cost))
+            if isinstance(found, Outcome):
+                return found
+            progress.message(f"{name}: {plan.task.main} {found['score']:.4f}")
+            add_line(out / "points.jsonl", found)
+            shutil.rmtree(folder, ignore_errors=True)
+            self._report()
+            done += cost
+        return Outcome(started, done, finished=True)
+
+    def _report(self) -> CurveFacts:
+        facts = _facts(self.plan, self.out)
+        write_report(self.out, curve_page(self.out, facts))
+        return facts
+
+    def stop(self, outcome: Outcome) -> None:
+        """Every point was reported when it was finished."""
+
+    def finish(self, outcome: Outcome) -> None:
+        facts = self._report()
+        shutil.rmtree(self.out / "points", ignore_errors=True)
+        shutil.rmtree(self.out / "vectors", ignore_errors=True)
+        write_text(self.out / "result.json", to_json(_result(facts)))
 
 
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a curve; what is finished of it stays as it is."""
-    file = config_of(run)
-    if (run / "result.json").is_file():
-        return Finished(run, finished=True, already=True)
-    config = merge(CurveConfig(), read_toml(file), str(file))
-    device_named(config.finetune.device)
-    check_pinned(config.finetune.data)
-    folder = again(config.finetune, progress.message)
-    remove_drafts(run)
-    prepared = prepare(config.finetune, folder, read_data(config.finetune), progress.message)
-    return _go(config, prepared, run, progress)
+CURVES = Lifecycle("curve", CurveConfig(), CurveSession)
 
 
 def finished_points(run: Path) -> list[dict[str, Any]]:
     return read_lines(run / "points.jsonl")
-
-
-def _go(config: CurveConfig, prepared: Prepared, out: Path, progress: Progress) -> Finished:
-    if config.finetune.train.threads is not None:
-        torch.set_num_threads(config.finetune.train.threads)
-    device = device_named(config.finetune.device)
-    plan = plan_of(config, prepared, out, device)
-    known = {Point(line["n"], line["draw"]) for line in finished_points(out)}
-    costs = [steps_of(plan, point.n) for point in plan.points]
-    done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)
-    progress.start(done, sum(costs))
-    for number, (point, cost) in enumerate(zip(plan.points, costs, strict=True), 1):
-        if point in known:
-            continue
-        progress.message(
-            f"point {number} of {len(plan.points)}: {point.n:,} of {len(prepared.data.train.examples):,} examples, "
-            f"draw {point.draw + 1} of {config.draws}"
-        )
-        folder = out / "points" / f"{point.n}-{point.draw}"
-        found = measured(plan, point, folder, device, Within(progress, done, cost))
-        if isinstance(found, Finished):
-            return replace(found, run=out)
-        main = plan.task.main
-        progress.message(f"point {number} of {len(plan.points)}: {main} {found['score']:.4f}")
-        add_line(out / "points.jsonl", found)
-        shutil.rmtree(folder, ignore_errors=True)
-        write_report(out, curve_page(out, _facts(plan, out)))
-        done += cost
-    facts = _facts(plan, out)
-    write_report(out, curve_page(out, facts))
-    shutil.rmtree(out / "points", ignore_errors=True)
-    shutil.rmtree(out / "vectors", ignore_errors=True)
-    write_text(out / "result.json", to_json(_result(facts)))
-    return Finished(out, finished=True)
 
 
 def _facts(plan: Plan, out: Path) -> CurveFacts:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.metrics.power_law import CurveFit, Prediction
-from qkv.report.bars import Bar, BarTable, Cell
+from qkv.report.bars import Bar, BarTable, TableCell
 from qkv.report.bilingual import SPACE, Phrase, Words, duration, phrase
 from qkv.report.page import Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Band, Dots, Layer, Line, Plane, Planes, Rule
@@ -269,7 +269,7 @@ def _plane(facts: CurveFacts) -> Plane:
 
 def _table(facts: CurveFacts) -> BarTable:
     what = metric(facts.main)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[TableCell, ...]] = []
     for n, scores in facts.points:
         known = [score for score in scores if math.isfinite(score)]
         deviation = what.change(statistics.stdev(known)) if len(known) > 1 else phrase("–")

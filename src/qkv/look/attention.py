@@ -49,7 +49,7 @@ from qkv.look.subject import Subject
 from qkv.look.wire import TEXT_LIMIT, Asked, Reply
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
-from qkv.text.alignment import Span, word_spans
+from qkv.text.alignment import WordSpan, word_spans
 
 _SPACES = ("Ġ", "▁")
 """Space markers of byte-level BPE and SentencePiece."""
@@ -79,7 +79,7 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     return found
 
 
-def _find_words(token: Token, words: Sequence[Span]) -> tuple[int, int] | tuple[None, None]:
+def _find_words(token: Token, words: Sequence[WordSpan]) -> tuple[int, int] | tuple[None, None]:
     """The first and last word that share characters with a token; None for special tokens and spaces."""
     if token.special or not token.text.strip():
         return None, None

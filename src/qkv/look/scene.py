@@ -153,7 +153,8 @@ def find_attentions(subject: Subject) -> tuple[AttentionKind, ...]:
 def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
     model = subject.model
     untaught = kind.is_causal and not model.network.heads
-    if pair is not None and (model.config.segments < 2 or untaught):
+    sizes = subject.facts.sizes
+    if pair is not None and (untaught or sizes is None or not sizes.pairs):
         raise subject.refusal("no_pair", "which reads single texts")
     texts = (text,) if pair is None else (text, pair)
     for name, one in zip(("text", "pair"), texts, strict=False):

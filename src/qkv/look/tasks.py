@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from qkv.api.predict import empty_part, said_empty
-from qkv.data.labelled.examples import Example, Given
+from qkv.data.labelled.examples import Example, UnlabelledInput
 from qkv.look.subject import Subject, list_views
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.family import HAS_TASK
@@ -85,7 +85,7 @@ def _read_example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
         raise RefusalError(
             "needs_pair", f"{subject.title} was trained with pairs: give the second text.", model=subject.title
         )
-    example = made.example.of(Given(texts.get("text") or "", pair, texts.get("question") or "", choices))
+    example = made.example.of(UnlabelledInput(texts.get("text") or "", pair, texts.get("question") or "", choices))
     assert example is not None, "all required fields were read"
     return example
 

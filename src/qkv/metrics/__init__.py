@@ -1,5 +1,5 @@
-"""How good is it: figures that every job reports. Standard library and numpy; knows no model, task or file.
+"""Metrics that every job reports. Standard library and numpy only; independent of models, tasks and files.
 
-Written by hand, since training runs without scikit-learn and seqeval, and each metric is a few lines whose definition
-a reader should see; where scikit-learn has the same metric, tests compare the two.
+Implemented here because training runs without scikit-learn and seqeval, and because each metric is a few lines that a
+reader should see; where scikit-learn has the same metric, tests compare the two.
 """

@@ -1,14 +1,14 @@
-"""Figures of answers taken from a text: exact match and overlap, as the official scorers of SQuAD and CMRC 2018 count.
+"""Metrics of extractive question answering: exact match and F1, as in the official scorers of SQuAD and CMRC 2018.
 
-Both take the best of all accepted answers. A question without an accepted answer is answered rightly by "" alone.
+Both take the maximum over all accepted answers. For a question without an accepted answer only "" is right.
 
-SQuAD (evaluate-v2.0.py; evaluate-v1.1.py gives the same wherever an accepted answer has a word left once normalised):
-lower case, no ASCII punctuation, no articles, white space folded; F1 counts words whatever their order.
+SQuAD (evaluate-v2.0.py; evaluate-v1.1.py gives the same if an accepted answer is not empty after normalisation):
+lower case, no ASCII punctuation, no articles, white space normalised; F1 of the words, in any order.
 
-CMRC 2018 (cmrc2018_evaluate.py, v5): lower case, its own list of punctuation left out; F1 is of the longest run of
-segments that both have, a segment being a 汉字 or a word of other script. The official script cuts those words with
-NLTK's `word_tokenize`; `_words` cuts the same way, without NLTK's model of where an English sentence ends: a full stop
-inside the answer stays with its word ("Terry A. Gates"), one at its end stands alone.
+CMRC 2018 (cmrc2018_evaluate.py, v5): lower case, without its own list of punctuation; F1 of the longest common run of
+segments, where a segment is a 汉字 or a word of another script. The official script finds those words with NLTK's
+`word_tokenize`; `_words` does the same without NLTK's sentence model: a full stop inside the answer stays with its word
+("Terry A. Gates"), one at the end is separate.
 """
 
 import re
@@ -30,8 +30,8 @@ def squad_normalize(text: str) -> str:
 
 
 def squad_exact(prediction: str, answers: Sequence[str]) -> float:
-    """1 when the prediction is one of the answers once both are normalised, else 0."""
-    return float(squad_normalize(prediction) in _normalized(answers))
+    """Return 1 if the normalised prediction equals a normalised answer, else 0."""
+    return float(squad_normalize(prediction) in _normalize(answers))
 
 
 def squad_f1(prediction: str, answers: Sequence[str]) -> float:
@@ -40,11 +40,11 @@ def squad_f1(prediction: str, answers: Sequence[str]) -> float:
     0.5
     """
     said = squad_normalize(prediction).split()
-    return max(_words_f1(said, answer.split()) for answer in _normalized(answers))
+    return max(_words_f1(said, answer.split()) for answer in _normalize(answers))
 
 
-def _normalized(answers: Sequence[str]) -> list[str]:
-    """An accepted answer of which nothing is left is none; none at all is the empty one."""
+def _normalize(answers: Sequence[str]) -> list[str]:
+    """Normalise answers and drop empty ones; [""] if none is left."""
     return [normal for answer in answers if (normal := squad_normalize(answer))] or [""]
 
 
@@ -56,20 +56,20 @@ def _words_f1(said: list[str], wanted: list[str]) -> float:
 
 
 def _f1(shared: int, said: int, wanted: int) -> float:
-    # through precision and recall, as the official scripts do, so that the last digit is theirs too
+    # by precision and recall, as the official scripts do, for the same rounding
     if not shared:
         return 0.0
     precision, recall = shared / said, shared / wanted
     return 2 * precision * recall / (precision + recall)
 
 
-# CMRC 2018. The script's list also has "……", which as two characters equals no single one: "…" is not left out.
+# CMRC 2018. The script's list also has "……", two characters that never match a single one, so "…" is kept.
 _LEFT_OUT = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
 _SEGMENT = re.compile("([\u4e00-\u9fa5])")  # the script's own range; rarer 汉字 are part of words
 
 
 def cmrc_exact(prediction: str, answers: Sequence[str]) -> float:
-    """1 when the prediction is one of the answers, but for case and punctuation; inner spaces count."""
+    """Return 1 if the prediction equals an answer, ignoring case and punctuation but not inner spaces; else 0."""
     said = _without_punctuation(prediction)
     return float(any(said == _without_punctuation(answer) for answer in answers or ("",)))
 
@@ -86,29 +86,29 @@ def cmrc_f1(prediction: str, answers: Sequence[str]) -> float:
 
 
 def cmrc_segments(text: str) -> list[str]:
-    """汉字 one by one, other words as they are, punctuation left out.
+    """Split into single 汉字 and words of other scripts, without punctuation.
 
     >>> cmrc_segments("《Harry Potter》第3部，25%")
     ['harry', 'potter', '第', '3', '部', '25', '%']
     """
     found: list[str] = []
     for place, piece in enumerate(_SEGMENT.split(_without_punctuation(text))):
-        found.extend([piece] if place % 2 else _words(piece))  # split() puts every second one between the others
+        found.extend([piece] if place % 2 else _words(piece))  # odd positions are the 汉字
     return found
 
 
 def _without_punctuation(text: str) -> str:
-    # white space is stripped first: what punctuation leaves at the ends stays, as in the script
+    # strip first, as in the script: spaces next to removed punctuation stay
     return text.lower().strip().translate(_LEFT_OUT)
 
 
 def _segments_f1(said: list[str], wanted: list[str]) -> float:
-    """Of the longest common substring of segments (not subsequence, though the script calls it LCS)."""
+    """F1 of the longest common substring of segments (not subsequence, although the script calls it LCS)."""
     run = SequenceMatcher(None, wanted, said, autojunk=False).find_longest_match()
     return _f1(run.size, len(said), len(wanted))
 
 
-# How the Penn Treebank cuts English, as far as CMRC's punctuation leaves anything to cut.
+# Penn Treebank tokenization, as far as needed after CMRC's punctuation is removed.
 _OPENING = re.compile(r"""(?<=[ (\[{<])(?:"|'')""")
 _CLOSING = re.compile(r"''|\"")
 _LAST_STOP = re.compile(r"(?<=[^.])\.(?=[\])}>'»\s]*$)")
@@ -134,7 +134,7 @@ def _words(text: str) -> list[str]:
     >>> _words('"lloyd\\'s", 1,000 (u.s.) inc.')
     ['``', 'lloyd', "'s", "''", ',', '1,000', '(', 'u.s.', ')', 'inc', '.']
     """
-    if text.isalnum():  # nearly always
+    if text.isalnum():  # the usual case
         return [text]
     if text.startswith('"'):
         text = "`` " + text[1:]
@@ -160,4 +160,4 @@ SCORERS: dict[str, tuple[Callable[[str, Sequence[str]], float], Callable[[str, S
     "squad": (squad_exact, squad_f1),
     "cmrc": (cmrc_exact, cmrc_f1),
 }
-"""By name: exact match and F1, both of (prediction, accepted answers)."""
+"""Exact match and F1 by name, both functions of (prediction, accepted answers)."""

@@ -1,11 +1,11 @@
-"""Whether a probability means what it says, and what to do with it.
+"""Calibration of probabilities, and thresholds on them.
 
-A model that is sure 0.9 should be right nine times of ten. Dividing its scores by one number, the temperature, mends
-most of the gap (Guo et al. 2017, section 4.2) and changes no answer. What to divide is each task's own matter: here a
-task is a function from a temperature to one loss an example.
+A model with confidence 0.9 should be right nine times out of ten. Dividing its scores by one number, the temperature,
+fixes most of the gap (Guo et al. 2017, section 4.2) and changes no answer. Each task decides what to divide: here a
+task is a function from a temperature to one loss per example.
 
-A figure after fitting is honest only on examples that were not fitted on: `folds` and `Fitted.cross_fitted` give each
-example the temperature of the other folds.
+A calibration error is unbiased only on examples that were not used for fitting: `folds` and `_Fitted.cross_fitted` give
+each example the temperature fitted on the other folds.
 
 Shapes: E examples, G temperatures of the grid, M answers with a confidence, L labels.
 """
@@ -17,32 +17,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qkv.metrics.intervals import Floats, Integers
+from qkv.metrics.intervals import FloatArray, IntegerArray
 
 LOWEST, HIGHEST, STEPS = 0.05, 20.0, 33
-FEWEST = 20  # answers that a precision must rest on before an abstention threshold is set by it
+FEWEST_EXAMPLES = 20  # minimum number of answers above an abstention threshold
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """What was tried. Any subset of the examples has its own best temperature, without asking the model again."""
+    """Losses at all temperatures, from which the best temperature of any subset follows without the model."""
 
     temperature: float  # best for all examples
-    grid: Floats  # (G,), even steps of log temperature
-    matrix: Floats  # (G, E) losses
+    grid: FloatArray  # (G,), even steps of log temperature
+    matrix: FloatArray  # (G, E) losses
 
     def best(self, mask: ArrayLike | None = None) -> float:
-        """The temperature with the least loss over the examples of `mask`, (E,) of bool.
+        """Return the temperature with the lowest loss over the examples of `mask`, (E,) bool.
 
-        The least of the grid, refined by the parabola through it and its neighbours. To the sum of the losses
-        (ln T)² / 2 is added, as if one example preferred 1: it decides where the examples do not, as when all of them
-        are answered rightly and no temperature is low enough, and is nothing beside hundreds of them.
+        The minimum of the grid, refined by the parabola through it and its neighbours. (ln T)² / 2 is added to the
+        sum of the losses, like one example that prefers 1: it matters only where the examples do not determine the
+        temperature, for example if all answers are right and no temperature is low enough.
         """
         losses = self.matrix if mask is None else self.matrix[:, np.asarray(mask, np.bool_)]
-        losses = losses[:, np.isfinite(losses).any(0)]  # no temperature helps an answer that has no probability
+        losses = losses[:, np.isfinite(losses).any(0)]  # an answer with probability 0 says nothing
         logs = np.log(self.grid)
         total = losses.sum(1) + logs**2 / 2
-        total[~np.isfinite(total)] = np.inf  # a low temperature may be too much for the sum
+        total[~np.isfinite(total)] = np.inf  # the sum may overflow at a low temperature
         least = int(np.argmin(total))
         if least in (0, len(total) - 1) or not np.isfinite(total[least - 1 : least + 2]).all():
             return float(self.grid[least])
@@ -51,8 +51,8 @@ class _Fitted:
         shift = (before - after) / (2 * bend) if bend > 0 else 0.0
         return float(np.exp(logs[least] + shift * (logs[1] - logs[0])))
 
-    def cross_fitted(self, fold: ArrayLike) -> Floats:
-        """(E,): for each example the temperature that is best for the examples of all other folds."""
+    def cross_fitted(self, fold: ArrayLike) -> FloatArray:
+        """(E,): for each example the best temperature of the examples in all other folds."""
         numbers = np.asarray(fold)
         found = np.ones(len(numbers))
         for number in np.unique(numbers):
@@ -60,10 +60,10 @@ class _Fitted:
         return found
 
 
-def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
-    """Losses at `STEPS` temperatures between `LOWEST` and `HIGHEST`; the best of them, refined.
+def fit_temperature(losses: Callable[[float], FloatArray | None]) -> _Fitted:
+    """Evaluate the losses at `STEPS` temperatures from `LOWEST` to `HIGHEST` and refine the best.
 
-    `losses` takes a temperature to (E,): −log of what the right answer is given when scores are divided by it.
+    `losses` maps a temperature to (E,): −log of the probability of the right answer with scores divided by it.
 
     >>> margins = np.array([8.0] * 90 + [-8.0] * 10)  # of two answers the right one scores 8 more, in 90 of 100
     >>> fitted = fit_temperature(lambda temperature: np.log1p(np.exp(-margins / temperature)))
@@ -71,27 +71,27 @@ def fit_temperature(losses: Callable[[float], Floats | None]) -> _Fitted:
     3.6
     """
     grid = np.geomspace(LOWEST, HIGHEST, STEPS)
-    rows: list[Floats] = []
+    rows: list[FloatArray] = []
     for temperature in grid:
         row = losses(float(temperature))
         if row is None:
-            raise ValueError("This task has no probabilities, so that there is no temperature to fit.")
+            raise ValueError("This task has no probabilities, so there is no temperature to fit.")
         rows.append(np.asarray(row, np.float64))
     matrix = np.stack(rows)
     return _Fitted(_Fitted(1.0, grid, matrix).best(), grid, matrix)
 
 
-def folds(n: int, k: int, seed: int = 0) -> Integers:
-    """(n,): which of k folds each example is in; folds differ by one example at most."""
+def folds(n: int, k: int, seed: int = 0) -> IntegerArray:
+    """(n,): the fold (of k) of each example; sizes of folds differ by at most one."""
     return np.random.default_rng(seed).permutation(np.arange(n, dtype=np.int64) % max(1, k))
 
 
-def reliability(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> tuple[tuple[float, float, int], ...]:
-    """Of each bin of equal width: mean confidence, share right, count. Empty bins are left out.
+def reliability_bins(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> tuple[tuple[float, float, int], ...]:
+    """Return mean confidence, accuracy and count of each bin of equal width, without empty bins.
 
-    A bin holds its upper edge and not its lower one, but for the first, which holds 0 too.
+    A bin includes its upper edge but not its lower one, except the first, which includes 0.
 
-    >>> reliability([0.55, 0.6, 0.95, 1.0], [False, True, True, True], bins=10)
+    >>> reliability_bins([0.55, 0.6, 0.95, 1.0], [False, True, True, True], bins=10)
     ((0.575, 0.5, 2), (0.975, 1.0, 2))
     """
     sure, hit = _pair(confidence, right)
@@ -105,12 +105,12 @@ def reliability(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> tupl
 
 
 def expected_calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = 15) -> float:
-    """How far confidence and share right lie apart, the mean over the bins of `reliability`; nan of nothing.
+    """Return the mean gap between confidence and accuracy over `reliability_bins`; NaN without examples.
 
     >>> round(expected_calibration_error([0.9] * 10, [True] * 7 + [False] * 3), 9)
     0.2
     """
-    found = reliability(confidence, right, bins)
+    found = reliability_bins(confidence, right, bins)
     total = sum(count for _, _, count in found)
     return sum(abs(sure - share) * count for sure, share, count in found) / total if total else math.nan
 
@@ -118,10 +118,10 @@ def expected_calibration_error(confidence: ArrayLike, right: ArrayLike, bins: in
 def coverage_curve(
     confidence: ArrayLike, right: ArrayLike, points: int = 200
 ) -> tuple[tuple[float, float, float], ...]:
-    """What answering only when sure brings: (threshold, share answered, precision of those), from all to few.
+    """Return the effect of abstaining: (threshold, share answered, precision), from all answers to few.
 
-    Answered is what is at least as sure as the threshold. Of more than `points` thresholds even steps are kept, the
-    first and the last among them.
+    An example is answered if its confidence is at least the threshold. Of more than `points` thresholds evenly spaced
+    ones are kept, including the first and the last.
 
     >>> coverage_curve([0.9, 0.8, 0.8, 0.6], [True, True, False, False])
     ((0.6, 1.0, 0.5), (0.8, 0.75, 0.6666666666666666), (0.9, 0.25, 1.0))
@@ -137,42 +137,43 @@ def coverage_curve(
 
 
 def abstain_threshold(confidence: ArrayLike, right: ArrayLike, target: float) -> float | None:
-    """Below which confidence not to answer, so that what is answered is right at least `target` of the time.
+    """Return the confidence below which to abstain, so that the precision of the answers is at least `target`.
 
-    The rule: of all thresholds whose answers number at least `FEWEST` and reach the target on these examples, the one
-    that answers most. 0 where answering everything reaches it; None where no threshold does. It is a rule about these
-    examples: on others the precision may be somewhat lower, the more so the fewer they were.
+    Of all thresholds with at least `FEWEST_EXAMPLES` answers that reach the target on these examples, the one that
+    answers most; 0 if answering everything reaches it; None if no threshold does. On other examples the precision may
+    be somewhat lower, especially if there are few examples here.
     """
     thresholds, answered, hits = _by_threshold(confidence, right)
     # counts are compared, not quotients: 19 of 20 reaches 0.95 whatever 0.95 is in binary
-    fine = np.flatnonzero((answered >= FEWEST) & (hits >= np.round(target * answered, 9)))
+    fine = np.flatnonzero((answered >= FEWEST_EXAMPLES) & (hits >= np.round(target * answered, 9)))
     if not len(fine):
         return None
     return float(thresholds[fine[0]]) if fine[0] else 0.0
 
 
-def best_threshold_f1(probabilities: ArrayLike, gold: ArrayLike) -> Floats:
-    """(L,): for each label the threshold with the best F1, from (n, L) probabilities and whether the example has it.
+def best_threshold_f1(probabilities: ArrayLike, gold: ArrayLike) -> FloatArray:
+    """(L,): for each label the threshold with the best F1, from (n, L) probabilities and gold labels.
 
-    A label is said when its probability is at least the threshold. It is 0.5 where that does as well as any, and for a
-    label that no example has; else half way between the probabilities it parts, nearest to 0.5 where several do.
+    A label is predicted if its probability is at least the threshold. The threshold is 0.5 where that is among the
+    best, and for a label without examples; otherwise it is halfway between two probabilities, as near to 0.5 as
+    possible.
 
     >>> best_threshold_f1([[0.9], [0.3], [0.2], [0.1]], [[1], [1], [0], [0]]).tolist()
     [0.25]
     """
     table, wanted = np.asarray(probabilities, np.float64), np.asarray(gold, np.bool_)
     if table.shape != wanted.shape or table.ndim != 2:
-        raise ValueError(f"Probabilities of {table.shape}, labels of {wanted.shape}: (examples, labels) is due, twice.")
+        raise ValueError(f"Probabilities of {table.shape}, labels of {wanted.shape}: both must be (examples, labels).")
     return np.array([_best_threshold(table[:, each], wanted[:, each]) for each in range(table.shape[1])], np.float64)
 
 
-def _best_threshold(probabilities: Floats, gold: NDArray[np.bool_]) -> float:
+def _best_threshold(probabilities: FloatArray, gold: NDArray[np.bool_]) -> float:
     if not gold.any():
         return 0.5
     values, said, hits = _by_threshold(probabilities, gold)
     f1 = 2 * hits / (said + gold.sum())
     best = f1 >= f1.max() - 1e-12
-    # every threshold above `low`, up to `high`, says the same
+    # every threshold above `low`, up to `high`, gives the same labels
     low, high = np.concatenate([[0.0], values[:-1]])[best], values[best]
     if ((low < 0.5) & (high >= 0.5)).any():
         return 0.5
@@ -180,18 +181,18 @@ def _best_threshold(probabilities: Floats, gold: NDArray[np.bool_]) -> float:
     return float(halves[np.argmin(np.abs(halves - 0.5))])
 
 
-def _by_threshold(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, Integers, Integers]:
-    """Distinct confidences upwards; how many are at least as sure, and how many of those are right."""
+def _by_threshold(confidence: ArrayLike, right: ArrayLike) -> tuple[FloatArray, IntegerArray, IntegerArray]:
+    """Return the distinct confidences in rising order; how many are at least as high, and how many of those right."""
     sure, hit = _pair(confidence, right)
     thresholds, place, counts = np.unique(sure, return_inverse=True, return_counts=True)
     hits = np.bincount(place, hit, len(thresholds)).astype(np.int64)
     return thresholds, np.cumsum(counts[::-1])[::-1], np.cumsum(hits[::-1])[::-1]
 
 
-def _pair(confidence: ArrayLike, right: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+def _pair(confidence: ArrayLike, right: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     sure, hit = np.asarray(confidence, np.float64), np.asarray(right, np.bool_)
     if sure.shape != hit.shape or sure.ndim != 1:
-        raise ValueError(f"Confidences of shape {sure.shape}, answers of {hit.shape}: two lists of one length are due.")
+        raise ValueError(f"Confidences of shape {sure.shape}, answers of {hit.shape}: lists of equal length needed.")
     if np.isnan(sure).any():
-        raise ValueError("A confidence is nan: leave out answers that have none.")
+        raise ValueError("A confidence is NaN: leave out answers without confidence.")
     return sure, hit

@@ -1,10 +1,10 @@
-"""Figures of labelled spans: which stretches of text were found, with the right label, to the character.
+"""Entity-level metrics: exact match of labelled spans.
 
-`chunks` reads tags as conlleval does, the scorer of the CoNLL shared tasks (Tjong Kim Sang, 2004-01-26): it takes every
-sequence, also those its scheme forbids, so that a model that writes "I-PER" after "O" is not scored for nothing. The
-original knows B, I, O and E; S and M, of schemes that came later, are read as every later version of it reads them.
+`find_chunks` reads tags as conlleval does, the scorer of the CoNLL shared tasks (Tjong Kim Sang, 2004-01-26): it
+accepts every sequence, also those that its scheme forbids, such as "I-PER" after "O". The original knows B, I, O and E;
+S and M, of later schemes, are read as in later versions of it.
 
-`EntityCounts` holds spans against spans; what their numbers count (words, characters) does not matter to it.
+`EntityCounts` compares spans of any unit (words, characters).
 """
 
 from collections import Counter
@@ -14,53 +14,53 @@ from typing import NamedTuple
 import numpy as np
 
 from qkv.metrics.classes import Counts
-from qkv.metrics.intervals import Floats, Integers, bootstraps, wilson_interval
+from qkv.metrics.intervals import FloatArray, IntegerArray, bootstraps, wilson_interval
 
 SCHEMES = {"IOB1": "IOB", "IOB2": "IOB", "BIOES": "IOBES", "BMES": "OBMES"}
-"""The letters a tag may begin with. IOB1 and IOB2 differ in how they are written, not in how conlleval reads them."""
+"""The first letters of tags. IOB1 and IOB2 differ in how they are written, not in how conlleval reads them."""
 
 
-class Chunk(NamedTuple):
+class EntityChunk(NamedTuple):
     start: int
-    end: int  # the first place after it
+    end: int  # exclusive
     label: str
 
 
-def chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[Chunk]:
-    """Spans of one sentence's tags, in order; they never overlap.
+def find_chunks(tags: Sequence[str], scheme: str = "IOB2") -> list[EntityChunk]:
+    """Return the spans of one sentence's tags, in order; they never overlap.
 
     A chunk begins at B and S; at I, M and E that follow O, E or S; and wherever the label changes. It ends before O, B
-    and S, after E and S, and wherever the label changes. What stands after the first "-" of a tag is its label.
+    and S, after E and S, and wherever the label changes. The label is the part of a tag after the first "-".
 
-    >>> chunks("O I-PER I-PER B-PER I-LOC O".split(), "IOB1")
-    [Chunk(start=1, end=3, label='PER'), Chunk(start=3, end=4, label='PER'), Chunk(start=4, end=5, label='LOC')]
+    >>> [tuple(chunk) for chunk in find_chunks("O I-PER I-PER B-PER I-LOC O".split(), "IOB1")]
+    [(1, 3, 'PER'), (3, 4, 'PER'), (4, 5, 'LOC')]
     """
     if scheme not in SCHEMES:
         raise ValueError(f"Scheme '{scheme}' is not one of {', '.join(SCHEMES)}.")
     letters = SCHEMES[scheme]
-    found: list[Chunk] = []
-    begin, open_label, closed = 0, "", True  # closed: no chunk goes on from the tag before
+    found: list[EntityChunk] = []
+    begin, open_label, closed = 0, "", True  # closed: no open chunk before this tag
     for place, tag in enumerate(tags):
         letter, _, label = tag.partition("-")
         if letter not in letters or len(letter) != 1:
-            raise ValueError(f"Tag '{tag}' does not begin with one of {', '.join(letters)}, as scheme {scheme} has it.")
+            raise ValueError(f"Tag '{tag}' does not begin with one of {', '.join(letters)}, as scheme {scheme} needs.")
         if not closed and (letter in "OBS" or label != open_label):
-            found.append(Chunk(begin, place, open_label))
+            found.append(EntityChunk(begin, place, open_label))
             closed = True
         if letter == "O":
             continue
         if closed:
             begin, open_label, closed = place, label, False
         if letter in "ES":
-            found.append(Chunk(begin, place + 1, open_label))
+            found.append(EntityChunk(begin, place + 1, open_label))
             closed = True
     if not closed:
-        found.append(Chunk(begin, len(tags), open_label))
+        found.append(EntityChunk(begin, len(tags), open_label))
     return found
 
 
 class EntityScore(NamedTuple):
-    """Quotients with nothing below the line are 0, as conlleval has them."""
+    """Quotients with a divisor of 0 are 0, as in conlleval."""
 
     precision: float
     recall: float
@@ -71,9 +71,9 @@ class EntityScore(NamedTuple):
 
 
 class EntityCounts:
-    """Adds up over documents. A span is right when its start, its end and its label are.
+    """Accumulates counts over documents. A span is right if its start, end and label are.
 
-    Documents whose counts are alike are kept as one, so that memory grows with how different they are.
+    Documents with equal counts are stored once, to save memory.
 
     >>> counts = EntityCounts()
     >>> counts.add(expected=[(0, 2, "PER"), (5, 6, "LOC")], answered=[(0, 2, "PER"), (5, 7, "LOC")])
@@ -85,8 +85,8 @@ class EntityCounts:
         self._documents: Counter[tuple[tuple[str, int, int, int], ...]] = Counter()
 
     def add(self, expected: Iterable[tuple[int, int, str]], answered: Iterable[tuple[int, int, str]]) -> None:
-        """One document. Spans may overlap; one that is given twice counts once."""
-        # plain tuples: a Span, a Chunk and an Entity of the same place are the same
+        """Add one document. Spans may overlap; duplicates count once."""
+        # plain tuples, so that spans of different classes compare equal
         wanted = {(span[0], span[1], span[2]) for span in expected}
         said = {(span[0], span[1], span[2]) for span in answered}
         right, given, due = (Counter(label for _, _, label in spans) for spans in (wanted & said, said, wanted))
@@ -99,11 +99,11 @@ class EntityCounts:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All that were expected or answered, sorted."""
+        """All labels that were expected or answered, sorted."""
         return tuple(sorted({label for document in self._documents for label, *_ in document}))
 
     def micro(self) -> EntityScore:
-        """Of all entities together: conlleval's overall figures."""
+        """Return the score over all entities: conlleval's overall figures."""
         rows, counts, _ = self._table()
         right, answered, expected = (int(n) for n in (counts @ rows).reshape(3, -1).sum(1))
         return _score(right, answered, expected)
@@ -114,7 +114,7 @@ class EntityCounts:
         return {label: _score(*(int(n) for n in sums[:, place])) for place, label in enumerate(labels)}
 
     def macro_f1(self) -> float:
-        """The mean of the labels' F1: of all labels that were expected or answered."""
+        """Return the mean F1 of all labels that were expected or answered."""
         each = self.per_label().values()
         return sum(score.f1 for score in each) / len(each) if each else 0.0
 
@@ -128,15 +128,15 @@ class EntityCounts:
         }
 
     def intervals(self, draws: int = 1000, seed: int = 0) -> dict[str, tuple[float, float]]:
-        """95 %, by the names of `values`: the bootstrap over documents.
+        """Return 95 % intervals by the names of `values`: the bootstrap over documents.
 
-        Where not one entity was missed or invented every draw agrees; then the lower end is Wilson's, as if each entity
-        were a trial, because finding ten of ten does not mean that the eleventh is found. Where none was right the
-        upper end is Wilson's likewise, of the entities answered for precision, of those expected for the others.
+        If all entities were right, every draw agrees; then the lower end is Wilson's, with each entity as a trial. If
+        none was right, the upper end is Wilson's, over the answered entities for precision and the expected ones for
+        the others.
         """
         rows, counts, labels = self._table()
 
-        def of_sums(sums: Floats) -> Counts:
+        def of_sums(sums: FloatArray) -> Counts:
             right, answered, expected = np.moveaxis(sums.reshape(len(sums), 3, len(labels)), 1, 0)
             return Counts(right, answered, expected)
 
@@ -156,8 +156,8 @@ class EntityCounts:
             return {name: wilson_interval(0, trials[name]) for name in found}
         return found
 
-    def _table(self) -> tuple[Floats, Integers, tuple[str, ...]]:
-        """Distinct documents as (n, 3·L) of right, answered, expected; how many there are of each; the labels."""
+    def _table(self) -> tuple[FloatArray, IntegerArray, tuple[str, ...]]:
+        """Return distinct documents as (n, 3·L) of right, answered, expected; the count of each; the labels."""
         labels = self.labels
         places = {label: place for place, label in enumerate(labels)}
         rows = np.zeros((len(self._documents), 3, len(labels)))

@@ -1,6 +1,6 @@
-"""Figures of answers that are numbers: correlations and errors, equal to scipy's.
+"""Metrics of numbers: correlations and errors (equal to scipy's), perplexity, principal component analysis.
 
-A correlation with something constant has no value: it is nan, and so is everything of no numbers at all.
+A correlation with constant values is NaN, and so is every metric of an empty list.
 """
 
 import math
@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qkv.metrics.intervals import Floats, bootstrap, bootstraps
+from qkv.metrics.intervals import FloatArray, bootstrap, bootstraps
 
 
 def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
-    """Whether they lie on a line: 1 upwards, −1 downwards, 0 no line; nan for constant input or fewer than two.
+    """Return the Pearson correlation; NaN for constant input or fewer than two numbers.
 
     >>> pearson([1, 2, 3], [2, 4, 7]) > 0.99
     True
@@ -21,11 +21,11 @@ def pearson(expected: ArrayLike, answered: ArrayLike) -> float:
     x, y = _pair(expected, answered)
     if len(x) < 2:
         return math.nan
-    return float(correlation(moments(x, y).sum(0)[None])[0])
+    return float(correlation(correlation_moments(x, y).sum(0)[None])[0])
 
 
 def spearman(expected: ArrayLike, answered: ArrayLike) -> float:
-    """Whether they stand in the same order: the Pearson correlation of their ranks.
+    """Return the Spearman correlation: the Pearson correlation of the ranks.
 
     >>> spearman([1, 2, 3], [10, 100, 1000])
     1.0
@@ -34,8 +34,8 @@ def spearman(expected: ArrayLike, answered: ArrayLike) -> float:
     return pearson(ranks(x), ranks(y))
 
 
-def ranks(values: ArrayLike) -> Floats:
-    """From 1; equal values share the mean of their places.
+def ranks(values: ArrayLike) -> FloatArray:
+    """Return ranks from 1; equal values share the mean of their ranks.
 
     >>> ranks([30, 10, 30, 20]).tolist()
     [3.5, 1.0, 3.5, 2.0]
@@ -75,10 +75,9 @@ def number_figures(expected: ArrayLike, answered: ArrayLike) -> dict[str, float]
 def number_intervals(
     expected: ArrayLike, answered: ArrayLike, draws: int = 1000, seed: int = 0
 ) -> dict[str, tuple[float, float]]:
-    """95 %, by the names of `number_figures`: the bootstrap over examples.
+    """Return 95 % intervals by the names of `number_figures`: the bootstrap over examples.
 
-    For Spearman's the ranks among all examples are kept, not taken anew in each draw: what a draw changes of them is
-    small beside what it changes of the sums.
+    Spearman's uses the ranks among all examples, not those within each draw, which changes little.
     """
     x, y = _pair(expected, answered)
     errors = np.stack([np.abs(x - y), (x - y) ** 2, np.ones(len(x))], axis=1)
@@ -87,47 +86,44 @@ def number_intervals(
         "mean_squared_error": lambda sums: sums[:, 1] / sums[:, 2],
     }
     return {
-        "pearson": bootstrap(moments(x, y), correlation, draws=draws, seed=seed),
-        "spearman": bootstrap(moments(ranks(x), ranks(y)), correlation, draws=draws, seed=seed),
+        "pearson": bootstrap(correlation_moments(x, y), correlation, draws=draws, seed=seed),
+        "spearman": bootstrap(correlation_moments(ranks(x), ranks(y)), correlation, draws=draws, seed=seed),
         **bootstraps(errors, means, draws=draws, seed=seed),
     }
 
 
-def _pair(expected: ArrayLike, answered: ArrayLike) -> tuple[Floats, Floats]:
+def _pair(expected: ArrayLike, answered: ArrayLike) -> tuple[FloatArray, FloatArray]:
     x, y = np.asarray(expected, np.float64), np.asarray(answered, np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"Numbers of shape {x.shape} and {y.shape}: two lists of one length are due.")
+        raise ValueError(f"Numbers of shape {x.shape} and {y.shape}: two lists of equal length are needed.")
     return x, y
 
 
-def moments(x: Floats, y: Floats) -> Floats:
-    """(n, 6): a correlation is a function of their sums. Centred and scaled first, else squares would cancel badly."""
-    u, v = _scaled(x), _scaled(y)
+def correlation_moments(x: FloatArray, y: FloatArray) -> FloatArray:
+    """(n, 6): statistics whose sums give a correlation, standardised first against cancellation."""
+    u, v = _standardise(x), _standardise(y)
     return np.stack([np.ones(len(u)), u, v, u * u, v * v, u * v], axis=1)
 
 
-def _scaled(x: Floats) -> Floats:
-    if not len(x) or (x == x[0]).all():  # exactly constant: rounding must not make a spread of it
+def _standardise(x: FloatArray) -> FloatArray:
+    if not len(x) or (x == x[0]).all():  # exactly constant: avoid a variance from rounding
         return np.zeros(len(x))
     centred = x - x.mean()
     return np.asarray(centred / np.abs(centred).max())
 
 
-def correlation(sums: Floats) -> Floats:
+def correlation(sums: FloatArray) -> FloatArray:
     n, u, v, uu, vv, uv = np.moveaxis(sums, -1, 0)
     spread = np.maximum(n * uu - u * u, 0) * np.maximum(n * vv - v * v, 0)
-    # of a draw that took one example n times only rounding is left
+    # a draw of the same example n times has only rounding errors
     known = spread > (n * 1e-12) ** 2 * np.maximum(uu * vv, 1e-300)
     above = n * uv - u * v
     found = np.divide(above, np.sqrt(spread), out=np.full(above.shape, np.nan), where=known)
     return np.clip(found, -1, 1)
 
 
-# --- Figures of language models. What a loss is taken over is its objective's matter.
-
-
 def perplexity(loss: float) -> float:
-    """Among how many equally likely tokens one would be as unsure; the loss is a mean in nats.
+    """Return exp(loss) of a mean loss in nats.
 
     >>> round(perplexity(math.log(50)), 9)
     50.0
@@ -139,8 +135,7 @@ def perplexity(loss: float) -> float:
 
 
 def bits_per_character(loss: float, characters: float) -> float:
-    """What a text costs that lost so much in all, in nats, and has so many characters: it does not matter how it was
-    cut into tokens.
+    """Return bits per character from the total loss in nats: comparable between tokenizers.
 
     >>> round(bits_per_character(100 * math.log(2), 50), 9)
     2.0
@@ -148,19 +143,15 @@ def bits_per_character(loss: float, characters: float) -> float:
     return loss / math.log(2) / characters if characters else math.nan
 
 
-# --- The directions in which points differ most (principal component analysis, Pearson 1901): a map of many
-# dimensions.
-#
-# Shapes: P points, D dimensions, k directions.
-
-
 class Principal(NamedTuple):
-    places: Floats  # (P, k) of each point along the directions, from the middle of all points
-    shares: Floats  # (k,) of the points' spread (their variance) that lies along each
+    places: FloatArray  # (P, k) coordinates of the points along the directions, relative to their mean
+    shares: FloatArray  # (k,) share of the variance along each direction
 
 
-def principal(points: Floats, k: int = 2) -> Principal:
-    """Each direction is turned so that its largest weight is positive: its sign would else be left to chance.
+def principal(points: FloatArray, k: int = 2) -> Principal:
+    """Principal component analysis (Pearson 1901) of P points in D dimensions.
+
+    The sign of each direction is chosen so that its largest weight is positive.
 
     >>> principal(np.array([[0.0, 0.0, 5.0], [2.0, 0.0, 5.0], [4.0, 1.0, 5.0], [6.0, 1.0, 5.0]]), 2).shares.round(3)
     array([0.991, 0.009])

@@ -1,16 +1,15 @@
-"""What more labelled examples would bring: score(n) = a − b·n^(−c), fitted to scores at several sizes.
+"""Learning curves: score(n) = a − b·n^(−c), fitted to scores at several training set sizes, to predict larger ones.
 
-Learning curves of one model on one task follow a power law well (Hestness et al. 2017). b and c are positive, so that
-the curve rises, and a, where it would end, is not above the best possible score.
+Learning curves of one model on one task follow a power law well (Hestness et al. 2017). b and c are positive, so the
+curve rises, and its limit a is at most the best possible score.
 
-For a given c the best a and b are a straight line through (n^(−c), score), so that only c is searched: a grid, then
-finer ones around the best of it. The interval of a prediction is the profile likelihood's: every value that some curve
-passes through which fits the points not much worse than the best one does. (Resampling the residuals was tried and is
-too sure of itself: where the points leave c open, the refitted curves stay near the c that happened to fit best.)
-It holds what chance does in the draws of training examples. That the dev set is itself a sample, the same for all
-points, is not in it.
+For a given c, the best a and b are a linear fit of (n^(−c), score), so only c is searched: on a grid, then on finer
+grids around the best value. The interval of a prediction is that of the profile likelihood: all values of curves that
+fit the points not much worse than the best one. (Resampling the residuals gives intervals that are too narrow: where
+the points do not determine c, the refitted curves stay near the c that happened to fit best.) It covers the random
+choice of training examples, but not of the development set, which is the same for all points.
 
-A curve that the points do not determine is not drawn: `CurveFit.reason` says why.
+If the points do not determine a curve, there is none, and `CurveFit.reason` says why.
 
 Shapes: P points, S values of c.
 """
@@ -21,21 +20,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from qkv.metrics.intervals import Floats
+from qkv.metrics.intervals import FloatArray
 
 FEWEST_SIZES = 3  # there are three unknowns
-WIDEST = 0.15  # of a prediction's interval, in points of score: beyond, it tells nobody whether to label more
-REASONS = {
+WIDEST = 0.15  # widest useful interval of a prediction
+NO_FIT_REASONS = {
     "few_sizes": "fewer than three sizes were measured",
-    "few_points": "as many unknowns as points: nothing is left to tell noise by",
-    "flat": "the scores do not rise by more than chance",
-    "wide": "the points leave room for very different curves",
+    "few_points": "as many unknowns as points: the noise cannot be estimated",
+    "flat": "the scores do not rise significantly",
+    "wide": "the points are consistent with very different curves",
 }
 
 _STEEPNESS = np.geomspace(0.02, 3.0, 121)
 _FACTORS = (2.0, 4.0, 10.0)
-_CHANCE = 0.05  # that a flat curve is taken for a rising one
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 %, of 1 … 9 degrees of freedom
+_CHANCE = 0.05  # significance level of the rise
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 %, 1 … 9 degrees of freedom
 
 
 class Prediction(NamedTuple):
@@ -61,9 +60,9 @@ class PowerLaw:
 
 @dataclass(frozen=True)
 class CurveFit:
-    law: PowerLaw | None  # None: cannot say, and `reason` why
-    predictions: tuple[Prediction, ...]  # at multiples of the largest size, as far as they can be made
-    reason: str = ""  # of `REASONS`; "" where there is a law
+    law: PowerLaw | None  # None: no fit, see `reason`
+    predictions: tuple[Prediction, ...]  # at multiples of the largest size, as far as reliable
+    reason: str = ""  # a key of `NO_FIT_REASONS`; "" if there is a law
 
     def to_dict(self) -> dict[str, object]:
         law = self.law
@@ -81,10 +80,10 @@ def fit_power_law(
     ceiling: float = 1.0,
     widest: float = WIDEST,
 ) -> CurveFit:
-    """The law of (n, score) points, several for a size where there were several draws, and what it says of more.
+    """Fit a power law to (n, score) points, with several points per size if there were several draws.
 
-    Predictions are made at `factors` times the largest size, in order, up to the first whose interval is wider than
-    `widest`; where that is the first of them there is no law.
+    Predicts at `factors` times the largest size, in order, up to the first interval wider than `widest`; if there is no
+    prediction, there is no law.
 
     >>> points = [(n, 0.9 - 2 * n**-0.5 + noise) for n in (100, 200, 400, 800) for noise in (-0.002, 0.002)]
     >>> fit = fit_power_law(points)
@@ -93,7 +92,7 @@ def fit_power_law(
     """
     pairs = np.array([(n, score) for n, score in points], np.float64).reshape(-1, 2)
     if not np.isfinite(pairs).all() or (pairs[:, 0] <= 0).any():
-        raise ValueError("A learning curve is made of sizes above 0 and scores that are numbers.")
+        raise ValueError("A learning curve needs sizes above 0 and finite scores.")
     sizes, scores = pairs[:, 0], pairs[:, 1]
     if len(np.unique(sizes)) < FEWEST_SIZES:
         return CurveFit(None, (), "few_sizes")
@@ -101,7 +100,7 @@ def fit_power_law(
     if spare < 1:
         return CurveFit(None, (), "few_points")
     unit = float(sizes.max())
-    n = sizes / unit  # b and the search are then of the same size for ten examples and for a million
+    n = sizes / unit  # scales b and the search independently of the sizes
     best = _best(n, scores, ceiling)
     if not _rises(scores, best.squares, spare):
         return CurveFit(None, (), "flat")
@@ -122,29 +121,29 @@ def fit_power_law(
 
 
 class _Lines(NamedTuple):
-    """Score = a − b·n^(−c): for each c the best a ≤ ceiling and b ≥ 0, and the squares that are left. All (S,)."""
+    """Score = a − b·n^(−c): for each c the best a ≤ ceiling and b ≥ 0, and the residual sum of squares. All (S,)."""
 
-    a: Floats
-    b: Floats
-    c: Floats
-    squares: Floats
+    a: FloatArray
+    b: FloatArray
+    c: FloatArray
+    squares: FloatArray
 
     @staticmethod
-    def through(n: Floats, scores: Floats, c: Floats, ceiling: float) -> "_Lines":
+    def through(n: FloatArray, scores: FloatArray, c: FloatArray, ceiling: float) -> "_Lines":
         x = n ** -c[:, None]  # (S, P)
         away = x - x.mean(1, keepdims=True)
         b = np.maximum(-(away @ scores) / (away**2).sum(1), 0)
         a = scores.mean() + b * x.mean(1)
-        # where the free line ends too high, it is the best of those that end at the ceiling
+        # if the unconstrained limit is too high, the best line with its limit at the ceiling
         held = a > ceiling
         b = np.where(held, np.maximum((x @ (ceiling - scores)) / (x @ x.T).diagonal(), 0), b)
         a = np.where(held, ceiling, a)
         return _Lines(a, b, c, ((scores - (a[:, None] - b[:, None] * x)) ** 2).sum(1))
 
-    def within(self, n: Floats, factor: float, room: Floats, ceiling: float) -> tuple[float, float]:
-        """Lowest and highest score at `factor` of all lines that add no more than `room` (S,) to their squares.
+    def within(self, n: FloatArray, factor: float, room: FloatArray, ceiling: float) -> tuple[float, float]:
+        """Return the lowest and highest score at `factor` of lines that add at most `room` (S,) to their squares.
 
-        A line that is made to pass d beside its prediction there adds d² / h, with h the leverage of the place.
+        Shifting the prediction there by d adds d² / h, where h is the leverage of the point.
         """
         x, there = n ** -self.c[:, None], factor**-self.c
         away = x - x.mean(1, keepdims=True)
@@ -154,8 +153,8 @@ class _Lines(NamedTuple):
         return float((score - beside)[fine].min()), min(float((score + beside)[fine].max()), ceiling)
 
 
-def _best(n: Floats, scores: Floats, ceiling: float) -> _Lines:
-    """The line of least squares over all c, alone in its arrays."""
+def _best(n: FloatArray, scores: FloatArray, ceiling: float) -> _Lines:
+    """Return the least squares line over all c, as arrays of length 1."""
     step = np.log(_STEEPNESS[1] / _STEEPNESS[0])
     tried, spread = _STEEPNESS, step
     while True:
@@ -169,16 +168,16 @@ def _best(n: Floats, scores: Floats, ceiling: float) -> _Lines:
         spread /= 4
 
 
-def _rises(scores: Floats, squares: Floats, spare: int) -> bool:
-    """Whether the law explains more of the scores than chance would: the F test against a constant.
+def _rises(scores: FloatArray, squares: FloatArray, spare: int) -> bool:
+    """Whether the law explains the scores better than a constant, by an F test.
 
-    The law has two unknowns more than the constant, and for two the chance of an F above f is
-    (1 + 2·f / spare)^(−spare / 2): the share of the squares that is left, to the power of spare / 2.
+    The law has two more unknowns than the constant; then the probability of an F above f is
+    (1 + 2·f / spare)^(−spare / 2): the residual share of the squares, to the power of spare / 2.
     """
     before = float(((scores - scores.mean()) ** 2).sum())
     return before > 1e-18 and float(squares[0] / before) ** (spare / 2) <= _CHANCE
 
 
 def _student(freedom: int) -> float:
-    """97.5 % of Student's t lie below; past the table its usual approximation, a little to the wide side."""
+    """Return the 97.5 % quantile of Student's t; beyond the table an approximation, slightly too large."""
     return _STUDENT[freedom - 1] if freedom <= len(_STUDENT) else 1.96 + 2.6 / freedom

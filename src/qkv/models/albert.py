@@ -3,7 +3,7 @@
 from qkv.models.bert.engine import family_of_bert
 from qkv.models.bert.folder import FIXED, HEADS, KEYS, SIZES
 from qkv.models.bert.likes import Architecture, BertLike, usual_classes
-from qkv.models.folders.fields import Fields
+from qkv.models.folders.fields import NEUTRAL, Fields
 
 _BLOCK = "encoder.albert_layer_groups.{i}.albert_layers.0."
 
@@ -31,6 +31,8 @@ LIKE = BertLike(
             "classifier_dropout_prob": 0.1,
         },
         FIXED | {"inner_group_num": ((1, None), "qkv's ALBERT has one block in a group")},
+        # of Google's own code, for what was never published
+        NEUTRAL | {"down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"},
     ),
     classes=usual_classes(
         "Albert",

@@ -31,7 +31,7 @@ LIKE = BertLike(
         },
         {"n_layers": 6, "seq_classif_dropout": 0.2},
         FIXED,
-        NEUTRAL | set(_OWN),
+        NEUTRAL | {*_OWN, "tie_weights_"},
         (*CARRIED, *_OWN),
     ),
     classes=usual_classes(

@@ -18,28 +18,32 @@ Shapes: R rows, N tokens of all rows, M of them, D width, V vocabulary, E width 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from qkv.data.batch import Batch
-from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError
-from qkv.models.elmo.tokenizer import MOST
 from qkv.models.encoder import WithHeads, initialise
+from qkv.models.folders.info import shown_facts
 from qkv.models.folders.sentence import SentenceFiles
 from qkv.models.folders.weights import Undrawn
 from qkv.report.bilingual import Phrase
-from qkv.search.options import GenerateConfig
 from qkv.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # for what translates alone
+    from qkv.data.pairs.batching import Languages
+    from qkv.search.options import GenerateConfig
 
 _A = TypeVar("_A")
 Json = Mapping[str, Any]
 TASK_HEADS = ("sequence", "token", "span", "choice")
 """Heads that a task is put on with."""
+MOST_SPELLED = 1 << 20
+"""Words that one who reads on and on remembers at least: more than what is read at a time has."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class Loading:
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
     precision: str = "fp32"  # of `Writes` and `Translates` on a CPU (nn/cpu/precision.py)
-    spelled: int | None = MOST  # words that an open vocabulary remembers; None: all, as a fine-tuning run needs them
+    spelled: int | None = (
+        MOST_SPELLED  # words that an open vocabulary remembers; None: all, as a fine-tuning run needs them
+    )
 
 
 @dataclass(frozen=True)
@@ -157,9 +163,9 @@ class Writes:
 @dataclass(frozen=True)
 class Translates:
     network: Any  # search/decoding.py: EncoderDecoder, a module
-    languages: Languages
+    languages: "Languages"
     max_length: int  # tokens of a source, its end among them
-    decoding: GenerateConfig  # what its makers decode with
+    decoding: "GenerateConfig"  # what its makers decode with
     source_language: str = ""
     target_language: str = ""
     aligns: bool = True  # gives attention to read alignments from
@@ -347,8 +353,13 @@ class Facts:
     heads: tuple[str, ...] = ()
     record: Json = field(default_factory=dict)  # of qkv.json
     notes: tuple[str, ...] = ()
-    shown: Mapping[str, int | str] = field(default_factory=dict)  # for look: layers, heads, width, parameters, …
+    stated: Mapping[str, int | str] = field(default_factory=dict)  # of `shown`, what config.json says in other words
     sizes: EncoderSizes | None = None  # None: no task can be put on it, or not before an encoder is put on it
+
+    @cached_property
+    def shown(self) -> dict[str, int | str]:
+        """For look: layers, heads, width, parameters, …"""
+        return shown_facts(self.path, self.view_kind) | dict(self.stated)
 
 
 @dataclass
@@ -413,7 +424,6 @@ class Family:
     describe: Callable[[Path], Facts]  # headers only
     open: Callable[[Path, Loading], Opened]
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
-    features: type[Any] | None = None  # sizes of a language model that a plain encoder has inside (plain/network.py)
 
 
 def instead(facts: Facts, wanted: Ability[Any]) -> str:
@@ -423,14 +433,17 @@ def instead(facts: Facts, wanted: Ability[Any]) -> str:
     >>> instead(facts, FILLS).split(". ")[:2]
     ['here cannot fill a blank', 'It holds an NNLM']
     """
+    # of a text and its translation, which `qkv attention` does not read, look shows it
+    looked = {ATTENDS: SHOWS_LAYERS.command} if TRANSLATES in facts.abilities else {}
     can = [
-        f"{one.what} ({one.command.format(facts.path)})" if one.command else one.what
+        f"{one.what} ({command.format(facts.path)})" if (command := looked.get(one, one.command)) else one.what
         for one in NAMED
         if one in facts.abilities
     ]
+    kind = facts.document.get("architecture")  # a class of transformers
     said = (
         f"{facts.path} cannot {wanted.what}.",
-        f"It holds {facts.about.en}.",
+        f"It holds {facts.about.en}{f' ({kind})' if kind else ''}.",
         f"It can {', '.join(can)}." if can else "",
         wanted.needs.format(facts.path),
     )

@@ -8,7 +8,7 @@ Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, 
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qkv.config import merge, override
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import SpecialIds, StreamBatches, TextConfig, WindowBatches
 from qkv.data.corpus.shards import Shards
@@ -25,18 +25,17 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Finished, Training, opened
+from qkv.models.pretraining import Pretraining, no_init, open_corpus, record_of
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
-from qkv.models.table import read_recipe
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
 from qkv.report.language_model import LanguageModelFacts, language_model_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.loop import Job, Term, Trainable, TrainConfig, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
 
 
@@ -98,7 +97,7 @@ class NextToken:
         return {"next": Term(*word_loss(*model.before_words(chosen), batch.labels["next"]))}
 
 
-def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
+def evaluate_next_token(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
     """The mean loss, how many were right, of how many; a recurrent model must come with states of its own."""
     device, objective = next(model.parameters()).device, NextToken()
     loss, right, count = 0.0, 0, 0
@@ -108,7 +107,7 @@ def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, i
     return loss / max(1, count), right, count
 
 
-def training_flops(model: NNLM | RNNLM, batch: Batch) -> float:
+def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
     """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it."""
     inner = model.hidden if isinstance(model, NNLM) else model.stack
     weights = sum(weight.numel() for weight in inner.parameters() if weight.dim() == 2)
@@ -124,7 +123,7 @@ def training_flops(model: NNLM | RNNLM, batch: Batch) -> float:
 #
 # NNLM and RNNLM share all but the table of their own name.
 
-MODELS = ("nnlm", "rnnlm")
+_MODELS = ("nnlm", "rnnlm")
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ class RNNLMChoice:
     tied: bool | None = None
 
     def __post_init__(self) -> None:
-        # what must fit together is checked when all of it was said (`configured`)
+        # what must fit together is checked when all of it was said (`_checked`)
         alone = {name: value for name, value in _given(self).items() if name not in ("projection", "tied")}
         RNNLMConfig.preset(self.size, vocabulary_size=1, **(alone | {"tied": False}))
 
@@ -182,9 +181,9 @@ class LanguageModelConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type not in MODELS:
-            hint = did_you_mean(self.model_type, MODELS)
-            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(MODELS)}.")
+        if self.model_type not in _MODELS:
+            hint = did_you_mean(self.model_type, _MODELS)
+            raise InputError(f"Unknown model_type '{self.model_type}'.{hint} Known: {', '.join(_MODELS)}.")
         for name in ("rows", "evaluation_tokens"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
@@ -193,21 +192,7 @@ class LanguageModelConfig:
                 raise InputError(f"train.{name} does nothing for {self.model_type}: leave it out.")
 
 
-def configured(
-    model_type: str, data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
-) -> LanguageModelConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set.
-
-    The flag `size` is one of the model that is trained.
-    """
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = merge(LanguageModelConfig(model_type=model_type), read_recipe(recipe, model_type), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = (f"{model_type}.size" if key == "size" else key).rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConfig:
     other = "nnlm" if config.model_type == "rnnlm" else "rnnlm"
     if getattr(config, other) != getattr(LanguageModelConfig(), other):
         raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
@@ -242,7 +227,7 @@ class NextTokenEvaluation:
             device = next(model.parameters()).device
             model = Carrying(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
-            loss, right, count = evaluated(model, (self.batches(step)[0] for step in range(self.count)))
+            loss, right, count = evaluate_next_token(model, (self.batches(step)[0] for step in range(self.count)))
         return {
             "next_loss": loss,
             "next_accuracy": right / max(1, count),
@@ -254,9 +239,8 @@ class NextTokenEvaluation:
 
 # --- A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
 #
-# The folder of a run is that of a BERT's (models/bert/pretrain.py). What is new is the state that a recurrent model
-# carries from
-# step to step: checkpoints hold it too, so that a run which was killed goes on in the middle of its texts.
+# What is new is the state that a recurrent model carries from step to step: checkpoints hold it too, so that a run
+# which was killed goes on in the middle of its texts.
 
 _Network = NNLM | RNNLM
 
@@ -273,26 +257,8 @@ class CarryingTrainer(Trainer[Batch]):
         return super().trained() | dict(self.job.model.named_buffers())
 
 
-def start(config: LanguageModelConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    return _training().start(config, out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[LanguageModelConfig, Batch]:
-    return Training(LanguageModelConfig(), _trainer, _save, _page)
-
-
 def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = _network(config, tokenizer)
@@ -301,8 +267,6 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
     evaluate = NextTokenEvaluation(
         held_out, tokenizer, config.text, batches.seen, config.rows, config.evaluation_tokens
     )
-    if not evaluate.count:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return CarryingTrainer(
         Job(
             model.to(device),
@@ -310,7 +274,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             batches,
             out,
             evaluate=evaluate if evaluate.count else None,
-            flops=partial(training_flops, network),
+            flops=partial(next_token_flops, network),
             matrices=_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
             around=WeightCasts,
@@ -375,7 +339,7 @@ def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Size
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
@@ -409,3 +373,12 @@ def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sess
         peak_memory=sessions.peak_memory,
         resumed_from=sessions.resumed_from,
     )
+
+
+def _pretraining(model: str) -> Pretraining[LanguageModelConfig, Trainer[Batch]]:
+    defaults, size = LanguageModelConfig(model_type=model), f"{model}.size"
+    settings = JobSettings(defaults, size, check=_checked, refused=no_init(model))
+    return Pretraining(settings, _trainer, _save, _page)
+
+
+PRETRAINING_NNLM, PRETRAINING_RNNLM = _pretraining("nnlm"), _pretraining("rnnlm")

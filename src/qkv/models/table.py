@@ -1,8 +1,4 @@
-"""Every family of models: one line each. Nothing is imported until a folder of that family is met.
-
-Below that, which models `qkv pretrain` trains, and a recipe read for one of them. Settings of different models share
-many names, so a recipe says which model it is for, as `model_type`. One that does not say is taken as it is.
-"""
+"""Every family of models: one line each. Nothing is imported until a folder of that family is met."""
 
 import os
 from functools import cache
@@ -10,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qkv.config import read_toml
 from qkv.errors import InputError, did_you_mean, listed, reading
 from qkv.files import read_object
 
 if TYPE_CHECKING:
     from qkv.models.family import Facts, Family, Loading, Opened
+    from qkv.models.pretraining import Pretraining
 
 
 class FamilyEntry(NamedTuple):
@@ -108,27 +104,27 @@ def unsupported(file: Path, model_type: object) -> InputError:
     )
 
 
-# --- What is pretrained, and recipes for it.
+# --- What is pretrained.
 
-MODELS = ("bert", "word2vec", "elmo", "nnlm", "rnnlm", "gpt")
+_PRETRAININGS = {
+    "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
+    "word2vec": "qkv.models.word2vec.pretrain:PRETRAINING_WORD2VEC",
+    "elmo": "qkv.models.elmo.pretrain:PRETRAINING_ELMO",
+    "nnlm": "qkv.models.language_model:PRETRAINING_NNLM",
+    "rnnlm": "qkv.models.language_model:PRETRAINING_RNNLM",
+    "gpt": "qkv.models.gpt.pretrain:PRETRAINING_GPT",
+}
+"""How each is trained, as a `Pretraining` (models/pretraining.py): its module and its name there."""
+PRETRAINED = tuple(_PRETRAININGS)
 
 
-def read_recipe(file: Path | None, model: str) -> dict[str, Any]:
-    """The settings in a recipe; without one, none."""
-    if file is None:
-        return {}
-    settings = read_toml(file)
-    named = settings.get("model_type", model)
-    if named not in MODELS:
-        raise InputError(f"{file}: {unknown_model(named)}")
-    if named != model:
-        raise InputError(
-            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
-            "the recipe out."
-        )
-    return settings
+@cache
+def pretraining_of(model: str) -> "Pretraining[Any, Any]":
+    module, _, name = _PRETRAININGS[model].partition(":")
+    found: Pretraining[Any, Any] = getattr(import_module(module), name)
+    return found
 
 
 def unknown_model(named: object) -> str:
-    hint = did_you_mean(named, MODELS) if isinstance(named, str) else ""
-    return f"unknown model_type {named!r}.{hint} Known: {', '.join(MODELS)}."
+    hint = did_you_mean(named, PRETRAINED) if isinstance(named, str) else ""
+    return f"unknown model_type {named!r}.{hint} Known: {', '.join(PRETRAINED)}."

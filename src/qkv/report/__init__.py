@@ -1,1 +1,1 @@
-"""Files a person looks at: offline pictures and pages, made from plain numbers and never from a model."""
+"""Offline pictures and pages for people, made from plain numbers and never from a model."""

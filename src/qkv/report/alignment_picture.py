@@ -1,10 +1,10 @@
-"""A translation as a picture for a paper: which of its words came from which word of the text.
+"""A translation as a picture for a paper: the alignment of its words with the words of the text.
 
-`svg(found)` returns one self-contained SVG, in the look of `attention_picture`: no script, no font file, nothing from
-the network; it follows the reader's light or dark setting. On the left the words of the translation are joined to those
-of the text, the thicker the more was taken. On the right the same weights as a heat map: a row for each word of the
-translation, a column for each word of the text, and a grey one for what went to the mark that ends the text. The links
-(`text/alignment.py`) stand out in both.
+`draw_alignment(found)` returns one self-contained SVG in the style of `attention_picture`, without script, font file or
+network access; it follows the reader's light or dark setting. On the left lines connect the words of the translation
+with those of the text, thicker for larger weights. On the right are the same weights as a heat map: a row for each word
+of the translation, a column for each word of the text, and a grey one for the end token. The links of text/alignment.py
+are highlighted in both.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
-from qkv.report.attention_picture import FAINTEST, LONGEST, NUMBERED, shade, style
+from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE, NUMBERED, shade, style
 from qkv.report.charts import printable, shorten, text_width
-from qkv.text.alignment import Alignment, Span, WordAttention, align
+from qkv.text.alignment import Alignment, WordAttention, WordSpan, align
 
 _HEADING = 11.5
 """Size of the words over both texts."""
@@ -43,14 +43,18 @@ TEXTS = {
 }
 
 
-def svg(found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en") -> str:
-    """`links` are those of `align(found)` unless others are given; [] draws none."""
+def draw_alignment(
+    found: WordAttention, links: Sequence[Alignment] | None = None, model: str = "", lang: str = "en"
+) -> str:
+    """Draw a translation; `links` defaults to `align(found)`, [] draws none."""
     if lang not in TEXTS:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, TEXTS)} Known: {', '.join(TEXTS)}.")
     if not found.weights.size:
         raise InputError("There is nothing to align: the text or its translation has no words.")
-    if (most := max(found.weights.shape)) > LONGEST:
-        raise InputError(f"A picture holds up to {LONGEST} words and there are {most}. Translate sentence by sentence.")
+    if (most := max(found.weights.shape)) > LONGEST_SIDE:
+        raise InputError(
+            f"A picture holds up to {LONGEST_SIDE} words and there are {most}. Translate sentence by sentence."
+        )
     return _Picture(found, align(found) if links is None else links, TEXTS[lang]).draw(model)
 
 
@@ -82,14 +86,14 @@ class _Picture:
         self.width = self.x2 + max(last, self.row * len(self.columns)) + 40
         self.height = self.top + self.row * max(len(self.left), len(self.right)) + 58
 
-    def _label_of(self, text: str, span: Span) -> str:
+    def _label_of(self, text: str, span: WordSpan) -> str:
         return shorten(printable(text[slice(*span)]), self.size, 9.0 * self.size)
 
     def draw(self, model: str) -> str:
         words = self.words
-        found = words["between"].join(self._said(link) for link in self.links)
-        said = text_width(found, 15)  # the size, and something for bold letters
-        width = round(max(self.width, 480, min(said + 64, 900)))
+        found = words["between"].join(self._describe(link) for link in self.links)
+        needed = text_width(found, 15)  # with a margin for bold letters
+        width = round(max(self.width, 480, min(needed + 64, 900)))
         name = " ".join(map(printable, model.split()))
         height = round(self.height)
         parts = [
@@ -115,7 +119,7 @@ class _Picture:
         ]
         return "\n".join(parts)
 
-    def _said(self, link: Alignment) -> str:
+    def _describe(self, link: Alignment) -> str:
         source, target = self.found.source[slice(*link.source)], self.found.target[slice(*link.target)]
         return self.words["link"].format(source=printable(source), target=printable(target), weight=link.weight)
 
@@ -133,7 +137,7 @@ class _Picture:
         ]
 
     def _sentences(self) -> str:
-        """The words of both texts, one below the other, and the lines between them; those of links lie on top."""
+        """Draw the words of both texts and the lines between them, those of links on top."""
         linked = {(i, j) for rows, columns in self._cells() for i in rows for j in columns}
         quiet: list[str] = []
         hot: list[str] = []
@@ -162,7 +166,7 @@ class _Picture:
         )
 
     def _heat_map(self) -> str:
-        """Rows took, columns gave. Cells of one weight share a path: a small file."""
+        """Draw the heat map: target words as rows, source words as columns. Cells of one weight share a path."""
         row, real = self.row, len(self.right)
         wide, high = row * len(self.columns), row * len(self.left)
         parts = [f'<rect class="track" width="{wide:.1f}" height="{high:.1f}"/>']
@@ -205,5 +209,5 @@ def _label(x: float, y: float, label: str, at: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" text-anchor="{at}" class="ink">{escape(label)}</text>'
 
 
-def _meet(word: Span, link: Span) -> bool:
+def _meet(word: WordSpan, link: WordSpan) -> bool:
     return word.start < link.end and link.start < word.end

@@ -1,28 +1,27 @@
-"""Attention as plain data: which token looks at which, one byte a weight, the same format for every kind.
+"""Attention as plain data, one byte per weight, in the same format for every kind of attention.
 
-An `AttentionMap` is what `Model.attention` returns and what every picture and page reads. On the wire (`to_dict`,
-JSON) it is
+An `AttentionMap` is returned by `Model.attention` and read by every picture and page. Its JSON form (`to_dict`) is
 
     {
       "format": "qkv.attention.1",
-      "name":   "self",                     # "self" one text, "pair" two texts in one row, "causal" to the left alone,
+      "name":   "self",                     # "self" one text, "pair" two texts in one row, "causal" to the left only,
                                             # "encoder", "decoder" of a translator, "cross" decoder to encoder
       "attn":   "AAECAw…",                  # base64 of the raw bytes, C order; weight = byte / 255
       "shape":  [layers, heads, left, right],
-      "layers": [0, 1, …],  "heads": [0, 1, …],       # the model's own numbers, counted from 0
+      "layers": [0, 1, …],  "heads": [0, 1, …],       # the model's numbers, from 0
       "left":   [{"token": "[CLS]", "text": "", "start": 0, "end": 0, "segment": 0, "special": true}, …],
       "right":  [… the same …],
-      "texts":  ["The animal …"],           # what start and end count in: the text, or text and pair
+      "texts":  ["The animal …"],           # the texts of start and end: one text, or a text pair
       "model":  "all-MiniLM-L6-v2",
       "n_tokens": 14, "n_windows": 1
     }
 
-`left` asks (the queries), `right` is looked at (the keys): attn[layer, head, i, j] is how much left token i takes from
-right token j, and a row adds up to 255 but for rounding. `token` is the vocabulary's spelling (##ing, [UNK]); `text` is
-`texts[segment][start:end]`, characters of what the user wrote, empty for the special tokens that were added. For cross
-attention, segment 0 is the left side's text and segment 1 the right side's.
+`left` are the queries, `right` the keys: attn[layer, head, i, j] is the weight of left token i on right token j, and a
+row sums to 255 up to rounding. `token` is the vocabulary's spelling (##ing, [UNK]); `text` is
+`texts[segment][start:end]`, characters of the user's text, empty for added special tokens. For cross attention,
+segment 0 is the left side's text and segment 1 the right side's.
 
-A weight is stored as round(255 · w), so it is off by at most 1/510. That is finer than a screen can show and a
+A weight is stored as round(255 · w), with an error of at most 1/510. That is finer than a screen can show and a
 twentieth of the size of JSON numbers: 512 tokens, one layer, 12 heads are 3 MB.
 """
 
@@ -57,7 +56,7 @@ class Token:
 
     @property
     def label(self) -> str:
-        """What a picture prints: the user's characters, ## kept where a token continues a word."""
+        """The label in a picture: the user's characters, with ## if the token continues a word."""
         if not self.text or self.special:
             return self.token
         return f"##{self.text}" if self.token.startswith("##") else self.text
@@ -78,7 +77,7 @@ class AttentionMap:
     def __post_init__(self) -> None:
         expected = (len(self.layers), len(self.heads), len(self.left), len(self.right))
         if self.attn.shape != expected or self.attn.dtype != np.uint8:
-            raise InputError(f"Attention of shape {self.attn.shape} {self.attn.dtype} where {expected} uint8 is due.")
+            raise InputError(f"Attention has shape {self.attn.shape} {self.attn.dtype}; it must be {expected} uint8.")
 
     @property
     def n_tokens(self) -> int:
@@ -93,7 +92,7 @@ class AttentionMap:
         return self.attn[_place("layer", layer, self.layers), _place("head", head, self.heads)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The wire format above: JSON types alone."""
+        """Return the JSON form above."""
         return {
             "format": _FORMAT,
             "name": self.name,
@@ -111,14 +110,14 @@ class AttentionMap:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Read the wire format back; what does not fit is an InputError."""
+        """Read the JSON form; invalid data is an InputError."""
         if data.get("format") != _FORMAT:
             raise InputError(f"This is not an attention map: its format is {data.get('format')!r}, not {_FORMAT!r}.")
         try:
             raw = base64.b64decode(data["attn"], validate=True)
             shape = tuple(int(size) for size in data["shape"])
             if min(shape, default=0) < 0 or len(raw) != math.prod(shape):
-                raise InputError(f"The attention map holds {len(raw)} bytes where shape {shape} needs another number.")
+                raise InputError(f"The attention map has {len(raw)} bytes, which does not fit the shape {shape}.")
             return cls(
                 name=str(data["name"]),
                 attn=np.frombuffer(raw, dtype=np.uint8).reshape(shape),
@@ -136,7 +135,7 @@ class AttentionMap:
             raise InputError(f"The attention map is damaged: {error!r}.") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the wire format as one JSON file, whole or not at all."""
+        """Write the JSON form to a file, atomically."""
         write_text(Path(path), json.dumps(self.to_dict(), ensure_ascii=False))
 
     @classmethod
@@ -148,5 +147,5 @@ class AttentionMap:
 def _place(what: str, number: int, available: Sequence[int]) -> int:
     if number not in available:
         some = f"{available[0]} … {available[-1]}" if len(available) > 1 else f"{available[0]}"
-        raise InputError(f"There is no {what} {number} in this attention map; it holds {what} {some} (counted from 0).")
+        raise InputError(f"There is no {what} {number} in this attention map; it has {what} {some} (from 0).")
     return available.index(number)

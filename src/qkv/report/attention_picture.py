@@ -1,9 +1,13 @@
-"""One attention head as a picture for a paper: lines from word to word, and beside them the whole map.
+"""Attention maps as pictures: one head as an SVG for a paper, all heads as an interactive page.
 
-`svg(map, layer, head)` returns one self-contained SVG: no script, no font file, nothing from the network; it follows
-the reader's light or dark setting. On the left every token that asks is joined to the tokens it looks at, the thicker
-the more; one chosen token stands out. On the right the same weights as a heat map, row by row. Tokens that carry no
-text ([CLS], [SEP]) are grey, so that the eye finds the words; their weights are drawn to the same scale.
+`draw_attention(map, layer, head)` returns one self-contained SVG without script, font file or network access; it
+follows the reader's light or dark setting. On the left lines connect every query token with the key tokens, thicker for
+larger weights, with one chosen token highlighted. On the right are the same weights as a heat map. Special tokens
+([CLS], [SEP]) are grey; their weights have the same scale.
+
+`attention_page` returns an offline page: every layer × head is a small map, and one of them is enlarged as lines and as
+a heat map that follow the pointer, the arrow keys and the light or dark setting. The weights are in the file, one byte
+each (base64), and are drawn on canvas. The page itself is a template in this folder; user text enters it only as JSON.
 """
 
 import json
@@ -16,14 +20,14 @@ from numpy.typing import NDArray
 
 from qkv.errors import InputError, did_you_mean
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.report.charts import percent, printable, shorten, text_width
+from qkv.report.charts import format_share, printable, shorten, text_width
 
-LONGEST = 160
-"""Tokens a side that still make a legible picture; more belong on the page, which scrolls."""
+LONGEST_SIDE = 160
+"""Maximum number of tokens per side of a legible picture; the page can scroll further."""
 FAINTEST = 0.02
-"""Weights below this are left out of the lines (never out of the heat map)."""
+"""Weights below this have no line (but a cell in the heat map)."""
 NUMBERED = 24
-"""Up to this many tokens, the stronger cells of the heat map carry their number."""
+"""Up to this many tokens, the stronger cells of the heat map show their number."""
 
 _TEXTS = {
     "en": {
@@ -73,23 +77,25 @@ _COLOURS = {  # by class: what is coloured, on a light ground, on a dark one
 
 
 def style() -> str:
-    """The picture's own style sheet; every rule is bound to it, since a page may hold the picture inline."""
+    """Return the style sheet; every rule is scoped to the picture, since a page may contain it inline."""
     light = [f".qkv-attention .{name} {{ {what}: {day} }}" for name, (what, day, _) in _COLOURS.items()]
     dark = [f".qkv-attention .{name} {{ {what}: {night} }}" for name, (what, _, night) in _COLOURS.items()]
     fonts = f".qkv-attention text {{ font-family: {FONTS} }}"
     return "\n".join([fonts, *light, "@media (prefers-color-scheme: dark) {", *dark, "}"])
 
 
-def svg(attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en") -> str:
-    """One layer and head (the model's numbers, from 0), with the lines of one token on top.
+def draw_attention(
+    attention: AttentionMap, layer: int, head: int, token: str | int | None = None, lang: str = "en"
+) -> str:
+    """Draw one layer and head (the model's numbers, from 0), with the lines of one token on top.
 
     `token` is a word of the text or the number of a token; None chooses the word that looks hardest at another word.
     """
     words = caption_texts(lang)
     most = max(len(attention.left), len(attention.right))
-    if most > LONGEST:
+    if most > LONGEST_SIDE:
         raise InputError(
-            f"A picture holds up to {LONGEST} tokens and this text has {most}. "
+            f"A picture holds up to {LONGEST_SIDE} tokens and this text has {most}. "
             "Shorten it, or write an .html page, which scrolls."
         )
     weights = attention.weights(layer, head)
@@ -104,7 +110,7 @@ def caption_texts(lang: str) -> dict[str, object]:
 
 
 def choose(attention: AttentionMap, weights: NDArray[np.float32], token: str | int | None) -> tuple[int, ...]:
-    """Which left tokens stand out: a word may have been split into several."""
+    """Choose the left tokens to highlight: a word may have several tokens."""
     if isinstance(token, int):
         if not 0 <= token < len(attention.left):
             raise InputError(f"There is no token {token}: the text has tokens 0 … {len(attention.left) - 1}.")
@@ -114,7 +120,7 @@ def choose(attention: AttentionMap, weights: NDArray[np.float32], token: str | i
         meaning_right = np.array([not one.special for one in attention.right])
         score = weights * meaning_left[:, None] * meaning_right[None, :]
         if attention.name != "cross":
-            np.fill_diagonal(score, 0)  # a word that looks at itself tells little
+            np.fill_diagonal(score, 0)  # attention of a word to itself says little
         return (int(score.max(axis=1).argmax()),)
     wanted = token.casefold()
     for spellings in ([one.label for one in attention.left], [one.token for one in attention.left]):
@@ -139,7 +145,7 @@ def choose(attention: AttentionMap, weights: NDArray[np.float32], token: str | i
 
 
 def shade(weight: float) -> float:
-    """Opacity of a cell: weak weights are lifted a little, so that they can be told from nothing."""
+    """Return the opacity of a cell, slightly increased for weak weights to keep them visible."""
     return float(weight**0.7)
 
 
@@ -154,7 +160,7 @@ class _Picture:
         words: dict[str, object],
     ) -> None:
         self.map, self.weights, self.chosen, self.words = attention, weights, chosen, words
-        self.looks = weights[list(chosen)].mean(axis=0)  # (T right,) what the chosen word takes from each
+        self.looks = weights[list(chosen)].mean(axis=0)  # (T right,) attention of the chosen word
         most = max(len(attention.left), len(attention.right))
         self.row = max(13.0, min(28.0, 900 / most))
         self.size = min(14.0, 3.2 + 0.42 * self.row)
@@ -166,7 +172,7 @@ class _Picture:
         self.pad = self.size * 0.55
         self.left_y = self._places(attention.left)
         self.right_y = self._places(attention.right)
-        # from left to right: margin, tokens that look, lines, tokens looked at, percentages, labels, heat map
+        # from left to right: margin, left tokens, lines, right tokens, percentages, labels, heat map
         self.x0 = 32 + self.left_width + 2 * self.pad
         self.x1 = self.x0 + max(150.0, min(260.0, 9 * self.row))
         numbers = 2.6 * self.size
@@ -180,7 +186,7 @@ class _Picture:
         self.height = self.top + max(self.left_y[-1], self.right_y[-1]) + self.row / 2 + 74
 
     def _places(self, tokens: Sequence[Token]) -> list[float]:
-        """The middle of each token's row (or column); a second segment stands a little apart."""
+        """Return the middle of each token's row (or column), with a gap before the second segment."""
         places, at = [], 0.0
         for before, token in zip([None, *tokens], tokens, strict=False):
             if before is not None and token.segment != before.segment:
@@ -198,7 +204,9 @@ class _Picture:
         name = printable("".join(self.map.left[i].label.removeprefix("##") for i in self.chosen))
         looks = str(words["looks"]).format(token=name)
         best = [int(j) for j in np.argsort(-self.looks, kind="stable")[:3] if self.looks[j] >= FAINTEST]
-        found = str(words["comma"]).join(f"{printable(self.map.right[j].label)} {percent(self.looks[j])}" for j in best)
+        found = str(words["comma"]).join(
+            f"{printable(self.map.right[j].label)} {format_share(self.looks[j])}" for j in best
+        )
         width, height = round(max(self.width, 600)), round(self.height)
         note = str(words["note"]).format(faintest=FAINTEST)
         return "\n".join(
@@ -237,7 +245,7 @@ class _Picture:
         )
 
     def _lines(self) -> str:
-        """Curves from who looks to what is looked at; the chosen token's lie on top."""
+        """Draw curves from left to right tokens, those of the chosen token on top."""
         quiet, hot = [], []
         bend = (self.x1 - self.x0) * 0.45
         for i in range(len(self.left)):
@@ -282,14 +290,14 @@ class _Picture:
             parts.append(self._label(self.x1 + self.pad, y, label, f'class="{look}"'))
             if weight >= FAINTEST:
                 number = f'class="hottext" font-size="{self.size * 0.82:.1f}" opacity="{min(1.0, 0.55 + weight):.2f}"'
-                parts.append(self._label(self.x1 + wide + 6, y, percent(weight), number))
+                parts.append(self._label(self.x1 + wide + 6, y, format_share(weight), number))
         return "".join(parts)
 
     def _label(self, x: float, y: float, label: str, look: str) -> str:
         return f'<text x="{x:.1f}" y="{y:.1f}" dy=".35em" {look}>{escape(label)}</text>'
 
     def _heat_map(self) -> str:
-        """The whole map: rows look, columns are looked at. Cells of one weight share a path: a small file."""
+        """Draw the heat map: queries as rows, keys as columns. Cells of one weight share a path for a small file."""
         row, size = self.row, self.size
         parts = []
         wide = self.columns[-1] + row / 2
@@ -329,7 +337,7 @@ class _Picture:
         return "".join(parts)
 
     def _scale(self, height: int) -> str:
-        """The legend of the heat map: what a shade stands for."""
+        """Draw the legend of the heat map."""
         steps, x, y = 40, round(self.x2), height - 58
         boxes = "".join(
             f'<rect class="cell" x="{x + 3 * n}" y="{y}" width="3" height="9" opacity="{shade((n + 1) / steps):.3f}"/>'
@@ -345,15 +353,6 @@ def _pill(x: float, y: float, width: float, height: float, look: str) -> str:
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{height * 0.32:.1f}" {look}/>'
 
 
-# --- All heads of an attention map on one page: a file that opens from disk with the network off.
-#
-# Every layer × head is a small map; one of them is enlarged as lines between words and as a heat map, and follows the
-# token under the pointer, the arrow keys and the reader's light or dark setting. The weights are inside, one byte
-# each
-# (base64), and are drawn on canvas. The template beside this file holds the page itself; what the user wrote enters
-# it
-# only as JSON and is shown only as text.
-
 CAUTION = {
     "en": "Arrow keys move between heads. Attention shows where a head looks, not why a model answers as it does "
     "(Jain & Wallace 2019).",
@@ -362,14 +361,14 @@ CAUTION = {
 GRID = {"en": "layer ↓ head →", "zh": "层 ↓ 头 →"}
 
 
-def html(
+def attention_page(
     attention: AttentionMap,
     layer: int | None = None,
     head: int | None = None,
     token: str | int | None = None,
     lang: str = "en",
 ) -> str:
-    """The page, with this layer, head and token in view first (by default the first head, and its clearest word)."""
+    """Return the page, with this layer, head and token shown first (default: the first head and its clearest word)."""
     layer = attention.layers[0] if layer is None else layer
     head = attention.heads[0] if head is None else head
     chosen = choose(attention, attention.weights(layer, head), token)
@@ -383,7 +382,7 @@ def html(
         "faintest": FAINTEST,
         "texts": {code: _words(code) for code in CAUTION},
     }
-    # "</script>" and "<!--" inside the text would end or change the script element that carries it
+    # "</script>" and "<!--" in the text would end or change the script element around it
     inside = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     template = resources.files("qkv.report").joinpath("attention_page.html").read_text(encoding="utf-8")
     return template.replace("__DATA__", inside)

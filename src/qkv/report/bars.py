@@ -1,7 +1,6 @@
-"""Tables whose figures can be seen: a bar beside the number, with its interval where there is one.
+"""Tables with bars next to their numbers, and intervals.
 
-The first column names the row. A long table shows its first rows and folds the others away; what is folded is still in
-the file, and no script is needed to open it.
+The first column names the row. A long table shows its first rows and folds the others; no script is needed to unfold.
 """
 
 import math
@@ -14,42 +13,42 @@ from qkv.report.bilingual import Phrase, Words, safe, spans
 
 @dataclass(frozen=True)
 class Bar:
-    share: float  # of the bar's full width; what is no number has no bar
+    share: float  # of the bar's full width; NaN has no bar
     text: Words
     role: str = "train"  # which colour: "train", "evaluation", "good", "hot" or "faint"
     interval: tuple[float, float] | None = None
-    mark: float | None = None  # something to compare with
+    mark: float | None = None  # a value to compare with
 
 
 @dataclass(frozen=True)
 class Label:
-    """A user's own word; it is cut where the column ends, and whole under the pointer."""
+    """A user's word; truncated at the column width, with the full text as a tooltip."""
 
     text: str
 
 
-Cell = Words | Bar | Label
+TableCell = Words | Bar | Label
 
 
 @dataclass(frozen=True)
 class BarTable:
     title: Words
     headings: tuple[Words, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     note: Words = ""
-    shown: int = 20  # rows before the others are folded away
+    shown: int = 20  # rows before the others are folded
     narrow: bool = False
     style: ClassVar[str] = ""
 
     def html(self) -> str:
-        return table(self.headings, self.rows, self.shown) + (
+        return render_bar_table(self.headings, self.rows, self.shown) + (
             f'<p class="note">{spans(self.note)}</p>' if self.note else ""
         )
 
 
-def table(headings: Sequence[Words], rows: Sequence[Sequence[Cell]], shown: int = 20) -> str:
-    """The table alone, for sections that have more to say."""
-    # folding a handful away hides more than it clears
+def render_bar_table(headings: Sequence[Words], rows: Sequence[Sequence[TableCell]], shown: int = 20) -> str:
+    """Return the table alone, for sections with more content."""
+    # do not fold fewer than six rows
     cut = len(rows) if len(rows) <= shown + 5 else shown
     kinds = [_kind(column, rows) for column in range(len(headings))]
     head = "".join(
@@ -67,25 +66,25 @@ def table(headings: Sequence[Words], rows: Sequence[Sequence[Cell]], shown: int 
     return text + "</div>"
 
 
-def _kind(column: int, rows: Sequence[Sequence[Cell]]) -> str:
-    """How a column is set: words from the left, numbers from the right."""
+def _kind(column: int, rows: Sequence[Sequence[TableCell]]) -> str:
+    """Return the alignment class of a column: words left, numbers right."""
     cell = next((row[column] for row in rows), "")
     if not column or isinstance(cell, Label):
         return "label"
     return "bar" if any(isinstance(row[column], Bar) for row in rows) else "number"
 
 
-def _row(row: Sequence[Cell]) -> str:
+def _row(row: Sequence[TableCell]) -> str:
     first, *cells = row
     return f'<tr><th scope="row">{_content(first)}</th>{"".join(map(_cell, cells))}</tr>'
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: TableCell) -> str:
     kind = "bar" if isinstance(cell, Bar) else "label" if isinstance(cell, Label) else "number"
     return f'<td class="{kind}">{_content(cell)}</td>'
 
 
-def _content(cell: Cell) -> str:
+def _content(cell: TableCell) -> str:
     if isinstance(cell, Label):
         return f'<span class="cut" title="{safe(cell.text)}">{safe(cell.text)}</span>'
     if not isinstance(cell, Bar):

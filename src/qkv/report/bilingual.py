@@ -1,7 +1,6 @@
-"""Two languages in one file: phrases, numbers as each language writes them, and text made safe for HTML.
+"""Two languages in one page: phrases, number formats, and escaping for HTML.
 
-A page carries both languages and shows one, so that the same file can be handed to either reader. Nothing here knows
-what a page is about.
+A page contains both languages and shows one, so the same file serves readers of both.
 """
 
 import math
@@ -12,11 +11,11 @@ from unicodedata import category
 from qkv.errors import InputError, did_you_mean
 
 _LANGUAGES = ("en", "zh")
-SPACE = "\u00a0"  # between a number and its unit, where a line must not break
+SPACE = "\u00a0"  # between a number and its unit
 
 
 class Phrase(NamedTuple):
-    """The same thing said twice."""
+    """The same text in English and Chinese."""
 
     en: str
     zh: str
@@ -26,7 +25,7 @@ Words = Phrase | str
 """A phrase, or a text that is the same in both languages: a name, a number, a user's sentence."""
 
 
-def check_language(lang: str) -> None:
+def check_page_language(lang: str) -> None:
     if lang not in _LANGUAGES:
         raise InputError(f"Unknown language '{lang}'.{did_you_mean(lang, _LANGUAGES)} Known: {', '.join(_LANGUAGES)}.")
 
@@ -35,18 +34,18 @@ def phrase(words: Words) -> Phrase:
     return words if isinstance(words, Phrase) else Phrase(words, words)
 
 
-def joined(parts: "list[Phrase]", separator: str = " · ") -> Phrase:
+def join_phrases(parts: "list[Phrase]", separator: str = " · ") -> Phrase:
     return Phrase(separator.join(part.en for part in parts), separator.join(part.zh for part in parts))
 
 
 def safe(text: str) -> str:
-    """For HTML: markup stays text, and what no file can carry (half a surrogate pair, control characters) is marked."""
+    """Escape for HTML; control characters and lone surrogates become U+FFFD."""
     shown = "".join(c if c in "\n\t" or category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
     return escape(shown, quote=True)
 
 
 def spans(words: Words, tag: str = "span", attributes: str = "") -> str:
-    """Both languages as elements, of which the page hides one; `attributes` are ours, never a user's."""
+    """Return both languages as elements, of which the page hides one; `attributes` must not contain user text."""
     both = phrase(words)
     space = " " if attributes else ""
     if both.en == both.zh:
@@ -101,7 +100,7 @@ def size(number_of_bytes: float) -> str:
 
 
 def _three(number: float) -> str:
-    """Three digits, or all of a larger whole number."""
+    """Format with three significant digits, or all digits before the point."""
     if not math.isfinite(number):
         return str(number)
     digits = max(0, 2 - math.floor(math.log10(abs(number)))) if number else 0

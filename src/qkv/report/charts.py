@@ -1,7 +1,15 @@
-"""Labels of tokens in a picture: made visible, measured, cut to fit.
+"""Line charts as inline SVG in both languages, and measuring of labels in pictures.
 
-Widths are estimated (汉字 and full-width forms take one em, combining marks none), since an SVG cannot measure the
-reader's font. The estimates err on the wide side.
+A `Chart` is plain data. `render_chart` returns the HTML of one chart with its legend, its picture, and in an attribute
+the points that the page's script shows for the pointer or the arrow keys. Colours come from the page, by class, so a
+chart follows light, dark and print styles. No script is needed to see a chart.
+
+Long logs are thinned for drawing: each stretch of points is drawn by its minimum and maximum, so no spike is lost.
+
+Implemented here, since a chart library needs a script to show anything, and would make the report many times as large.
+
+Widths of labels are estimated (汉字 and full-width forms take one em, combining marks none), since an SVG cannot
+measure the reader's font. The estimates are rather too wide.
 """
 
 import json
@@ -14,13 +22,13 @@ from qkv.report.bilingual import SPACE, Phrase, Words, phrase, safe, spans
 
 
 def text_width(text: str, size: float) -> float:
-    """Estimated width of a line of text in a sans-serif font of this size."""
+    """Estimate the width of a line of text in a sans-serif font of this size."""
     ems = 0.0
     for character in text:
         if combining(character) or category(character) in ("Mn", "Me", "Cf"):
             continue
         if east_asian_width(character) in "WF":
-            ems += 1.0 if ord(character) < 0x1F000 else 1.3  # emoji are drawn wider than 汉字
+            ems += 1.0 if ord(character) < 0x1F000 else 1.3  # emoji are wider than 汉字
         elif character in "iljt.,:;'|!()[]fI":
             ems += 0.36
         elif character in "mwMW@%—…":
@@ -33,7 +41,7 @@ def text_width(text: str, size: float) -> float:
 
 
 def shorten(text: str, size: float, room: float) -> str:
-    """Cut a label that would not fit, with a mark that it was cut."""
+    """Truncate a label that does not fit, with an ellipsis."""
     if text_width(text, size) <= room:
         return text
     while text and text_width(text + "…", size) > room:
@@ -42,40 +50,26 @@ def shorten(text: str, size: float, room: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Make what cannot be seen visible, and what XML forbids harmless."""
+    """Replace invisible characters by visible ones, and those forbidden in XML by U+FFFD."""
     shown = "".join("␣" if c.isspace() else "�" if category(c) in ("Cc", "Cs", "Cn", "Co") else c for c in text)
     return shown or "∅"
 
 
-def percent(weight: float) -> str:
+def format_share(weight: float) -> str:
     return f"{100 * weight:.0f}%"
 
 
-# --- Line charts as inline SVG: no script is needed to see them, and both languages are inside.
-#
-# A `Chart` is plain data. `figure` returns the HTML of one chart with its legend, its picture, and in an attribute
-# the
-# points that the page's script reads out under the pointer or the arrow keys. Colours are the page's, by class, so
-# that
-# a chart follows light, dark and paper.
-#
-# Long logs are thinned for drawing: a stretch of many points is drawn by its lowest and highest, so no spike is lost.
-#
-# Drawn by hand, since a chart library needs a script to show anything, and would make a report of one file many
-# times as
-# large.
-
-SHAPES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
-"""Half a page wide, the whole width, or the whole width for a chart that has no neighbour."""
+CHART_SIZES = {"half": (540, 270), "wide": (1104, 380), "strip": (1104, 230)}
+"""Half a page, the whole width, or the whole width for a chart without a neighbour."""
 LEFT, RIGHT, TOP, BOTTOM = 54, 14, 14, 34  # margins
 _DRAWN = 600
-"""Points a line is drawn with at most."""
+"""Maximum number of points of a line."""
 READ = 240
-"""Points of a line that can be read out."""
+"""Points of a line that the script can show."""
 SMOOTHED = 40
-"""From this many points on, a noisy line gets its running mean drawn over it."""
+"""A noisy line with at least this many points gets its running mean."""
 
-Point = tuple[float, float]
+ChartPoint = tuple[float, float]
 
 
 def _number(value: float) -> str:
@@ -95,20 +89,20 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True)
 class Series:
-    """Points by ascending x. A value that is no number is a gap in the line."""
+    """Points by ascending x. NaN is a gap in the line."""
 
     name: Words
-    points: tuple[Point, ...]
-    role: str = "train"  # which colour: "train", "evaluation", "other" (in the background) or "kept" (a ring)
+    points: tuple[ChartPoint, ...]
+    role: str = "train"  # colour: "train", "evaluation", "other" (in the background) or "kept" (a ring)
     dots: bool = False
-    smooth: bool = False  # noisy: drawn faintly, with its running mean over it
-    fine: bool = False  # noisy, and the noise is the point
+    smooth: bool = False  # noisy: drawn faintly, with its running mean
+    fine: bool = False  # noisy, and the noise matters: a thin line
     intervals: tuple[tuple[float, float], ...] = ()  # low and high of every point
 
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line that the curve is to be compared with."""
+    """A horizontal line to compare the curve with."""
 
     value: float
     name: Words
@@ -119,17 +113,17 @@ class Chart:
     title: Words
     series: tuple[Series, ...]
     levels: tuple[Level, ...] = ()
-    spikes: tuple[Point, ...] = ()  # points that are to be seen
-    seams: tuple[float, ...] = ()  # steps at which a run was taken up again
+    spikes: tuple[ChartPoint, ...] = ()  # highlighted points
+    seams: tuple[float, ...] = ()  # steps at which a run was resumed
     format: str = "number"
     from_zero: bool = False
-    log: bool = False  # a logarithmic axis, where values lie far apart
+    log: bool = False  # logarithmic axis if values differ by orders of magnitude
     shape: str = "half"
     note: Words | None = None
 
 
 def nice_ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between low and high, both ends included where they are round.
+    """Return round numbers between low and high, inclusive.
 
     >>> nice_ticks(0, 10, 5)
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
@@ -154,11 +148,11 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
 
 
-def thinned(points: Sequence[Point], most: int = _DRAWN) -> list[Point]:
-    """At most about so many points: the lowest and the highest of every stretch, and the last point."""
+def thin_points(points: Sequence[ChartPoint], most: int = _DRAWN) -> list[ChartPoint]:
+    """Reduce to about `most` points: minimum and maximum of every stretch, and the last point."""
     if len(points) <= most:
         return list(points)
-    kept: list[Point] = []
+    kept: list[ChartPoint] = []
     stretch = max(1, 2 * len(points) // most)
     for begin in range(0, len(points), stretch):
         part = range(begin, min(len(points), begin + stretch))
@@ -168,9 +162,9 @@ def thinned(points: Sequence[Point], most: int = _DRAWN) -> list[Point]:
     return kept
 
 
-def running_mean(points: Sequence[Point], half: int) -> list[Point]:
-    """The mean over a centred window. It narrows towards the beginning, where a curve is steep, and is cut off at the
-    end, where a curve is flat and a few points would only wag."""
+def running_mean(points: Sequence[ChartPoint], half: int) -> list[ChartPoint]:
+    """Return the mean over a centred window, which narrows towards the beginning, where a curve is steep, and is cut
+    off at the end, where a curve is flat."""
     sums = [0.0]
     for _, value in points:
         sums.append(sums[-1] + value)
@@ -183,10 +177,10 @@ def running_mean(points: Sequence[Point], half: int) -> list[Point]:
 
 
 class _Frame:
-    """Where a value lies on the picture."""
+    """Maps values to positions in the picture."""
 
     def __init__(self, chart: Chart) -> None:
-        self.width, self.height = SHAPES[chart.shape]
+        self.width, self.height = CHART_SIZES[chart.shape]
         self.positive = chart.log
         points = [point for one in chart.series for point in one.points if self._fits(point[1])]
         values = [value for _, value in points]
@@ -196,7 +190,7 @@ class _Frame:
         if self.x1 == self.x0:
             self.x0, self.x1 = self.x0 - 1, self.x1 + 1
         elif self.x0 < 0.1 * self.x1:
-            self.x0 = min(self.x0, 0.0)  # the run's beginning
+            self.x0 = min(self.x0, 0.0)  # the beginning of the run
         low, high = min(values), max(values)
         self.log = chart.log and high > 8 * low
         if self.log:
@@ -220,8 +214,8 @@ class _Frame:
             share = (value - self.y0) / (self.y1 - self.y0)
         return TOP + (1 - min(1.0, max(0.0, share))) * (self.height - TOP - BOTTOM)
 
-    def path(self, points: Sequence[Point]) -> str:
-        """The line, broken where there is no number."""
+    def path(self, points: Sequence[ChartPoint]) -> str:
+        """Return the path of a line, with gaps for NaN."""
         parts, pen = [], "M"
         for x, value in points:
             if self._fits(value):
@@ -231,16 +225,16 @@ class _Frame:
                 pen = "M"
         return "".join(parts)
 
-    def drawn(self, series: Series) -> list[Point]:
+    def drawn(self, series: Series) -> list[ChartPoint]:
         return [point for point in series.points if self._fits(point[1])]
 
 
-def figure(chart: Chart, name: str = "0") -> str:
-    """One chart as HTML; `name` tells the charts of a page apart."""
+def render_chart(chart: Chart, name: str = "0") -> str:
+    """Render one chart as HTML; `name` is unique on a page."""
     title = f'<h3 id="chart-{name}">{spans(chart.title)}</h3>'
     note = f'<p class="note">{spans(chart.note)}</p>' if chart.note else ""
     kind = "chart" if chart.shape == "half" else "chart wide"
-    positive = [one for one in chart.series if any(_shown(chart, value) for _, value in one.points)]
+    positive = [one for one in chart.series if any(_is_shown(chart, value) for _, value in one.points)]
     if not positive:
         nothing = Phrase("Nothing was logged.", "没有记录。")
         return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
@@ -252,7 +246,7 @@ def figure(chart: Chart, name: str = "0") -> str:
             f'<span class="key {one.role}{" dotted" if one.dots else ""}">{spans(one.name)}</span>' for one in keys
         )
     )
-    # a mark that no legend explains is a riddle
+    # explain marks in the legend
     if chart.spikes:
         legend += f'<span class="key spike">{spans(Phrase("spike", "尖峰"))}</span>'
     if chart.seams and keys:
@@ -265,7 +259,7 @@ def figure(chart: Chart, name: str = "0") -> str:
     )
 
 
-def _shown(chart: Chart, value: float) -> bool:
+def _is_shown(chart: Chart, value: float) -> bool:
     return math.isfinite(value) and (value > 0 or not chart.log)
 
 
@@ -280,7 +274,7 @@ def _svg(chart: Chart, frame: _Frame, name: str) -> str:
     steps = nice_ticks(frame.x0, frame.x1, 5 if chart.shape == "half" else 10)
     for tick in steps:
         if tick != int(tick):
-            continue  # there is no half step
+            continue  # steps are integers
         anchor = "end" if frame.x(tick) > right - 16 else "middle"
         parts.append(f'<path class="axis" d="M{frame.x(tick):.1f} {bottom}v4"/>')
         x = min(right, frame.x(tick))
@@ -295,7 +289,7 @@ def _svg(chart: Chart, frame: _Frame, name: str) -> str:
         parts.append(_line(one, frame))
     parts += _levels(chart, frame)
     for x, value in chart.spikes:
-        if frame.x0 <= x <= frame.x1 and _shown(chart, value):
+        if frame.x0 <= x <= frame.x1 and _is_shown(chart, value):
             parts.append(f'<circle class="spike" cx="{frame.x(x):.1f}" cy="{frame.y(value):.1f}" r="5"/>')
     parts.append(f'<path class="cursor" d="M0 {TOP}V{bottom}" visibility="hidden"/></svg>')
     return "".join(parts)
@@ -311,10 +305,10 @@ def _line(series: Series, frame: _Frame) -> str:
             )
     smooth = series.smooth and len(points) >= SMOOTHED
     faint = " faint" if smooth else " fine" if series.fine else ""
-    parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thinned(series.points))}"/>')
+    parts.append(f'<path class="line {series.role}{faint}" d="{frame.path(thin_points(series.points))}"/>')
     if smooth:
         mean = running_mean(points, max(2, len(points) // 60))
-        # what is smooth needs few points
+        # a smooth line needs few points
         parts.append(
             f'<path class="line {series.role}" d="{frame.path(mean[:: max(1, len(mean) // 300)] + mean[-1:])}"/>'
         )
@@ -327,10 +321,10 @@ def _line(series: Series, frame: _Frame) -> str:
 
 
 def _levels(chart: Chart, frame: _Frame) -> list[str]:
-    """Labels stand over their line at the right end; one that would touch the label above goes under its line."""
+    """Render levels with labels above their line at the right end, or below it if they would overlap."""
     parts, last = [], -math.inf
     for level in sorted(chart.levels, key=lambda level: -level.value):
-        if not _shown(chart, level.value):
+        if not _is_shown(chart, level.value):
             continue
         y, end = frame.y(level.value), frame.width - RIGHT
         parts.append(f'<path class="level" d="M{LEFT} {y:.1f}H{end}"/>')
@@ -341,7 +335,7 @@ def _levels(chart: Chart, frame: _Frame) -> list[str]:
 
 
 def svg_text(words: Words, kind: str, attributes: str) -> str:
-    """Both languages at one place of a picture, of which the page hides one."""
+    """Return text in both languages at one position, of which the page hides one."""
     both = phrase(words)
     return "".join(
         f'<text class="{kind} {lang}" lang="{lang}" {attributes}>{safe(getattr(both, lang))}</text>'
@@ -350,7 +344,7 @@ def svg_text(words: Words, kind: str, attributes: str) -> str:
 
 
 def tick_labels(ticks: Sequence[float], kind: str) -> list[str]:
-    """All with as many digits as the finest needs.
+    """Format all ticks with the number of digits that the finest needs.
 
     >>> tick_labels([0.0, 0.25, 0.5], "percent"), tick_labels([0.0, 5e-5, 1e-4], "rate")
     (['0%', '25%', '50%'], ['0', '5e-5', '1e-4'])
@@ -376,7 +370,7 @@ def _short(value: float) -> str:
 
 
 def _readout(chart: Chart, frame: _Frame) -> dict[str, object]:
-    """What the script needs: for every series [x on the picture, y on the picture, step, value as text]."""
+    """Return the data of the script: for every series [x in the picture, y in the picture, step, value as text]."""
     show = FORMATS[chart.format]
     return {
         "width": frame.width,
@@ -387,7 +381,7 @@ def _readout(chart: Chart, frame: _Frame) -> dict[str, object]:
                 "role": one.role,
                 "points": [
                     [round(frame.x(x), 1), round(frame.y(value), 1), x, show(value)]
-                    for x, value in thinned(frame.drawn(one), READ)
+                    for x, value in thin_points(frame.drawn(one), READ)
                 ],
             }
             for one in chart.series

@@ -1,7 +1,7 @@
-"""What is taken for what: a heat map of labels expected and labels answered, and the largest confusions in words.
+"""Confusion matrix as a heat map, and a table of the largest confusions.
 
-A row's colour says which share of the texts with that label were answered so: the diagonal is right. With more labels
-than `MOST` a map is no picture any more, and the confusions alone are named.
+The colour of a cell is its share of the texts with the expected label; the diagonal is right. With more labels than
+`MOST_LABELS` only the table is shown.
 """
 
 import math
@@ -11,15 +11,15 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.report.bars import Bar, Label, table
+from qkv.report.bars import Bar, Label, render_bar_table
 from qkv.report.bilingual import Phrase, Words, percent, safe, spans
 from qkv.report.charts import printable, shorten, svg_text, text_width
 
-MOST = 30
-"""Labels that a map can hold."""
-_SIZE = 12.5  # of a label's letters
-ROOM = 150.0  # for a label
-_TURN = math.radians(40)  # how far the names over the columns lean back
+MOST_LABELS = 30
+"""Maximum number of labels of a map."""
+_SIZE = 12.5  # font size of labels
+ROOM = 150.0  # maximum width of a label
+_TURN = math.radians(40)  # rotation of the column labels
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Confused:
     of: int  # texts with the expected label
 
 
-def largest(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) -> tuple[Confused, ...]:
-    """The most frequent first, those of equal number by the share of their label; single ones for want of others."""
+def largest_confusions(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) -> tuple[Confused, ...]:
+    """Return the largest confusions, most frequent first, then by share; single ones only if there are few others."""
     totals = counts.sum(axis=1)
     found = [
         Confused(labels[row], labels[column], int(counts[row, column]), int(totals[row]))
@@ -39,7 +39,7 @@ def largest(counts: NDArray[np.int64], labels: tuple[str, ...], most: int = 10) 
         if row != column
     ]
     ordered = sorted(found, key=lambda one: (-one.n, -one.n / one.of, one.expected, one.answered))[:most]
-    again = [one for one in ordered if one.n > 1]  # what happened once is no habit
+    again = [one for one in ordered if one.n > 1]
     return tuple(again if len(again) >= 6 else ordered[:6])
 
 
@@ -55,8 +55,8 @@ class Confusion:
         return resources.files("qkv.report").joinpath("confusion.css").read_text(encoding="utf-8")
 
     def html(self) -> str:
-        drawn = len(self.labels) <= MOST
-        found = largest(self.counts, self.labels, 10 if drawn else 25)
+        drawn = len(self.labels) <= MOST_LABELS
+        found = largest_confusions(self.counts, self.labels, 10 if drawn else 25)
         wrong = int(self.counts.sum() - np.trace(self.counts))
         if not found:
             words = f'<p class="empty">{spans(Phrase("Nothing was confused.", "没有混淆。"))}</p>'
@@ -77,7 +77,7 @@ class Confusion:
                 for one in found
             ]
             headings = (Phrase("expected", "应为"), Phrase("answered", "答成"), Phrase("how often", "次数"))
-            words = table(headings, rows, 25)
+            words = render_bar_table(headings, rows, 25)
             named = sum(one.n for one in found)
             if named < wrong:
                 rest = Phrase(
@@ -106,7 +106,7 @@ class Confusion:
         widths = [text_width(name, _SIZE) for name in names]
         left = max(*widths, 60.0) + 14
         top = max(widths) * math.sin(_TURN) + 22
-        # the name over a column leans to the right, and the last ones over the edge
+        # rotated column labels may extend beyond the right edge
         over = max(width * math.cos(_TURN) - (n - place - 0.5) * cell for place, width in enumerate(widths))
         width, height = left + n * cell + max(8.0, over + 8), top + n * cell + 6
         parts = [
@@ -130,7 +130,7 @@ class Confusion:
         if not amount:
             return f'<rect class="none" {place}/>'
         share = amount / total
-        # the root: one wrong answer among fifty is still to be seen
+        # the square root keeps one wrong answer among fifty visible
         strength = 0.12 + 0.88 * math.sqrt(share)
         kind = "right" if row == column else "wrong"
         what = f"{self.labels[row]} → {self.labels[column]}: {amount:,} / {total:,} ({percent(share)})"

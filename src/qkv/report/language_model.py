@@ -1,4 +1,4 @@
-"""The report of a language model's training, from what it wrote down: log.jsonl, timing.jsonl and config.toml."""
+"""The report page of a language model's training, from log.jsonl, timing.jsonl and config.toml."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from qkv.report.run_log import RunLog, number, read_run
 
 _NAMES = {
     "nnlm": Phrase("Neural network language model (NNLM)", "神经网络语言模型（NNLM）"),
-    "gpt": Phrase("GPT, a Transformer that looks to the left", "GPT：只看左边的 Transformer"),
+    "gpt": Phrase("GPT, a left-to-right Transformer", "GPT：从左到右的 Transformer"),
     "rnnlm": Phrase("Recurrent language model (RNNLM)", "循环神经网络语言模型（RNNLM）"),
 }
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
@@ -23,7 +23,7 @@ TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "�
 
 @dataclass(frozen=True)
 class LanguageModelFacts:
-    """What the run's own files do not say; None is not known."""
+    """Facts that are not in the run's files; None: unknown."""
 
     model_type: str
     vocabulary_size: int
@@ -33,7 +33,7 @@ class LanguageModelFacts:
     sentences: int | None = None
     tokens: int | None = None
     parameters: int | None = None
-    seconds: float | None = None  # by the clock, evaluation and saving included
+    seconds: float | None = None  # wall-clock time, including evaluation and saving
     peak_memory: int | None = None  # bytes
     resumed_from: tuple[int, ...] = ()  # steps
 
@@ -64,13 +64,11 @@ def _facts(log: RunLog, facts: LanguageModelFacts) -> Iterator[Words]:
 def _notices(log: RunLog) -> Iterator[Words]:
     yield from log.notices()
     if log.steps and not log.evaluations:
-        yield Phrase(
-            "There was no evaluation: the figures are those of training.", "没有做过评估：下面是训练中的数字。"
-        )
+        yield Phrase("There was no evaluation: the figures are from training.", "没有评估结果：以下为训练集上的数值。")
 
 
 def _level(log: RunLog, key: str) -> float | None:
-    """The last evaluation's, or the mean over the end of the training."""
+    """Return the value of the last evaluation, or else the mean over the end of training."""
     if log.evaluations:
         return number(log.evaluations[-1][1].get(key))
     return log.training_level(key)
@@ -92,22 +90,22 @@ def _figures(log: RunLog, facts: LanguageModelFacts) -> Iterator[Figure]:
         Phrase("Perplexity", "困惑度"),
         shown,
         Phrase(
-            f"{source.en}: as unsure as among {shown} equally likely tokens (ruler: logarithmic)",
-            f"{source.zh}：相当于在 {shown} 个同样可能的词元中猜（标尺为对数）",
+            f"{source.en}: as uncertain as {shown} equally likely tokens (logarithmic ruler)",
+            f"{source.zh}：相当于在 {shown} 个等可能的词元中选择（标尺为对数）",
         ),
         Gauge(0, 1.06 * max(even, loss), loss, marks=tuple(marks)),
     )
     yield Figure(
         Phrase("Loss", "损失"),
         f"{loss:.3f}",
-        Phrase(f"nats a token, {source.en}; lower is better", f"每个词元的纳特数，{source.zh}；越低越好"),
+        Phrase(f"nats per token, {source.en}; lower is better", f"每个词元的纳特数，{source.zh}；越低越好"),
     )
     if accuracy is not None and math.isfinite(accuracy):
         yield Figure(
-            Phrase("Next tokens guessed right", "下一词元猜对的比例"),
+            Phrase("Next-token accuracy", "下一词元准确率"),
             percent(accuracy),
             Phrase(
-                f"{source.en}: the likeliest one was the one that came", f"{source.zh}：最可能的那个就是实际的下一个"
+                f"{source.en}: the most likely token was the actual one", f"{source.zh}：概率最高的词元即实际的下一词元"
             ),
             Gauge(0, 1, accuracy),
         )
@@ -149,7 +147,7 @@ def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int])
     seams = tuple(float(step) for step in resumed_from)
     even = math.log(facts.vocabulary_size)
     levels = [
-        Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元同样可能"))
+        Level(even, Phrase(f"ln V = {even:.2f}: all tokens equally likely", f"ln V = {even:.2f}：所有词元等可能"))
     ]
     if facts.unigram_entropy is not None:
         h = f"{facts.unigram_entropy:.2f}"
@@ -157,7 +155,7 @@ def _curves(log: RunLog, facts: LanguageModelFacts, resumed_from: Sequence[int])
         levels.append(Level(facts.unigram_entropy, name))
     for key, title in (
         ("next_loss", Phrase("Loss of the next token", "下一词元的损失")),
-        ("next_accuracy", Phrase("Next tokens guessed right", "下一词元猜对的比例")),
+        ("next_accuracy", Phrase("Next-token accuracy", "下一词元准确率")),
     ):
         series = (
             Series(TRAINING, log.logged(key), smooth=True),
@@ -179,8 +177,8 @@ def _speed(log: RunLog, facts: LanguageModelFacts) -> Iterator[tuple[Words, ...]
         yield Phrase("Tokens per second (median)", "每秒词元数（中位数）"), f"{rate:,.0f}"
     trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
     if trained and facts.tokens:
-        yield Phrase("Times through the corpus (about)", "遍历语料的次数（约）"), f"{trained / facts.tokens:.2g}"
+        yield Phrase("Epochs (about)", "轮数（约）"), f"{trained / facts.tokens:.2g}"
     if facts.seconds is not None:
-        yield Phrase("Time in all", "总用时"), duration(facts.seconds)
+        yield Phrase("Total time", "总用时"), duration(facts.seconds)
     if facts.peak_memory is not None:
         yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)

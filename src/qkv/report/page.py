@@ -1,4 +1,10 @@
-"""A list of sentences as a section of a page."""
+"""report.html: one offline file after every run, with the same template for every job.
+
+A job composes a `RunPage` from plain data: headline figures, and sections that render themselves. The sections here
+serve any job (charts, tables, remarks, samples, settings, notes); a job with another picture adds a small class with
+`title`, `style`, `narrow` and `html`. Both languages are in the file and one is shown; the switch needs no script.
+Nothing is fetched, and user text is escaped.
+"""
 
 import re
 from collections.abc import Iterator
@@ -9,13 +15,15 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from qkv.files import write_text
-from qkv.report.bilingual import Phrase, Words, check_language, percent, safe, spans
-from qkv.report.charts import Chart, figure
+from qkv.report.bilingual import Phrase, Words, check_page_language, percent, safe, spans
+from qkv.report.charts import Chart, render_chart
 from qkv.report.remarks import Remark
 
 
 @dataclass(frozen=True)
 class Notes:
+    """A list of sentences."""
+
     title: Words
     notes: tuple[Words, ...]
     style: ClassVar[str] = (
@@ -29,19 +37,9 @@ class Notes:
         return f'<ul class="plain-notes">{items}</ul>'
 
 
-# --- report.html: one offline file after every run, the same template for every job.
-#
-# A job composes a `RunPage` from plain data: headline figures, and sections that draw themselves. Sections here serve
-# any job (charts, tables, remarks, samples, settings); a job with another picture adds another small class with
-# `title`,
-# `style` and `html`. Both languages are inside and one is shown; the switch needs no script. Nothing is fetched, and
-# what
-# a user wrote enters as text alone.
-
-
 @dataclass(frozen=True)
 class Gauge:
-    """Where a figure lies between two ends, with its interval and what to compare it with; all by the same scale."""
+    """The position of a value between two ends, with its interval and values to compare with, on one scale."""
 
     low: float
     high: float
@@ -52,7 +50,7 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Figure:
-    """A headline: what it is, how much, and one line on what to make of it."""
+    """A headline figure: label, value, and one line of explanation."""
 
     label: Words
     value: Words
@@ -66,9 +64,9 @@ class Section(Protocol):
     @property
     def title(self) -> Words: ...
     @property
-    def style(self) -> str: ...  # CSS that the template does not have
+    def style(self) -> str: ...  # additional CSS
     @property
-    def narrow(self) -> bool: ...  # half a page will do: neighbours that say so stand side by side
+    def narrow(self) -> bool: ...  # fits half a page: narrow neighbours are placed side by side
     def html(self) -> str: ...
 
 
@@ -77,7 +75,7 @@ class RunPage:
     title: str
     kind: Phrase
     facts: tuple[Words, ...] = ()  # one line under the title
-    notices: tuple[Words, ...] = ()  # what went wrong with the run or its files
+    notices: tuple[Words, ...] = ()  # problems with the run or its files
     figures: tuple[Figure, ...] = ()
     sections: tuple[Section, ...] = ()
 
@@ -92,19 +90,19 @@ class Charts:
     def html(self) -> str:
         charts = list(self.charts)
         if sum(chart.shape == "half" for chart in charts) % 2 and charts[-1].shape == "half":
-            charts[-1] = replace(charts[-1], shape="strip")  # it would stand beside a hole
-        return f'<div class="charts">{"".join(map(figure, charts, map(_name, charts)))}</div>'
+            charts[-1] = replace(charts[-1], shape="strip")  # instead of an empty half
+        return f'<div class="charts">{"".join(map(render_chart, charts, map(_name, charts)))}</div>'
 
 
 def _name(chart: Chart) -> str:
-    """What tells it apart on a page."""
+    """Return an id that is unique on a page."""
     english = chart.title.en if isinstance(chart.title, Phrase) else chart.title
     return re.sub(r"[^a-z0-9]+", "-", english.lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Facts side by side; the first column names the row."""
+    """A table of facts; the first column names the row."""
 
     title: Words
     rows: tuple[tuple[Words, ...], ...]
@@ -135,12 +133,12 @@ class Remarks:
 
     def html(self) -> str:
         if not self.remarks:
-            nothing = Phrase("Too little was logged to say anything.", "记录太少，说不出什么。")
+            nothing = Phrase("Too little was logged for remarks.", "记录太少，无法给出评语。")
             return f'<p class="empty">{spans(nothing)}</p>'
         names = {
             "good": Phrase("good", "良好"),
-            "note": Phrase("to note", "留意"),
-            "warning": Phrase("look here", "注意"),
+            "note": Phrase("note", "提示"),
+            "warning": Phrase("warning", "警告"),
         }
         items = "".join(
             f'<li class="{remark.level}"><b>{spans(names[remark.level])}</b><span>{spans(remark.text)}</span></li>'
@@ -151,7 +149,7 @@ class Remarks:
 
 @dataclass(frozen=True)
 class Answers:
-    """What was answered at one time: candidates with their probabilities, best first."""
+    """The answers at one step: candidates with their probabilities, best first."""
 
     when: Words
     candidates: tuple[tuple[str, float], ...]
@@ -166,7 +164,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """One question a row, what was answered as time went on from left to right."""
+    """One question per row, with the answers of successive evaluations from left to right."""
 
     title: Words
     samples: tuple[Sample, ...]
@@ -205,7 +203,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Settings:
-    """The resolved config as it stands on disk."""
+    """The resolved config, as in the file."""
 
     title: Words
     text: str
@@ -218,19 +216,21 @@ class Settings:
 
 
 def write_report(run: Path, page: RunPage, lang: str = "en") -> Path:
-    """Write `report.html` into the run's folder, whole or not at all; `lang` is what it shows first."""
+    """Write `report.html` into the run's folder, atomically; `lang` is the language shown first."""
     target = run / "report.html"
-    write_text(target, html(page, lang))
+    write_text(target, render_page(page, lang))
     return target
 
 
-def html(page: RunPage, lang: str = "en") -> str:
-    check_language(lang)
-    return filled(page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang)
+def render_page(page: RunPage, lang: str = "en") -> str:
+    check_page_language(lang)
+    return _fill_template(
+        page.title, _header(page), "".join(_body(page)), {section.style for section in page.sections}, lang
+    )
 
 
-def filled(title: str, header: str, body: str, styles: set[str], lang: str) -> str:
-    """The template with its places filled in one pass, so that no text can be taken for a place."""
+def _fill_template(title: str, header: str, body: str, styles: set[str], lang: str) -> str:
+    """Fill the template in one pass, so that no text can be mistaken for a placeholder."""
     places = {
         "LANG": lang,
         "TITLE": safe(title),
@@ -273,7 +273,7 @@ def _figure(one: Figure) -> str:
 
 
 def _gauge(gauge: Gauge) -> str:
-    """A ruler: a track, the interval, the value, and marks with their names under it."""
+    """Render a ruler: a track, the interval, the value, and labelled marks."""
 
     def place(value: float) -> float:
         return 100 * min(1.0, max(0.0, (value - gauge.low) / ((gauge.high - gauge.low) or 1.0)))
@@ -284,7 +284,7 @@ def _gauge(gauge: Gauge) -> str:
         parts.append(f'<i class="interval" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
     for value, name in sorted(gauge.marks, key=lambda mark: -mark[0]):
         at = place(value)
-        # a name stays inside the ruler, and goes one line down when the next one is too near
+        # labels stay inside the ruler, and move down a line if the next one is too close
         side = "start" if at < 12 else "end" if at > 55 else "middle"
         row = row + 1 if after - at < 38 else 0
         name_style = f' style="top:{14 + 14 * row}px"' if row else ""

@@ -1,8 +1,8 @@
-"""Pictures with two free axes as inline SVG: scatters, diagrams, curves over something that is not a step.
+"""Pictures with two free axes as inline SVG: scatter plots, diagrams, curves over other quantities than steps.
 
-A `Plane` is plain data: two axes and what lies on them, drawn in order. Like the line charts (charts.py) it needs no
-script, holds both languages, and takes its colours from the page by class. Lines and larger dots can be read out under
-the pointer. What is no number, or lies at zero or below on a logarithmic axis, is left out.
+A `Plane` is plain data: two axes and layers, drawn in order. Like the line charts (charts.py) it needs no script, has
+both languages, and takes its colours from the page by class. The script shows values of lines and larger dots for the
+pointer. NaN, and values of zero or below on a logarithmic axis, are skipped.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import ClassVar
 from qkv.report.bilingual import Phrase, Words, phrase, safe, spans
 from qkv.report.charts import FORMATS, log_ticks, nice_ticks, svg_text, tick_labels
 
-SHAPES = {"half": (540, 340), "wide": (1104, 420)}
+PLANE_SIZES = {"half": (540, 340), "wide": (1104, 420)}
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 16, 50  # margins
 FAINT = 400
-"""From this many dots on, each is drawn small and faint: the cloud is the picture."""
+"""With at least this many dots, each is small and faint."""
 
 _Point = tuple[float, float]
 
@@ -25,12 +25,12 @@ _Point = tuple[float, float]
 @dataclass(frozen=True)
 class Axis:
     name: Words
-    format: str = "number"  # of charts.FORMATS
-    low: float | None = None  # None: as far as the data goes, and a little more
+    format: str = "number"  # a key of charts.FORMATS
+    low: float | None = None  # None: from the data, with a margin
     high: float | None = None
     log: bool = False
-    ticks: tuple[float, ...] = ()  # where round numbers will not do
-    nothing: bool = False  # the numbers are not written
+    ticks: tuple[float, ...] = ()  # instead of round numbers
+    nothing: bool = False  # no tick labels
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Dots:
     name: Words
     points: tuple[_Point, ...]
     role: str = "train"
-    weights: tuple[float, ...] = ()  # a dot's area, the largest is drawn large
+    weights: tuple[float, ...] = ()  # relative areas of the dots
     intervals: tuple[tuple[float, float], ...] = ()  # low and high of every point's y
     joined: bool = False
     faint: bool = False
-    labels: tuple[Words, ...] = ()  # written beside each
+    labels: tuple[Words, ...] = ()  # next to each dot
     read: bool = True
 
 
@@ -53,7 +53,7 @@ class Line:
     role: str = "train"
     dashed: bool = False
     read: bool = True
-    more: tuple[str, ...] = ()  # of every point, to be read out after its value
+    more: tuple[str, ...] = ()  # text after the value of every point
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Rule:
-    """A straight line from edge to edge: at one x, at one y, or where both are equal."""
+    """A straight line from edge to edge: at one x, at one y, or the diagonal."""
 
     name: Words
     x: float | None = None
@@ -89,7 +89,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Planes:
-    """Planes as a section of a page, two beside each other."""
+    """Planes as a section of a page, two next to each other."""
 
     title: Words
     planes: tuple[Plane, ...]
@@ -100,13 +100,13 @@ class Planes:
     def html(self) -> str:
         planes = list(self.planes)
         if sum(plane.shape == "half" for plane in planes) % 2:
-            planes[-1] = replace(planes[-1], shape="wide")  # it would stand beside a hole
+            planes[-1] = replace(planes[-1], shape="wide")  # instead of an empty half
         note = f'<p class="note">{spans(self.note)}</p>' if self.note else ""
-        return f'<div class="charts">{"".join(map(figure, planes))}</div>{note}'
+        return f'<div class="charts">{"".join(map(_render_plane, planes))}</div>{note}'
 
 
 class _Scale:
-    """Values of one axis on the picture."""
+    """Maps values of one axis to positions in the picture."""
 
     def __init__(self, axis: Axis, values: Sequence[float], begin: float, end: float, most: int) -> None:
         self.log = axis.log
@@ -141,7 +141,7 @@ class _Scale:
 
 class _Frame:
     def __init__(self, plane: Plane) -> None:
-        self.width, self.height = SHAPES[plane.shape]
+        self.width, self.height = PLANE_SIZES[plane.shape]
         xs, ys = _values(plane.layers)
         self.right, self.bottom = self.width - RIGHT, self.height - BOTTOM
         self.x = _Scale(plane.x, xs, LEFT, self.right, 6 if plane.shape == "half" else 10)
@@ -175,8 +175,8 @@ def _values(layers: Sequence[Layer]) -> tuple[list[float], list[float]]:
     return xs, ys
 
 
-def figure(plane: Plane) -> str:
-    """One plane as HTML, with its legend and what can be read out."""
+def _render_plane(plane: Plane) -> str:
+    """Render one plane as HTML, with its legend and the data of the script."""
     name = "plane-" + "".join(c if c.isalnum() else "-" for c in phrase(plane.title).en.lower())
     kind = "chart" if plane.shape == "half" else "chart wide"
     title = f'<h3 id="{safe(name)}">{spans(plane.title)}</h3>'
@@ -185,7 +185,7 @@ def figure(plane: Plane) -> str:
     if not any(
         frame.fits(point) for layer in plane.layers for point in getattr(layer, "points", ()) if len(point) == 2
     ):
-        nothing = Phrase("There is nothing to draw.", "没有可画的东西。")
+        nothing = Phrase("There is no data to draw.", "没有可绘制的数据。")
         return f'<figure class="{kind}"><figcaption>{title}</figcaption><p class="empty">{spans(nothing)}</p></figure>'
     legend = "".join(map(_key, plane.layers))
     return (
@@ -197,7 +197,7 @@ def figure(plane: Plane) -> str:
 
 
 def _key(layer: Layer) -> str:
-    """A line of the legend; a rule carries its name on the picture, unless it is the diagonal."""
+    """Return a legend entry; a rule has its name in the picture, unless it is the diagonal."""
     if isinstance(layer, Rule):
         leaning = layer.x is None and layer.y is None and layer.name
         return f'<span class="key rule dashed">{spans(layer.name)}</span>' if leaning else ""
@@ -244,7 +244,7 @@ def _layer(layer: Dots | Line | Band, frame: _Frame) -> Iterator[str]:
         if kept:
             yield f'<path class="band {layer.role}" d="{up}{down}Z"/>'
     elif isinstance(layer, Line):
-        if len(layer.points) == 1:  # no line, and not nothing
+        if len(layer.points) == 1:  # a single point is drawn as a dot
             yield from _dots(Dots(layer.name, layer.points, layer.role), frame)
         dashed = " dashed" if layer.dashed else ""
         yield f'<path class="line {layer.role}{dashed}" d="{frame.path(layer.points)}"/>'
@@ -303,7 +303,7 @@ def _rule_name(rule: Rule, frame: _Frame) -> Iterator[str]:
 
 
 def _readout(plane: Plane, frame: _Frame) -> dict[str, object]:
-    """As charts.py writes it, with the name of x: [x on the picture, y on the picture, x as text, value as text]."""
+    """As in charts.py, with the name of x: [x in the picture, y in the picture, x as text, value as text]."""
     show_x, show_y = FORMATS[plane.x.format], FORMATS[plane.y.format]
     layers = [
         layer

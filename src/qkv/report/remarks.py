@@ -1,6 +1,6 @@
-"""What a run's own numbers say, in words: each remark is a function of figures that answers with a sentence, or None.
+"""Remarks on the figures of a run: each function takes figures and returns a remark or None.
 
-None is canned: every sentence holds the figures it rests on, and the rule stands in its docstring. Losses are in nats.
+Every remark states the figures it is based on; the rule is in the docstring. Losses are in nats.
 """
 
 import math
@@ -18,13 +18,13 @@ _Point = tuple[float, float]
 SPIKE = 5.0
 """A gradient norm this many times the running median is a spike."""
 WAITING = 0.05
-"""The share of time that batches may cost."""
+"""Largest acceptable share of time spent waiting for batches."""
 GAP = 0.2
-"""Nats between training and evaluation that are worth a word."""
+"""Difference in nats between training and evaluation that deserves a remark."""
 FLAT = 0.01
-"""Nats over a fifth of the run that are nothing: a hundredth of the perplexity."""
+"""Negligible change in nats over a fifth of the run: one percent of the perplexity."""
 WORSE = 0.05
-"""Nats by which a last evaluation is clearly worse than the best."""
+"""Difference in nats at which the last evaluation is clearly worse than the best."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Remark:
 def loss_and_frequencies(
     loss: float | None, vocabulary_size: int, unigram_entropy: float | None, masked_share: float = 0.8
 ) -> Remark | None:
-    """The loss beside what a model without context could reach.
+    """Compare the loss with what a model without context could reach.
 
-    ln V: all tokens equally likely. The corpus's unigram entropy: every token as likely as it is frequent. Below that
-    something was learnt, but a chosen token that was kept stands there to be copied: without context, the loss could
-    fall to `masked_share` (tokens that became [MASK]) times the entropy at best. Only below that is context certain.
+    ln V: all tokens equally likely. Unigram entropy of the corpus: every token as likely as it is frequent. Below that
+    something was learned, but chosen tokens that were kept can be copied: without context, the loss can fall to
+    `masked_share` (the share replaced by [MASK]) times the entropy. Only below that is the use of context certain.
     """
     if not _is_number(loss) or vocabulary_size < 2:
         return None
@@ -101,8 +101,8 @@ def loss_and_frequencies(
     )
 
 
-def next_sentence(correct: int | None, count: int | None) -> Remark | None:
-    """The accuracy's 95 % interval against chance, which a fair coin puts at one half."""
+def next_sentence_accuracy(correct: int | None, count: int | None) -> Remark | None:
+    """Compare the 95 % interval of the accuracy with chance, one half."""
     if correct is None or not count:
         return None
     low, high = wilson_interval(correct, count)
@@ -128,16 +128,16 @@ def next_sentence(correct: int | None, count: int | None) -> Remark | None:
     return Remark(
         WARNING,
         Phrase(
-            f"Next sentence: right for {en}. The interval includes 50{SPACE}%: this is not told apart from guessing.",
-            f"下一句预测：{zh}。区间包含 50{SPACE}%：与瞎猜没有区别。",
+            f"Next sentence: right for {en}. The interval includes 50{SPACE}%: not distinguishable from guessing.",
+            f"下一句预测：{zh}。区间包含 50{SPACE}%：与随机猜测没有显著差异。",
         ),
     )
 
 
 def find_spikes(norms: Sequence[_Point], window: int = 50, least: int = 10) -> list[tuple[float, float, float]]:
-    """(step, norm, times the median): norms over `SPIKE` times the median of up to `window` logged ones before.
+    """Return (step, norm, ratio to the median) of norms above `SPIKE` times the median of the `window` norms before.
 
-    The first `least` are not judged: a run begins with large gradients, and a median needs company.
+    The first `least` are skipped: a run begins with large gradients, and a median needs enough values.
     """
     known = [(step, norm) for step, norm in norms if _is_number(norm)]
     found = []
@@ -150,7 +150,7 @@ def find_spikes(norms: Sequence[_Point], window: int = 50, least: int = 10) -> l
 
 
 def gradient_spikes(norms: Sequence[_Point]) -> Remark | None:
-    """Spikes by step, the largest five by name."""
+    """Report the number of spikes and the steps of the five largest."""
     found = find_spikes(norms)
     if not found:
         return None
@@ -171,7 +171,7 @@ def gradient_spikes(norms: Sequence[_Point]) -> Remark | None:
 
 
 def vocabulary_unseen(seen: int | None, size: int) -> Remark | None:
-    """Tokens of the vocabulary that the training text never holds: over 1 % a note, over 20 % a warning."""
+    """Report tokens that do not occur in the training text: over 1 % a note, over 20 % a warning."""
     if seen is None or size < 1:
         return None
     unseen = max(0, size - seen)
@@ -182,16 +182,16 @@ def vocabulary_unseen(seen: int | None, size: int) -> Remark | None:
         WARNING if share > 0.2 else NOTE,
         Phrase(
             f"{percent(share)} of the vocabulary ({unseen:,} of {size:,} tokens) never occurs in the training text: "
-            "their vectors stay as they began."
-            + (" A vocabulary learnt from this text would be put to better use." if share > 0.2 else ""),
+            "their embeddings are not trained."
+            + (" A vocabulary learned from this text would fit better." if share > 0.2 else ""),
             f"词表中有 {percent(share)}（{size:,} 个词元中的 {unseen:,} 个）从未在训练文本中出现："
-            "它们的向量停留在初始状态。" + ("用这份文本训练一个词表会更合算。" if share > 0.2 else ""),
+            "它们的词向量没有得到训练。" + ("建议用这份文本重新训练词表。" if share > 0.2 else ""),
         ),
     )
 
 
 def slope(points: Sequence[_Point]) -> tuple[float, float] | None:
-    """The least-squares slope and its standard error; None for fewer than eight points."""
+    """Return the least-squares slope and its standard error; None for fewer than eight points."""
     n = len(points)
     if n < 8:
         return None
@@ -205,9 +205,9 @@ def slope(points: Sequence[_Point]) -> tuple[float, float] | None:
 
 
 def trend(losses: Sequence[_Point]) -> Remark | None:
-    """Still falling, flat or rising: the change over the last fifth of the logged steps with its 95 % interval.
+    """Report the change over the last fifth of the logged steps with its 95 % interval: falling, flat or rising.
 
-    Flat is an interval that holds 0, or a change of less than `FLAT` nats however certain it is.
+    Flat: the interval contains 0, or the change is less than `FLAT` nats.
     """
     known = [(step, loss) for step, loss in losses if _is_number(loss)]
     last = known[len(known) - len(known) // 5 :] if known else []
@@ -239,28 +239,28 @@ def trend(losses: Sequence[_Point]) -> Remark | None:
         NOTE,
         Phrase(
             f"The training loss was still falling at the end: {figures} over the last fifth (steps {where}). A longer "
-            "run would probably go lower.",
+            "run would probably reach a lower loss.",
             f"训练损失到最后仍在下降：最后五分之一（第 {where} 步）变化 {figures}。训练更久多半还会更低。",
         ),
     )
 
 
 def waiting_for_batches(share: float | None) -> Remark | None:
-    """More than `WAITING` of the time spent on waiting for data."""
+    """Warn if more than `WAITING` of the time was spent waiting for data."""
     if not _is_number(share) or share <= WAITING:
         return None
     return Remark(
         WARNING,
         Phrase(
             f"The model waited for batches {percent(share)} of the time (more than {percent(WAITING, 0)}): reading the "
-            "data held the training up.",
-            f"模型有 {percent(share)} 的时间在等批次（超过 {percent(WAITING, 0)}）：读数据拖慢了训练。",
+            "data slowed training down.",
+            f"模型有 {percent(share)} 的时间在等待批次（超过 {percent(WAITING, 0)}）：数据读取拖慢了训练。",
         ),
     )
 
 
 def training_and_evaluation(training: float | None, evaluation: float | None) -> Remark | None:
-    """How far the two losses lie apart: `GAP` nats are the line."""
+    """Compare training and evaluation loss; `GAP` nats is the threshold."""
     if not _is_number(training) or not _is_number(evaluation):
         return None
     gap = evaluation - training
@@ -270,31 +270,30 @@ def training_and_evaluation(training: float | None, evaluation: float | None) ->
         return Remark(
             WARNING,
             Phrase(
-                f"{both_en}: {gap:.2f} worse on text it has not seen. It is learning the training text by heart; more "
-                "text or fewer epochs would help.",
-                f"{both_zh}：在没见过的文本上差 {gap:.2f}。模型在背训练文本；更多文本或更少轮次会有帮助。",
+                f"{both_en}: {gap:.2f} worse on unseen text. The model overfits; more text or fewer epochs would help.",
+                f"{both_zh}：在未见过的文本上差 {gap:.2f}。模型过拟合；增加文本或减少轮数会有帮助。",
             ),
         )
     if gap < -GAP:
         return Remark(
             NOTE,
             Phrase(
-                f"{both_en}: {-gap:.2f} better on text it has not seen. Dropout is off in evaluation, or the held-out "
+                f"{both_en}: {-gap:.2f} better on unseen text. Dropout is off in evaluation, or the held-out "
                 "documents are easier.",
-                f"{both_zh}：在没见过的文本上反而好 {-gap:.2f}。评估时不做随机失活，或者留出的文档更容易。",
+                f"{both_zh}：在未见过的文本上反而好 {-gap:.2f}。评估时关闭了 dropout，或者留出的文档更容易。",
             ),
         )
     return Remark(
         GOOD,
         Phrase(
-            f"{both_en}: within {GAP:g} of each other, no sign that the training text is learnt by heart.",
-            f"{both_zh}：相差不到 {GAP:g}，没有背训练文本的迹象。",
+            f"{both_en}: within {GAP:g} of each other, no sign of overfitting.",
+            f"{both_zh}：相差不到 {GAP:g}，没有过拟合的迹象。",
         ),
     )
 
 
 def best_evaluation(losses: Sequence[_Point]) -> Remark | None:
-    """The last evaluation is worse than an earlier one by more than `WORSE` nats."""
+    """Warn if the last evaluation is worse than an earlier one by more than `WORSE` nats."""
     known = [(step, loss) for step, loss in losses if _is_number(loss)]
     if not known:
         return None

@@ -1,7 +1,8 @@
-"""What a run wrote down, read back leniently: a page is written for a run that was killed, too.
+"""Read the logs of a run for its page, tolerating damage, since a killed run gets a page too.
 
-`log.jsonl` holds logged steps and evaluations, `timing.jsonl` clock times, `config.toml` the settings. Whatever is
-missing or damaged is told in `faults` and left out. A value that is no number (a lost loss) is NaN here.
+`log.jsonl` has logged steps and evaluations, `timing.jsonl` times, `config.toml` the settings. Missing or damaged parts
+are skipped and listed in `faults`. A value that is not a finite number becomes NaN. `fillings` arranges the sample
+predictions of evaluations so that answers to one blank at several steps are next to each other.
 """
 
 import json
@@ -34,7 +35,7 @@ class RunLog:
         return max([line["step"] for line in self.steps] + [step for step, _ in self.evaluations], default=0)
 
     def logged(self, key: str) -> tuple[_Point, ...]:
-        """(step, value) of every logged step that has it."""
+        """Return (step, value) of every logged step that has the key."""
         return tuple((line["step"], number(line[key])) for line in self.steps if key in line)
 
     def evaluated(self, key: str) -> tuple[_Point, ...]:
@@ -44,41 +45,39 @@ class RunLog:
         return tuple((line["step"], number(line[key])) for line in self.timing if key in line)
 
     def share_of_time(self, key: str) -> float | None:
-        """A share that was noted per lap, over the whole run."""
+        """Return the mean of a share logged per lap, weighted by time."""
         laps = [(number(line.get("seconds")), number(line[key])) for line in self.timing if key in line]
         known = [(seconds, share) for seconds, share in laps if math.isfinite(seconds) and math.isfinite(share)]
         total = sum(seconds for seconds, _ in known)
         return sum(seconds * share for seconds, share in known) / total if total else None
 
     def setting(self, *path: str) -> Any:
-        """One setting by its tables and name; None where there is none."""
+        """Return a setting by its tables and name, or None."""
         found: Any = self.settings
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
     def training_level(self, key: str) -> float | None:
-        """The mean over the last twentieth of the log, five lines at least: single ones are noisy."""
+        """Return the mean over the last twentieth of the log, at least five lines, to reduce noise."""
         known = _finite(self.logged(key))
         return statistics.fmean(known[-max(5, len(known) // 20) :]) if known else None
 
     def median_rate(self) -> float | None:
-        """Of tokens a second."""
+        """Return the median of tokens per second."""
         known = _finite(self.timed("tokens_per_second"))
         return statistics.median(known) if known else None
 
     def notices(self, unit: Phrase = STEP) -> Iterator[Phrase]:
-        """What a page says before anything else: what is damaged, that nothing was logged, that the run stopped."""
+        """Yield notices for the top of a page: damaged files, no logged steps, an unfinished run."""
         yield from self.faults
         if not self.steps:
-            yield Phrase(
-                "No step was logged yet, so there is nothing to draw.", "还没有记录任何一步，所以没有可画的东西。"
-            )
+            yield Phrase("No step was logged yet, so there are no curves.", "尚未记录任何训练步，因此没有曲线。")
             return
         last, planned = self.last_step, self.setting("train", "steps")
         if isinstance(planned, int) and 0 < last < planned:
             yield Phrase(
-                f"The run stands at {unit.en} {last:,} of {planned:,}: it is not finished and can be resumed.",
+                f"The run stopped at {unit.en} {last:,} of {planned:,}: it is not finished and can be resumed.",
                 f"训练停在第 {last:,} {unit.zh}，共 {planned:,} {unit.zh}：尚未完成，可以续训。",
             )
 
@@ -102,12 +101,12 @@ def read_run(run: Path) -> RunLog:
 
 
 def number(value: object) -> float:
-    """A finite number as it is, everything else as NaN."""
+    """Return a finite number unchanged, everything else as NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
         return float(value) if math.isfinite(value) else math.nan
-    except OverflowError:  # a whole number that no float holds
+    except OverflowError:  # an integer too large for a float
         return math.nan
 
 
@@ -127,7 +126,7 @@ def _text(file: Path, faults: list[Phrase]) -> str:
 
 
 def _lines(file: Path, faults: list[Phrase]) -> Iterator[dict[str, Any]]:
-    """Whole lines that say a step; the last line of a killed run may be half of one."""
+    """Yield valid lines with a step; a killed run may leave an incomplete last line."""
     damaged = 0
     for line in _text(file, faults).splitlines():
         try:
@@ -143,28 +142,25 @@ def _lines(file: Path, faults: list[Phrase]) -> Iterator[dict[str, Any]]:
         faults.append(
             Phrase(
                 f"{file.name}: {damaged:,} line{'' if damaged == 1 else 's'} could not be read and "
-                f"{'is' if damaged == 1 else 'are'} left out.",
+                f"{'is' if damaged == 1 else 'are'} skipped.",
                 f"{file.name}：有 {damaged:,} 行无法读取，已略去。",
             )
         )
 
 
-# --- Sample fillings of a run's evaluations, turned so that one blank's answers stand side by side as training went
-# on.
-
 SHOWN_TIMES = 4
-"""Moments of the training that stand side by side."""
+"""Evaluations shown next to each other."""
 SHOWN_CANDIDATES = 4
 
 
 def fillings(log: RunLog) -> tuple[Sample, ...]:
-    """Every sample of the last evaluation, as it was answered then and at a few moments before."""
+    """Return every sample of the last evaluation with its answers then and at a few earlier evaluations."""
     with_samples = [
         (step, found["samples"]) for step, found in log.evaluations if isinstance(found.get("samples"), list)
     ]
     if not with_samples:
         return ()
-    places = moments(len(with_samples))
+    places = choose_evaluations(len(with_samples))
     shown = [(step, _by_text(samples)) for step, samples in (with_samples[place] for place in places)]
     found = []
     for text, last in _by_text(with_samples[-1][1]).items():
@@ -178,10 +174,10 @@ def fillings(log: RunLog) -> tuple[Sample, ...]:
     return tuple(found)
 
 
-def moments(n: int) -> list[int]:
-    """Which of n evaluations are shown. Early in a run answers change fastest, so they lie closer together there.
+def choose_evaluations(n: int) -> list[int]:
+    """Choose which of n evaluations to show: denser early in a run, where answers change fastest.
 
-    >>> moments(1), moments(3), moments(10)
+    >>> choose_evaluations(1), choose_evaluations(3), choose_evaluations(10)
     ([0], [0, 1, 2], [0, 1, 4, 9])
     """
     return sorted({round((n - 1) * (time / (SHOWN_TIMES - 1)) ** 2) for time in range(SHOWN_TIMES)})

@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from qkv.config import merge
 from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, plan
+from qkv.data.batching import Integers, plan_batches
 from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.answers import SCORERS
@@ -100,7 +100,7 @@ def best_spans(
     """
     begins = np.cumsum(sizes) - sizes
     found: list[tuple[Integers, Integers, Integers, Floats]] = []
-    for group in plan(sizes, _TOKENS):
+    for group in plan_batches(sizes, _TOKENS):
         group = group[sizes[group] > 0]
         if not len(group):
             continue
@@ -336,7 +336,6 @@ class Answer(Task[AnswerExample, AnswerResult]):
 
     name = "answer"
     head = "span"
-    architecture = "BertForQuestionAnswering"
     example = AnswerExample
     unit = "question"
     kind = ""

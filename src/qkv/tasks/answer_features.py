@@ -24,7 +24,7 @@ import torch
 
 from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed, chunks, room_beside
-from qkv.data.labelled.examples import NOWHERE, AnswerExample, Fault, Place
+from qkv.data.labelled.examples import NO_PLACE, AnswerExample, Fault, Place
 from qkv.errors import InputError
 from qkv.text.tokenizer import Marks, Tokenizer
 
@@ -164,7 +164,7 @@ def check_room(standing: int, moving: int, max_length: int, overlap: int, marks:
 
 def where(place: Place, number: int) -> str:
     """How to name an example in a message; `number` counts from 1, for one that came from no file."""
-    return str(place) if place != NOWHERE else f"Example {number}"
+    return str(place) if place != NO_PLACE else f"Example {number}"
 
 
 def _short(text: str, most: int = 60) -> str:

@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from qkv.config import merge
 from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, Windowed, cut
+from qkv.data.batching import Integers, Windowed, cut_windows
 from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
@@ -195,7 +195,6 @@ class ChoiceScorer:
 class Choice(Task[ChoiceExample, ChoiceResult]):
     name = "choice"
     head = "choice"
-    architecture = "BertForMultipleChoice"
     example = ChoiceExample
     unit = "question"
     kind = ""
@@ -315,7 +314,7 @@ def _encoded_once(tokenizer: Tokenizer, texts: Iterable[str]) -> dict[str, list[
 def _windows(ids: list[int], size: int, overlap: int) -> list[list[int]]:
     if len(ids) <= size:
         return [ids]
-    pieces = cut([len(ids)], size, min(overlap, size - 1))
+    pieces = cut_windows([len(ids)], size, min(overlap, size - 1))
     return [ids[start:end] for start, end in zip(pieces.starts.tolist(), pieces.ends.tolist(), strict=True)]
 
 

@@ -26,7 +26,7 @@ from qkv.metrics.classes import (
     multi_label_intervals,
     multi_label_statistics,
 )
-from qkv.metrics.numbers import correlation, moments, number_figures, number_intervals
+from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
 from qkv.tasks.model import TaskModel
 from qkv.tasks.task import (
@@ -553,7 +553,7 @@ class Regression(TextTask):
         return self.target(example, str(example.place)), result.value
 
     def summands(self, statistics: Floats) -> Floats:
-        return moments(*statistics.T)
+        return correlation_moments(*statistics.T)
 
     def figure(self, sums: Floats) -> Floats:
         return correlation(sums)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch, ranges
-from qkv.data.batching import Integers, chunks, plan
+from qkv.data.batching import Integers, chunks, plan_batches
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
@@ -76,7 +76,7 @@ def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_b
             start = stream.tell()
             stream.truncate(start + 4 * shape[0] * shape[1])
         found = np.memmap(part, np.float32, "r+", offset=start, shape=shape)
-        for chosen in plan(rows.lengths, tokens_per_batch):
+        for chosen in plan_batches(rows.lengths, tokens_per_batch):
             values = model.vectors(rows.collate(chosen).to(device)).float().cpu().numpy()
             found[chosen if model.reads_rows else ranges(begins[chosen], rows.lengths[chosen])] = values
         found.flush()
@@ -98,7 +98,7 @@ def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision
     begins = np.cumsum(rows.lengths) - rows.lengths
     found: Scores | None = None
     model.eval()
-    for chosen in plan(rows.lengths, tokens_per_batch):
+    for chosen in plan_batches(rows.lengths, tokens_per_batch):
         labels = {VECTORS: features.of(chosen)} if isinstance(features, Vectors) else None
         batch = rows.collate(chosen, labels).to(device, non_blocking=True)
         with torch.autocast(device.type, precision or torch.bfloat16, enabled=precision is not None):

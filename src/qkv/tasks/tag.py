@@ -21,7 +21,7 @@ from torch.nn import functional
 from qkv.config import merge
 from qkv.data.batch import IGNORE, Batch
 from qkv.data.batching import Integers
-from qkv.data.labelled.examples import NOWHERE, Fault, Span, TagExample
+from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.entities import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
@@ -173,7 +173,7 @@ def in_words(text: str, spans: Sequence[Span]) -> str:
 
 
 def place_of(example: TagExample, number: int) -> str:
-    return str(example.place) if example.place != NOWHERE else f"Text {number}"
+    return str(example.place) if example.place != NO_PLACE else f"Text {number}"
 
 
 def check_example(example: TagExample, where: str, needs_labels: bool, may_nest: bool = False) -> None:
@@ -359,7 +359,6 @@ class TagObjective:
 class Tag(Task[TagExample, TagResult]):
     name = "tag"
     head = "token"
-    architecture = "BertForTokenClassification"
     example = TagExample
     unit = "entity"
     main = "f1"

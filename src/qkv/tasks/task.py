@@ -195,7 +195,6 @@ class Task(Protocol[X, Y]):
 
     name: ClassVar[str]  # "classify", "tag", …: the key in tasks/table.py
     head: ClassVar[str]  # of models/bert/network.py HEADS
-    architecture: ClassVar[str]  # of models/bert/keys.py ARCHITECTURES
     example: ClassVar[type[Example]]
     unit: ClassVar[str]  # what a probability is of: "text", "entity", "question"
     about: ClassVar[str] = ""  # the kind in words, where models of different kinds cannot be compared

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qkv.data.batch import Batch
-from qkv.data.batching import BothOrders, Integers, Windowed, merged
+from qkv.data.batching import BothOrders, Integers, Windowed, merge_windows
 from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
 from qkv.tasks.model import TaskModel
@@ -122,7 +122,6 @@ class TextTask(Task[TextExample, Any]):
 
     name = "classify"
     head = "sequence"
-    architecture = "BertForSequenceClassification"
     example = TextExample
     unit = "text"
 
@@ -189,7 +188,7 @@ class TextTask(Task[TextExample, Any]):
 
     def pooled(self, features: TextFeatures, scores: Scores) -> NDArray[np.float64]:
         """(R, L) → (E, L)"""
-        return merged(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)
+        return merge_windows(scores, features.rows.examples, features.rows.n_rows).astype(np.float64)
 
     def weighed(self, features: TextFeatures, scores: Scores, result: Any, calibration: Calibration) -> Weighed:
         """Classes, the most probable first."""

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.data.batching import plan
+from qkv.data.batching import plan_batches
 from qkv.data.pairs.batching import Coder, Languages
 from qkv.errors import InputError
 from qkv.metrics import translation as scores
@@ -50,7 +50,7 @@ def translated(
     """
     device = next(network.parameters()).device
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in plan([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
+    for rows in plan_batches([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
         examples = rows.tolist() if keys is None else [keys[row] for row in rows.tolist()]
         batch = Batch.of([sources[row] for row in rows], examples=examples)
         texts = _searched(network, batch.to(device), languages, config)
@@ -127,8 +127,8 @@ class LengthScore:
 class TranslationScore:
     pairs: int
     exact: float  # share of the translations that are the reference itself
-    bleu: scores.Score | None = None  # None: sacrebleu is not installed
-    chrf: scores.Score | None = None
+    bleu: scores.TranslationScore | None = None  # None: sacrebleu is not installed
+    chrf: scores.TranslationScore | None = None
     by_length: tuple[LengthScore, ...] = ()
     unfinished: int = 0  # stopped because they were too long
 

@@ -1,1 +1,1 @@
-"""What a text is: tokenizers and vocabularies, segmenters, sentences, languages, alignment of words."""
+"""Text processing: tokenizers and vocabularies, segmenters, sentences, languages, word alignment."""

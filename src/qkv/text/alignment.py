@@ -1,16 +1,16 @@
-"""Which words of a translation came from which words of the text, read off the attention of the network that wrote it.
+"""Word alignment between a text and its translation, from the attention of the network that translated it.
 
-    tokens     Tom chase ##s Jerry [SEP]      attention: for each token of the translation, how much it took from each
-    words      Tom chases Jerry               pieces of a word are added up, pieces of a written word are averaged
+    tokens     Tom chase ##s Jerry [SEP]      attention of each target token to each source token
+    words      Tom chases Jerry               summed over the subwords of a source word, averaged over a target word's
     links      Tom–汤姆, chases–追逐, Jerry–杰瑞       each with the characters of both texts and the weight
 
-Everything is a span of the user's characters: `source[start:end]` and `target[start:end]`. What was looked at and has
-no characters (the mark that ends a text) is kept apart, as `rest`. Words are runs of letters and digits; every 汉字 is
-one by itself, unless a segmenter is given; a token that lies across several words makes one of them.
+All spans are in characters of the user's texts: `source[start:end]` and `target[start:end]`. Attention to tokens
+without characters (the end token) is stored separately, as `rest`. Words are runs of letters and digits; every 汉字 is
+a word, unless a segmenter is given; words that share a token are merged.
 
-What this file does NOT do: say what attention means. It shows where a network looked, which is often, not always, the
-word that was translated. Attention is an ordinary matrix here, of one layer, one head, or a mean of many: whose, and
-whether row i belongs to the step that wrote token i or to the one that read it, is the caller's choice.
+What this file does NOT do: interpret attention. A network often, but not always, attends to the word it translates.
+The attention may be of one layer, one head, or a mean of many; whether row i belongs to the step that generated token i
+or to the one that read it is the caller's choice.
 
 Shapes: T tokens of the translation, S tokens of the source, W and X words of them.
 """
@@ -31,20 +31,20 @@ from qkv.text.wordpiece import CHINESE
 _Weights = NDArray[np.float64]
 
 
-class Span(NamedTuple):
+class WordSpan(NamedTuple):
     start: int  # text[start:end]
     end: int
 
 
 class Alignment(NamedTuple):
-    """One word and where it came from."""
+    """A link between a source word and a target word."""
 
-    source: Span
-    target: Span
-    weight: float  # of what the target word took, the share from this source word
+    source: WordSpan
+    target: WordSpan
+    weight: float  # share of the target word's attention
 
     def to_dict(self, source: str, target: str) -> dict[str, Any]:
-        """For JSON, with the words themselves."""
+        """Return a JSON object, with the words."""
         return {
             "source": {"text": source[slice(*self.source)], **self.source._asdict()},
             "target": {"text": target[slice(*self.target)], **self.target._asdict()},
@@ -58,11 +58,11 @@ class WordAttention:
 
     source: str
     target: str
-    source_words: tuple[Span, ...]  # X
-    target_words: tuple[Span, ...]  # W
-    weights: _Weights  # (W, X); a row and its rest add up to 1, but for rounding
-    rest: _Weights  # (W,) went to what has no characters
-    by_character: bool = True  # every 汉字 is a word by itself: nobody was asked for Chinese words
+    source_words: tuple[WordSpan, ...]  # X
+    target_words: tuple[WordSpan, ...]  # W
+    weights: _Weights  # (W, X); a row and its rest sum to 1, up to rounding
+    rest: _Weights  # (W,) attention to tokens without characters
+    by_character: bool = True  # every 汉字 is a word: no segmenter was given
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,10 +83,10 @@ def word_attention(
     target_tokens: Sequence[tuple[int, int]],
     segmenter: Segmenter | None = None,
 ) -> WordAttention:
-    """From tokens (T, S) to words. Tokens come as spans of the texts, empty where a token has no characters.
+    """Convert attention between tokens (T, S) to words. Tokens are spans of the texts, empty for special tokens.
 
-    `attention` may have more columns than there are source tokens (the end mark, a batch's longer rows), which count as
-    rest, and more rows than target tokens, which count for nothing (the step that wrote the end mark).
+    Additional columns of `attention` (the end token, padding) count as rest; additional rows (the step that generated
+    the end token) are ignored.
 
     >>> found = word_attention([[0.9, 0, 0.1], [0, 0.8, 0.2]], "a bc", [(0, 1), (2, 4)], "甲乙", [(0, 1), (1, 2)])
     >>> found.weights.tolist(), found.rest.round(9).tolist()
@@ -114,31 +114,37 @@ def word_attention(
 
 
 def argmax_links(weights: _Weights) -> Iterator[tuple[int, int]]:
-    """Each target word, with the source word it took most from: (target, source)."""
+    """Yield each target word with the source word of largest weight: (target, source)."""
     yield from ((row, int(best)) for row, best in enumerate(weights.argmax(1)) if weights[row, best] > 0)
 
 
 def mutual_links(weights: _Weights) -> Iterator[tuple[int, int]]:
-    """Of those, where the source word too gave no target word more: fewer links, and surer ones."""
+    """Yield the links of `argmax_links` that are also the maximum of the source word: fewer and more reliable."""
     given = weights.argmax(0)  # (X,)
     yield from ((row, best) for row, best in argmax_links(weights) if given[best] == row)
 
 
-METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = {"argmax": argmax_links, "mutual": mutual_links}
+ALIGNMENT_METHODS: dict[str, Callable[[_Weights], Iterator[tuple[int, int]]]] = {
+    "argmax": argmax_links,
+    "mutual": mutual_links,
+}
 
 
 def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> list[Alignment]:
-    """The links, in the order of the translation; those whose weight is below `least` are left out.
+    """Return the links with a weight of at least `least`, in the order of the translation.
 
-    A word that took more from what has no characters than from all words together came from none of them. Where every
-    汉字 was taken for a word, neighbours that came from the same source word are joined: 汤 and 姆 of Tom are 汤姆.
+    A target word whose `rest` exceeds its attention to all words has no link. If every 汉字 is a word, neighbours with
+    the same source word are merged: 汤 and 姆 of Tom become 汤姆.
     """
-    if method not in METHODS:
-        raise InputError(f"Unknown alignment '{method}'.{did_you_mean(method, METHODS)} Known: {', '.join(METHODS)}.")
+    if method not in ALIGNMENT_METHODS:
+        raise InputError(
+            f"Unknown alignment '{method}'.{did_you_mean(method, ALIGNMENT_METHODS)} "
+            f"Known: {', '.join(ALIGNMENT_METHODS)}."
+        )
     if not found.weights.size:
         return []
     groups: list[tuple[int, list[int]]] = []  # source word, target words
-    for row, best in METHODS[method](found.weights):
+    for row, best in ALIGNMENT_METHODS[method](found.weights):
         if found.rest[row] > found.weights[row].sum():
             continue
         if groups and groups[-1][0] == best and _makes_one_word(found, groups[-1][1][-1], row):
@@ -148,7 +154,7 @@ def align(found: WordAttention, method: str = "argmax", least: float = 0.0) -> l
     links = [
         Alignment(
             found.source_words[best],
-            Span(found.target_words[rows[0]].start, found.target_words[rows[-1]].end),
+            WordSpan(found.target_words[rows[0]].start, found.target_words[rows[-1]].end),
             float(found.weights[rows, best].mean()),
         )
         for best, rows in groups
@@ -162,16 +168,13 @@ def _makes_one_word(found: WordAttention, before: int, after: int) -> bool:
     return found.by_character and first.end == second.start and all(map(_is_chinese, text))
 
 
-# Texts and tokens as spans
-
-
-def word_spans(text: str, segmenter: Segmenter | None = None) -> list[Span]:
-    """Runs of letters and digits, 汉字 one by one or as the segmenter says, other signs one by one; no spaces.
+def word_spans(text: str, segmenter: Segmenter | None = None) -> list[WordSpan]:
+    """Return runs of letters and digits, 汉字 one by one or segmented, and punctuation marks one by one.
 
     >>> [text[slice(*span)] for text in ["Tom isn't 3.5 m tall…", "汤姆3岁"] for span in word_spans(text)]
     ['Tom', "isn't", '3.5', 'm', 'tall', '…', '汤', '姆', '3', '岁']
     """
-    spans: list[Span] = []
+    spans: list[WordSpan] = []
     before = "space"  # the kind of the last character
     for place, character in enumerate(text):
         kind = _kind(character)
@@ -185,20 +188,20 @@ def word_spans(text: str, segmenter: Segmenter | None = None) -> list[Span]:
         else:
             goes_on = kind == before and (kind == "letter" or (kind == "chinese" and segmenter is not None))
         if goes_on:
-            spans[-1] = Span(spans[-1].start, place + 1)
+            spans[-1] = WordSpan(spans[-1].start, place + 1)
         elif kind != "space":
-            spans.append(Span(place, place + 1))
+            spans.append(WordSpan(place, place + 1))
         before = "mark" if kind == "joins" else kind
     return spans if segmenter is None else [part for span in spans for part in _cut(text, span, segmenter)]
 
 
-def _cut(text: str, span: Span, segmenter: Segmenter) -> Iterator[Span]:
+def _cut(text: str, span: WordSpan, segmenter: Segmenter) -> Iterator[WordSpan]:
     run, start = text[slice(*span)], span.start
     if len(run) == 1 or not all(map(_is_chinese, run)):
         yield span
         return
     for word in segmenter.words([run]):
-        yield Span(start, start + len(word))
+        yield WordSpan(start, start + len(word))
         start += len(word)
 
 
@@ -221,7 +224,7 @@ def _is_chinese(character: str) -> bool:
 
 
 def _is_inside(text: str, place: int) -> bool:
-    """Whether a mark belongs to the word around it: isn't, well-known, U.S.A, 3.5."""
+    """Whether a punctuation mark belongs to the word around it: isn't, well-known, U.S.A, 3.5."""
     if not 0 < place < len(text) - 1:
         return False
     around = text[place - 1], text[place + 1]
@@ -231,32 +234,32 @@ def _is_inside(text: str, place: int) -> bool:
     return text[place] in ".'’-" and all(_kind(character) == "letter" for character in around)
 
 
-def _is_glued(text: str, place: int, before: Span) -> bool:
-    """Whether this sign is drawn as one with those before it: a family of emoji, or the second letter of a flag."""
+def _is_glued(text: str, place: int, before: WordSpan) -> bool:
+    """Whether this symbol and those before it are displayed as one: joined emoji, or the two letters of a flag."""
     if text[place - 1] == "\u200d":  # zero width joiner
         return True
     flag = text[slice(*before)] + text[place]
     return len(flag) == 2 and all("\U0001f1e6" <= letter <= "\U0001f1ff" for letter in flag)
 
 
-def _joined(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> tuple[Span, ...]:
-    """Words that lie under one token become one."""
+def _joined(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> tuple[WordSpan, ...]:
+    """Merge words that share a token."""
     starts, ends = [word.start for word in words], [word.end for word in words]
     together: set[int] = set()  # words that belong to the one before them
     for start, end in tokens:
         if start < end:
             together.update(range(bisect_right(ends, start) + 1, bisect_left(starts, end)))
-    found: list[Span] = []
+    found: list[WordSpan] = []
     for number, word in enumerate(words):
         if number in together:
-            found[-1] = Span(found[-1].start, word.end)
+            found[-1] = WordSpan(found[-1].start, word.end)
         else:
             found.append(word)
     return tuple(found)
 
 
-def _places(words: Sequence[Span], tokens: Sequence[tuple[int, int]]) -> _Weights:
-    """(tokens, words): 1 where a token is a part of a word. A token without characters is a part of none."""
+def _places(words: Sequence[WordSpan], tokens: Sequence[tuple[int, int]]) -> _Weights:
+    """(tokens, words): 1 where a token is part of a word; zeros for a token without characters."""
     places = np.zeros((len(tokens), len(words)))
     ends = [word.end for word in words]
     for number, (start, end) in enumerate(tokens):

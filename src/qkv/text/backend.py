@@ -1,6 +1,6 @@
-"""The parts of a tokenizer of the Rust library: put together from a vocabulary, and recognised in a file.
+"""Backends of the Rust library `tokenizers`: built from a vocabulary, or inspected after loading from a file.
 
-What this file does NOT do: use them. `tokenizer.py` does.
+`tokenizer.py` uses them.
 """
 
 import json
@@ -17,7 +17,7 @@ from qkv.text.vocabulary import Kind
 from qkv.text.wordpiece import CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
 AnyKind = Kind | Literal["byte-pair", "unigram"]
-"""Kinds that can be learned, and two that are only read."""
+"""Kinds that can be trained, and two that can only be loaded."""
 BYTE_PAIR: Literal["byte-pair"] = "byte-pair"
 UNIGRAM: Literal["unigram"] = "unigram"
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -25,11 +25,11 @@ ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 _OTHERS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 """The names that RoBERTa's makers gave to them."""
 _MARKS = ("<|endoftext|>", "</s>", "<eos>")
-"""What a text ends with where there is no [SEP], by the name that its makers gave it."""
+"""Known end-of-text tokens of vocabularies without [SEP]."""
 ENDS_WORD = "</w>"
 
 
-def build(
+def build_backend(
     tokens: Sequence[str],
     kind: Kind,
     lowercase: bool,
@@ -38,7 +38,7 @@ def build(
 ) -> tokenizers.Tokenizer:
     ids = {token: number for number, token in enumerate(tokens)}
     if kind == "character":
-        # Byte-pair encoding with no pairs to join cuts a text into its characters, and quicker than a pattern would.
+        # byte-pair encoding without merges splits a text into characters, faster than a pattern
         backend = tokenizers.Tokenizer(models.BPE(ids, [], unk_token=UNKNOWN))
         if lowercase:
             backend.normalizer = normalizers.Lowercase()
@@ -60,14 +60,14 @@ def build(
 
 
 def byte_pairs(vocabulary: Path) -> tokenizers.Tokenizer:
-    """From a vocab.json and the merges.txt beside it: GPT-2's or RoBERTa's, which cuts bytes and needs no word for the
-    unknown, or GPT's, which cuts lower-case words and marks where one ends."""
+    """Load a vocab.json with the merges.txt next to it: GPT-2's or RoBERTa's (bytes, no unknown token) or GPT's
+    (lower-case words with a mark at the end of each)."""
     ids, merges = read_object(vocabulary), vocabulary.with_name("merges.txt")
     try:
         model = models.BPE.from_file(str(vocabulary), str(merges))
     except Exception as error:  # the library raises nothing narrower
         raise InputError(
-            f"{vocabulary} and {merges.name} beside it cannot be read: {error}. Copy both again."
+            f"{vocabulary} and {merges.name} next to it cannot be read: {error}. Copy both again."
         ) from error
     if any(token.endswith(ENDS_WORD) for token in ids):
         model.end_of_word_suffix = ENDS_WORD
@@ -142,13 +142,13 @@ def _between(backend: tokenizers.Tokenizer) -> tuple[int, ...] | None:
     return tuple(pair.ids[last + 1 : first]) or None
 
 
-def marked(backend: tokenizers.Tokenizer, special: Special) -> frozenset[int]:
+def special_token_ids(backend: tokenizers.Tokenizer, special: Special) -> frozenset[int]:
     """Of the special ids those of tokens that are no text: not that of a first token which only has their place."""
     known = {*SPECIAL, *_MARKS, *(special.names or {}).values(), getattr(backend.model, "unk_token", None)}
     return frozenset(number for number in special.ids.values() if backend.id_to_token(number) in known)
 
 
-def around(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], end: int) -> Any:
+def special_token_template(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], end: int) -> Any:
     """What puts marks such as [CLS] and [SEP] around a text, and `between` the two of a pair. And no token of bytes
     begins with the space before its word."""
     ids = {backend.id_to_token(number): number for number in (begin, *between, end)}
@@ -166,7 +166,10 @@ def around(backend: tokenizers.Tokenizer, begin: int, between: Sequence[int], en
 def foreign_files(
     backend: tokenizers.Tokenizer, processor: dict[str, Any], has_marks: bool, number: int | None
 ) -> tuple[str, dict[str, str]]:
-    """tokenizer.json as it came, and what transformers is to call the one mark, or the unknown word; None: neither."""
+    """Return the original tokenizer.json and the names of special tokens for transformers.
+
+    `number` is the id of the end-of-text token or the unknown token; None if there is neither.
+    """
     state = json.loads(backend.to_str()) | {"post_processor": processor or None}
     if number is None:
         return to_json(state), {}
@@ -174,28 +177,24 @@ def foreign_files(
     return to_json(state), dict.fromkeys(names, backend.id_to_token(number) or "")
 
 
-def kind_of(backend: tokenizers.Tokenizer, file: Path) -> AnyKind:
+def detect_kind(backend: tokenizers.Tokenizer) -> AnyKind:
     if isinstance(backend.model, models.WordPiece):
         return "wordpiece"
     if isinstance(backend.model, models.WordLevel):
         return "word"
     if isinstance(backend.model, models.BPE):
         return BYTE_PAIR if state_of(backend.model)["merges"] else "character"
-    if isinstance(backend.model, models.Unigram):
-        return UNIGRAM
-    name = type(backend.model).__name__
-    raise InputError(
-        f"{file} holds a {name} tokenizer; qkv reads WordPiece, byte-pair, unigram, word and character tokenizers."
-    )
+    assert isinstance(backend.model, models.Unigram), "the library has four"
+    return UNIGRAM
 
 
 def state_of(part: Any) -> dict[str, Any]:
-    """What a part of the backend would write into a tokenizer.json."""
+    """Return the entry of a backend part in tokenizer.json."""
     return json.loads(part.__getstate__()) if part is not None else {}
 
 
 def find_normalizer(normalizer: Any, *types: str) -> dict[str, Any]:
-    """The first normalizer of these types in a tokenizer.json, also inside a sequence; {} when there is none."""
+    """Return the first normalizer of these types in a tokenizer.json, also inside a sequence, or {}."""
     inside = normalizer.get("normalizers") if isinstance(normalizer, dict) else None
     for one in inside if isinstance(inside, list) else [normalizer]:
         if isinstance(one, dict) and one.get("type") in types:

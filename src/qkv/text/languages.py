@@ -1,6 +1,18 @@
-"""Which languages a text is written in, judged by its letters: 汉字, the letters a to z, any others.
+"""Languages: shares of a text by its letters, and validation of language codes (ISO 639).
 
-Punctuation, digits and spaces say nothing. Japanese counts as both zh (kanji) and other (kana).
+Letters are counted as zh (汉字), en (a to z) and other. Punctuation, digits and spaces are ignored. Japanese counts as
+both zh (kanji) and other (kana).
+
+A code names the languages of a model, and the code of the target decides how BLEU splits a translation into words
+(metrics/translation.py: Chinese, Japanese and Korean have their own rules). With cn instead of zh, Chinese would be
+split at spaces: a wrong score that looks right. So common mistakes are rejected (cn, english, 中文), and where the
+mistake is a valid code too (kr is Kanuri), the letters of the texts decide.
+
+The two-letter codes are listed here, although the package langcodes has them (a test compares the two): training must
+run without it. It would also find few mistakes, since it accepts half of the 17,576 three-letter combinations, names
+need another 13 MB (language_data), and it knows neither countries (cn, chn) nor the letters of a text.
+
+What this file does NOT do: list the seven thousand three-letter codes; all of them are accepted.
 """
 
 import re
@@ -14,14 +26,14 @@ from numpy.typing import NDArray
 from qkv.errors import InputError
 from qkv.text.wordpiece import CHINESE
 
-LANGUAGES = ("zh", "en", "other")
+COUNTED_LANGUAGES = ("zh", "en", "other")
 NEW, NO_LETTER = 0, 4  # 1 to 3 are the languages
 
 _chinese = re.compile(f"[{CHINESE}]")
 
 
 class Letters:
-    """Counts letters by language, remembering what each code point is.
+    """Counts letters by language, with a cache of the language of each code point.
 
     >>> letters = Letters()
     >>> letters.count("我爱 BERT, très 3!").tolist()
@@ -32,7 +44,7 @@ class Letters:
         self._table = np.zeros(0x110000, np.uint8)
 
     def count(self, text: str) -> NDArray[np.int64]:
-        """How many of zh, en, other."""
+        """Return the counts of zh, en and other."""
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         found = self._table.take(codes)
         if not found.all():
@@ -50,40 +62,20 @@ def _language(character: str) -> int:
     return 3 if unicodedata.category(character)[0] in "LM" else NO_LETTER
 
 
-def shares(counts: NDArray[np.int64]) -> dict[str, float]:
-    """By language, of all letters.
+def language_shares(counts: NDArray[np.int64]) -> dict[str, float]:
+    """Return the share of each language in all letters.
 
-    >>> shares(np.array([2, 6, 0]))
+    >>> language_shares(np.array([2, 6, 0]))
     {'zh': 0.25, 'en': 0.75, 'other': 0.0}
     """
     total = max(1, int(counts.sum()))
-    return {name: round(int(count) / total, 6) for name, count in zip(LANGUAGES, counts, strict=True)}
+    return {name: round(int(count) / total, 6) for name, count in zip(COUNTED_LANGUAGES, counts, strict=True)}
 
 
-# --- Codes of languages as people give them (ISO 639), and what was meant by what is none: cn, english, 中文.
-#
-# A code does two things here: it names the model's languages for those who find it later, and the target's decides
-# how
-# BLEU cuts a translation into words (metrics/translation.py: Chinese, Japanese and Korean by rules of their own). A
-# slip
-# such as cn for zh would be believed, and Chinese be counted by spaces: a figure that is wrong and looks right.
-# Where a
-# slip is a code too (kr is Kanuri), the letters of the texts tell.
-#
-# What this file does NOT do: know all languages of three letters, of which there are seven thousand; those are
-# believed.
-#
-# Kept by hand, although the package langcodes serves: translators train without it, so the codes of two letters have
-# to
-# be here in any case (files are recognised by their endings, train.de), and they are the same as langcodes's
-# (tested).
-# Of the 17,576 triples of letters langcodes accepts half, so it would find few slips; names need 13 MB more
-# (language_data); and it knows neither countries given for languages (cn, chn) nor what the letters of a text show.
+UNKNOWN_LANGUAGE = "und"
+"""Undetermined (ISO 639-2)."""
 
-UNKNOWN = "und"
-"""What a language is called that nobody named (ISO 639-2)."""
-
-CODES = frozenset(
+LANGUAGE_CODES = frozenset(
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
     "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik in io is it "
     "iu iw ja ji jv jw ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mo "
@@ -91,9 +83,9 @@ CODES = frozenset(
     "si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh "
     "yi yo za zh zu".split()
 )
-"""Of two letters: ISO 639-1, and those that were in it once and are still met with (iw, in, ji, jw, mo, sh, bh)."""
+"""Two-letter codes: ISO 639-1, and withdrawn ones that are still in use (iw, in, ji, jw, mo, sh, bh)."""
 
-NAMES = {
+LANGUAGE_NAMES = {
     "arabic": "ar",
     "bulgarian": "bg",
     "chinese": "zh",
@@ -137,17 +129,17 @@ NAMES = {
     "法语": "fr",
     "俄语": "ru",
 }
-"""What languages are called."""
+"""Names of languages in English and Chinese."""
 
 COUNTRIES = dict(
     pair.split(":")
     for pair in "cn:zh hk:zh chn:zh us:en gb:en au:en jp:ja jap:ja at:de by:be cz:cs dk:da gr:el il:he ir:fa mx:es "
     "rs:sr ua:uk vn:vi al:sq".split()
 )
-"""Codes of countries that stand for no language. (kr, se, tw and others do: Kanuri, Northern Sámi, Twi.)"""
+"""Country codes that are not language codes, and the language meant. (kr, se, tw and others are both.)"""
 
 SLIPS = {"kr": ("Kanuri", "ko", "Hangul"), "tw": ("Twi", "zh-TW", "汉字"), "ch": ("Chamorro", "zh", "汉字")}
-"""Codes of languages that are given for another one: their language, what is meant, and the letters that show it."""
+"""Valid codes that are often used by mistake: their language, the intended code, and the script that reveals it."""
 
 _hangul = re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
 _shape = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]+)*")
@@ -161,27 +153,27 @@ def is_language(code: str) -> bool:
     found = _shape.fullmatch(code.strip().lower())
     if found is None or found[1] in COUNTRIES:
         return False
-    return len(found[1]) == 3 or found[1] in CODES
+    return len(found[1]) == 3 or found[1] in LANGUAGE_CODES
 
 
 def check_language(code: str, what: str) -> None:
-    """Refuse what is no code; `what` is the setting or the option that it was given for."""
+    """Raise for an invalid code; `what` names the setting or option in the message."""
     if is_language(code):
         return
     plain = code.strip().lower()
     meant = COUNTRIES.get(re.split("[-_]", plain)[0]) or next(
-        (NAMES[name] for name in get_close_matches(plain, NAMES, n=1, cutoff=0.7)), None
+        (LANGUAGE_NAMES[name] for name in get_close_matches(plain, LANGUAGE_NAMES, n=1, cutoff=0.7)), None
     )
     hint = f" Did you mean '{meant}'?" if meant else ""
     raise InputError(
-        f"{what}: '{code}' is not the code of a language.{hint} Codes are those of ISO 639: en, de, zh, zh-CN, yue; "
-        "und where there is none. The target's decides how BLEU cuts translations into words: zh (汉字), ja and ko "
-        "have rules of their own, all others are cut alike."
+        f"{what}: '{code}' is not a language code.{hint} Use ISO 639 codes: en, de, zh, zh-CN, yue; "
+        "und for undetermined. The target's code decides how BLEU splits translations into words: zh (汉字), ja and ko "
+        "have their own rules, all others share one."
     )
 
 
 def check_letters(code: str, texts: Iterable[str], what: str) -> None:
-    """Refuse a code that is one, and by the letters of these texts cannot be theirs: kr where they are Korean."""
+    """Raise for a valid code that does not fit the script of these texts: kr (Kanuri) for Korean."""
     name, meant, letters = SLIPS.get(base_of(code), ("", "", ""))
     if not name:
         return
@@ -190,16 +182,16 @@ def check_letters(code: str, texts: Iterable[str], what: str) -> None:
     shown = len(_hangul.findall(text)) if letters == "Hangul" else chinese
     if 2 * shown > chinese + latin + other:
         raise InputError(
-            f"{what}: '{code}' is {name}, and the texts are written in {letters}. Did you mean '{meant}'? The "
-            "target's code decides how BLEU cuts translations into words."
+            f"{what}: '{code}' is {name}, but the texts are written in {letters}. Did you mean '{meant}'? The "
+            "target's code decides how BLEU splits translations into words."
         )
 
 
 def base_of(code: str) -> str:
-    """The language of a code, without its country and script; nothing for one that nobody named.
+    """Return the language of a code, without country and script; "" for und.
 
     >>> [base_of(code) for code in ("zh", "zh-CN", "pt_BR", "und", "")]
     ['zh', 'zh', 'pt', '', '']
     """
     base = re.split("[-_]", code.strip().lower())[0]
-    return "" if base == UNKNOWN else base
+    return "" if base == UNKNOWN_LANGUAGE else base

@@ -1,11 +1,21 @@
-"""Who says where Chinese words begin: a segmenter, by its name or as a function.
+"""Chinese word segmentation, for tokenizers of words and for whole word masking.
 
-Chinese is written without spaces; which characters make a word is for a segmenter to say. It sees nothing but runs of
-汉字, so that it never has a say in what becomes of Latin words, digits and punctuation marks.
+Chinese is written without spaces. A segmenter, given by name or as a function, finds the words. It sees only runs of
+汉字, so it never affects Latin words, digits and punctuation marks.
 
-What this file does NOT do: segment. `rjieba` does (a dictionary, the likeliest path through it, a hidden Markov model
-for what the dictionary lacks), or any function that takes a string and returns its words. Nor does it use the words:
-`segmenter.py` shows them to a tokenizer, `text/segmenter.py` to whole word masking.
+`ChineseWords` inserts spaces between Chinese words, so that a tokenizer that splits at spaces reads words:
+
+    我在北京大学读书。   →    我 在 北京大学 读书 。
+
+A word outside the vocabulary is split as in WordPiece, longest known word first: 西安站 becomes 西安 and 站 if both are
+known; if some part is unknown, the word stays whole and is unknown. Offsets of tokens are mapped back to the original
+text.
+
+`word_starts` finds where words begin, for whole word masking (Cui et al. 2019, "Pre-Training with Whole Word Masking
+for Chinese BERT"). It is computed once, when a corpus is prepared, and changes no token and no id.
+
+What this file does NOT do: segment. `rjieba` does (a dictionary, the most likely path through it, a hidden Markov model
+for words outside it), or any function from a string to its words.
 """
 
 import re
@@ -24,20 +34,20 @@ from qkv.text.wordpiece import CHINESE
 
 Cut = Callable[[str], list[str]]
 _NAMES = ("rjieba", "none")
-LINES = 2048  # runs that are cut in one call: rjieba is slower over few, and far slower over a hundred thousand
+LINES = 2048  # runs per call: rjieba is slower with few, and much slower with a hundred thousand
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """`name` is what is written down of it. `line_by_line`: a line end parts words and changes nothing else, so that
-    many runs can be cut in one call."""
+    """A segmentation function and its name in files. `line_by_line`: lines are segmented independently, so that many
+    runs fit into one call."""
 
     name: str
     cut: Cut
     line_by_line: bool = False
 
     def words(self, runs: Sequence[str]) -> list[str]:
-        """The words of runs of 汉字, end to end, with a line end between one run and the next.
+        """Return the words of all runs of 汉字 as one list, with a line end between runs.
 
         >>> Segmenter("characters", list).words(["北京", "我"])
         ['北', '京', '\\n', '我']
@@ -49,27 +59,27 @@ class Segmenter:
             words = self.cut(text)
             if "".join(words) != text:
                 raise InputError(
-                    f"the segmenter {self.name} cut {_short(text)} into {_short(words)}: put together again, its "
-                    "words must give exactly the text they came from."
+                    f"the segmenter {self.name} split {_short(text)} into {_short(words)}: the words, joined "
+                    "together, must give exactly the original text."
                 )
             found += ["\n", *words] if first else words
         return found
 
 
-def segmenter(choice: str | Cut) -> Segmenter | None:
-    """From a name ("rjieba", or "none" for no words at all), or from a function.
+def find_segmenter(choice: str | Cut) -> Segmenter | None:
+    """Return the segmenter with this name ("rjieba", or "none" for no segmenter) or made from a function.
 
-    >>> segmenter("none") is None
+    >>> find_segmenter("none") is None
     True
-    >>> segmenter(list).cut("北京")
+    >>> find_segmenter(list).cut("北京")
     ['北', '京']
     """
     if callable(choice):
         return Segmenter(f"{choice.__module__}.{getattr(choice, '__qualname__', type(choice).__name__)}", choice)
     if choice not in _NAMES:
         raise InputError(
-            f"there is no segmenter {choice!r}, only {', '.join(_NAMES)}.{did_you_mean(choice, _NAMES)} From Python, "
-            "any function from a string to the list of its words will do."
+            f"there is no segmenter {choice!r}, only {', '.join(_NAMES)}.{did_you_mean(choice, _NAMES)} In Python, "
+            "any function from a string to a list of words is accepted."
         )
     if choice == "none":
         return None
@@ -78,15 +88,15 @@ def segmenter(choice: str | Cut) -> Segmenter | None:
             "Chinese words need a segmenter, and rjieba is not installed: pip install 'qkv[zh]'. "
             "With the segmenter 'none' each 汉字 counts as a word."
         )
-    from importlib import metadata  # slow to import, and seldom needed
+    from importlib import metadata  # slow to import, rarely needed
 
     try:
         import rjieba
 
         return Segmenter(f"rjieba {metadata.version('rjieba')}", rjieba.cut, line_by_line=True)
-    except ImportError as error:  # a compiled library that does not fit this machine or this Python
+    except ImportError as error:  # compiled for another machine or Python version
         raise InputError(
-            f"rjieba is installed and cannot be used ({error}). Install it again: pip install --force-reinstall "
+            f"rjieba is installed but cannot be imported ({error}). Install it again: pip install --force-reinstall "
             "rjieba. With the segmenter 'none' each 汉字 counts as a word."
         ) from error
 
@@ -96,19 +106,19 @@ def is_installed(name: str) -> bool:
 
 
 def segmenter_name(choice: str | None) -> str | None:
-    """What is written down of a choice by name: with its version where that can be known, None for no words at all.
+    """Return the name of a segmenter for files, with its version if installed; None for no segmenter.
 
     >>> segmenter_name("rjieba 0.1"), segmenter_name("none")
     ('rjieba 0.1', None)
     """
     if choice is None or (is_known(choice) and (" " in choice or not is_installed(choice))):
         return choice
-    found = segmenter(choice)
+    found = find_segmenter(choice)
     return None if found is None else found.name
 
 
 def is_known(name: object) -> bool:
-    """Whether what a file calls a segmenter, with a version or without, can be had here by its name.
+    """Whether the name of a segmenter in a file, with or without version, is one that qkv knows.
 
     >>> is_known("rjieba 0.2.2"), is_known("my_module.cut"), is_known("none")
     (True, False, False)
@@ -121,28 +131,17 @@ def _short(value: object) -> str:
     return text if len(text) < 100 else text[:100] + " …"
 
 
-# --- Chinese words for a tokenizer of words: spaces are put where a segmenter says that words begin.
-#
-#     我在北京大学读书。   →    我 在 北京大学 读书 。
-#
-# A tokenizer that cuts at spaces then sees words, and needs to know nothing of Chinese; the offsets of its tokens are
-# brought back to the text as it was written. Only runs of 汉字 are touched. A word that the vocabulary lacks is read as
-# WordPiece reads one: the longest known word it begins with, then the longest that comes next. 西安站 is 西安 and 站 if
-# these two are known; where some part of it is not, it stays in one piece, and is unknown.
-#
-# What this file does NOT do: segment (`segmenter.py`), or cut and look up (`tokenizer.py`).
-
 _several = re.compile(f"[{CHINESE}]{{2,}}")
-_MOST_WORDS = 1 << 17  # outside the vocabulary, remembered at a time
+_MOST_WORDS = 1 << 17  # size of the cache of words outside the vocabulary
 
 _Span = tuple[int, int]
 
 
 class ChineseWords:
-    """`name` says which segmenter the vocabulary was learned with, as in "rjieba 0.2.2".
+    """Inserts spaces between Chinese words. `name` is the segmenter of the vocabulary, as in "rjieba 0.2.2".
 
-    It is loaded when the first 汉字 is met: who only trains from shards or looks up a word needs none. `normalizer` is
-    the tokenizer's, by which the vocabulary is spelled; `kept` are tokens inside which no word is looked for.
+    The segmenter is loaded when the first 汉字 is encoded, so training from shards does not need it. `normalizer` is
+    the tokenizer's; tokens in `kept` are never segmented.
 
     >>> words = ChineseWords("rjieba", {"我": 5, "爱": 6, "北京": 7, "北": 8, "天安门": 9})
     >>> words.spaced(["我爱BERT。", "北京天安门"])
@@ -162,7 +161,7 @@ class ChineseWords:
         self._is_checked = False
 
     def spaced(self, texts: Sequence[str]) -> list[str]:
-        """The texts with spaces around their Chinese words, and as they are where there are none."""
+        """Return the texts with spaces around their Chinese words."""
         cut = [self._runs.split(text) for text in texts]  # between, run, between, run, …, between
         runs = [run for one in cut for run in one[1::2]]
         if self._kept:
@@ -183,23 +182,23 @@ class ChineseWords:
         choice = self.name.partition(" ")[0]
         if not is_installed(choice):
             raise InputError(
-                f"this tokenizer reads Chinese in words, which {choice} cuts, and that is not installed: "
+                f"this tokenizer needs the segmenter {choice} for Chinese words, which is not installed: "
                 "pip install 'qkv[zh]'."
             )
-        found = _loaded(choice)
+        found = _load(choice)
         if not self._is_checked:
             self._is_checked = True
             if " " in self.name and found.name != self.name:
                 warnings.warn(
-                    f"the tokenizer was made with {self.name}, and {found.name} is installed: some Chinese words may "
-                    "be cut in another way than its model learned them",
+                    f"the tokenizer was trained with {self.name}, but {found.name} is installed: some Chinese words "
+                    "may be segmented differently from the training data",
                     stacklevel=2,
                 )
         return found
 
 
 class _Parts(dict[str, str]):
-    """Word outside the vocabulary → the known words it consists of, with spaces between them; else itself."""
+    """Cache: word outside the vocabulary → its known parts, separated by spaces; or the word itself."""
 
     def __init__(self, vocabulary: Mapping[str, int], normalizer: Any) -> None:
         self._vocabulary = vocabulary
@@ -212,8 +211,8 @@ class _Parts(dict[str, str]):
         return found
 
     def _longest(self, word: str) -> list[str]:
-        """Nothing when some part of the word is unknown."""
-        # compatibility forms, such as 豈 at U+F900, may stand in the vocabulary in their common form
+        """Split into the longest known parts; [] if some part is unknown."""
+        # the vocabulary may have compatibility forms, such as 豈 at U+F900, in their common form
         spelled = word if self._normalizer is None else self._normalizer.normalize_str(word)
         if len(spelled) != len(word):
             return []
@@ -229,14 +228,14 @@ class _Parts(dict[str, str]):
 
 
 @lru_cache
-def _loaded(name: str) -> Segmenter:
-    found = segmenter(name)
+def _load(name: str) -> Segmenter:
+    found = find_segmenter(name)
     assert found is not None
     return found
 
 
 def are_chinese_words(vocabulary: Collection[str]) -> bool:
-    """Whether one in a hundred is a word of several 汉字, so that only a segmenter could find them in a text.
+    """Whether at least 1 % of the words have several 汉字, so that texts need a segmenter.
 
     >>> are_chinese_words(["king", "国王"]), are_chinese_words(["king", "国", "王"])
     (True, False)
@@ -245,7 +244,7 @@ def are_chinese_words(vocabulary: Collection[str]) -> bool:
 
 
 def spans_before(text: str, spaced: str, spans: Iterable[_Span]) -> list[_Span]:
-    """Spans of a text with spaces put in, as spans of the text itself: what is no space stands in both, in one order.
+    """Map spans of a text with inserted spaces to spans of the original text.
 
     >>> spans_before("我爱 you", " 我 爱  you", [(1, 2), (3, 4), (6, 9)])
     [(0, 1), (1, 2), (3, 6)]
@@ -255,19 +254,8 @@ def spans_before(text: str, spaced: str, spans: Iterable[_Span]) -> list[_Span]:
     return [(places[counts[start]], places[counts[end] - 1] + 1) if end > start else (0, 0) for start, end in spans]
 
 
-# --- Where Chinese words begin, so that whole words can be masked (Cui et al. 2019, "Pre-Training with Whole Word
-# Masking
-# for Chinese BERT").
-#
-# BERT reads Chinese character by character. A segmenter is asked once, while a corpus is prepared, and sees nothing
-# but
-# runs of 汉字: its answer moves no token and changes no id.
-#
-# What this file does NOT do: segment. See `segmenter.py`.
-
-
 def word_starts(runs: Sequence[str], segmenter: Segmenter) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    """For every character of every run, in order: does a word begin here?
+    """Return, for every character of every run, whether a word begins there.
 
     >>> by_hand = {"我爱北京": ["我", "爱", "北京"], "天安门": ["天安门"]}
     >>> word_starts(list(by_hand), Segmenter("by hand", by_hand.__getitem__))
@@ -280,4 +268,4 @@ def word_starts(runs: Sequence[str], segmenter: Segmenter) -> "np.ndarray[tuple[
     starts = np.zeros(lengths.sum(), np.bool_)
     starts[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     ends = np.cumsum(np.fromiter(map(len, runs), np.int64, len(runs)) + 1) - 1
-    return np.delete(starts, ends[:-1])  # the line ends between the runs
+    return np.delete(starts, ends[:-1])  # without the line ends between runs

@@ -1,9 +1,18 @@
-"""SentencePiece's files (.spm): pieces with scores, and how a text is normalised before it is cut into them.
+"""The tokenizer of OPUS-MT: SentencePiece unigram models (.spm), used without the sentencepiece package.
 
-Such a file is a Protocol Buffers message. Few fields of it are of use here, and the format of messages is simple enough
-to be read in a few lines: neither the sentencepiece nor the protobuf package is needed.
+An .spm file is a Protocol Buffers message with pieces, their scores, and the normalisation of texts. Only a few fields
+are needed, and the message format is simple enough to parse in a few lines.
 
-What this file does NOT do: cut texts (sentencepiece.py), write such files, or read those of byte-pair encoding.
+The `tokenizers` library splits a text into its most likely pieces (Kudo 2018, the unigram model), given the same pieces
+and scores. The ids of a Marian model are those of its vocab.json, not of the .spm: a piece that vocab.json lacks is
+unknown, even though texts are split by it.
+
+Kept although the package sentencepiece does the same (tested against it): that package is native code, and `tokenizers`
+gives the offsets of every piece in the original text.
+
+What this file does NOT do: learn pieces, sample segmentations, write .spm files, or read byte-pair models. One
+difference from the package: `tokenizers` replaces a grapheme of up to five bytes as a whole, so "①" with a combining
+accent loses the accent, and CR LF becomes one space instead of two.
 """
 
 import os
@@ -22,13 +31,13 @@ from qkv.files import read_object
 from qkv.text.tokenizer import Encoded
 from qkv.text.vocabulary import half_character
 
-# Kinds of pieces and models, as numbered in sentencepiece_model.proto
+# kinds of pieces and models, numbered as in sentencepiece_model.proto
 NORMAL, UNKNOWN_KIND, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM = 1
 MODEL_TYPES = {1: "unigram", 2: "byte-pair encoding", 3: "word", 4: "character"}
 
 
-class Piece(NamedTuple):
+class VocabularyPiece(NamedTuple):
     text: str
     score: float
     kind: int
@@ -36,12 +45,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VocabularyPiece, ...]
     model_type: int = UNIGRAM
-    byte_fallback: bool = False  # characters without a piece become their bytes
-    unknown_surface: str = " ⁇ "  # how an unknown piece is shown
-    charsmap: bytes = b""  # characters and what they are replaced by, compiled
-    add_dummy_prefix: bool = True  # the first word too has a space before it
+    byte_fallback: bool = False  # characters without a piece become bytes
+    unknown_surface: str = " ⁇ "  # text of an unknown piece
+    charsmap: bytes = b""  # compiled table of character replacements
+    add_dummy_prefix: bool = True  # put a space before the first word
     remove_extra_whitespaces: bool = True
     escape_whitespaces: bool = True
 
@@ -58,15 +67,15 @@ def read_model(file: str | os.PathLike[str]) -> SentencePieceModel:
 
 
 def parse_model(data: bytes) -> SentencePieceModel:
-    """The numbers of fields are those of sentencepiece_model.proto; what is not used here is passed over."""
-    pieces: list[Piece] = []
+    """Parse the fields that are used here, numbered as in sentencepiece_model.proto."""
+    pieces: list[VocabularyPiece] = []
     trainer: dict[int, int | bytes] = {}
     normalizer: dict[int, int | bytes] = {}
     for field, value in _fields(data):
         if field == 1:
             piece = dict(_fields(_bytes(value)))
             score = struct.unpack("<f", _bytes(piece[2]))[0] if 2 in piece else 0.0
-            pieces.append(Piece(_bytes(piece.get(1, b"")).decode(), score, _int(piece.get(3, NORMAL))))
+            pieces.append(VocabularyPiece(_bytes(piece.get(1, b"")).decode(), score, _int(piece.get(3, NORMAL))))
         elif field == 2:
             trainer |= dict(_fields(_bytes(value)))
         elif field == 3:
@@ -76,7 +85,7 @@ def parse_model(data: bytes) -> SentencePieceModel:
     model_type = _int(trainer.get(3, UNIGRAM))
     if model_type != UNIGRAM:
         name = MODEL_TYPES.get(model_type, f"number {model_type}")
-        raise InputError(f"a SentencePiece model of the type {name}; qkv reads unigram models, as OPUS-MT has them.")
+        raise InputError(f"a SentencePiece model of type {name}; qkv reads unigram models, as in OPUS-MT.")
     if _int(trainer.get(24, 0)):
         raise InputError("a SentencePiece model with the space after a word; qkv reads those with the space before.")
     return SentencePieceModel(
@@ -92,7 +101,7 @@ def parse_model(data: bytes) -> SentencePieceModel:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message in their order: (number, value). A value is a whole number, or bytes to be read on."""
+    """Yield the fields of a message in order: (number, value), where a value is an integer or bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -108,17 +117,17 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"field of unknown kind {wire} before byte {at}")
         if at + size > len(data):
-            raise ValueError(f"cut off: {at + size - len(data)} bytes are missing")
+            raise ValueError(f"truncated: {at + size - len(data)} bytes are missing")
         yield key >> 3, data[at : at + size]
         at += size
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number, seven bits a byte, the lowest first; and where it ends."""
+    """Return an integer (seven bits per byte, lowest first) and the position after it."""
     value = shift = 0
     while True:
         if at == len(data) or shift > 63:
-            raise ValueError(f"no whole number ends before byte {at}")
+            raise ValueError(f"invalid integer before byte {at}")
         byte = data[at]
         value |= (byte & 127) << shift
         at, shift = at + 1, shift + 7
@@ -128,39 +137,23 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError(f"the number {value} stands where text belongs")
+        raise ValueError(f"found the number {value} instead of text")
     return value
 
 
 def _int(value: int | bytes) -> int:
     if isinstance(value, bytes):
-        raise ValueError("text stands where a number belongs")
+        raise ValueError("found text instead of a number")
     return value
 
 
-# --- The tokenizer of OPUS-MT: SentencePiece models (sentencepiece.py), used without the sentencepiece package.
-#
-# Cutting a text into its likeliest pieces (Kudo 2018, the unigram model) is what the `tokenizers` library does as
-# well;
-# it only has to be given the same pieces. The ids of a Marian model are those of its vocab.json, not of the .spm: a
-# piece
-# that vocab.json lacks is unknown, even though a text is cut by it.
-#
-# Kept although the package sentencepiece does the same (tested against it): it is native code, which a few lines make
-# unnecessary, and `tokenizers` gives the offsets of every piece in the text as it was written.
-#
-# What this file does NOT do: learn pieces, or sample segmentations. One thing differs from the package: `tokenizers`
-# replaces a grapheme of up to five bytes as a whole, so "①" with a combining accent loses the accent, and CR LF
-# becomes
-# one space instead of two.
-
-_SPACE = "▁"  # U+2581 stands for a space inside pieces
+_SPACE = "▁"  # U+2581: a space inside pieces
 END, UNKNOWN, PADDING = "</s>", "<unk>", "<pad>"
 LANGUAGE = re.compile(r">>[^<>\s]+<<")
-"""What tells a model of several target languages which one is wanted. It stands before the text: >>fra<< Hello."""
+"""The target language, before the text, for a model of several languages: >>fra<< Hello."""
 
 _NEVER = "\U0010ffff"
-"""No character at all (Unicode keeps this number free): a piece that begins with it is found in no text."""
+"""A noncharacter of Unicode: a piece that begins with it matches no text."""
 
 
 class MarianTokenizer:
@@ -170,15 +163,15 @@ class MarianTokenizer:
         if missing := [token for token in (END, UNKNOWN, PADDING) if token not in vocabulary]:
             raise InputError(f"{where} has no {' '.join(missing)}; a Marian vocabulary has all of them.")
         self.model = model
-        self.backend = build_backend(model)
+        self.backend = _build_backend(model)
         self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
         self.size = max(self.vocabulary.values()) + 1
         self.sep_id, self.unk_id, self.pad_id = (vocabulary[token] for token in (END, UNKNOWN, PADDING))
-        self.cls_id = self.pad_id  # what Marian's texts begin with
+        self.cls_id = self.pad_id  # Marian's target texts begin with it
         self.special_ids = frozenset({self.sep_id, self.unk_id, self.pad_id})
         self.languages = tuple(token for token in self.vocabulary if LANGUAGE.fullmatch(token))
         self._tokens = {number: token for token, number in vocabulary.items()}
-        # by piece of the .spm: a text that reads </s> is no end, so only pieces of text have ids of their own
+        # by piece of the .spm: only pieces of text keep their ids, so "</s>" in a text is not the end token
         self._ids = [
             vocabulary.get(piece.text, self.unk_id) if piece.kind in (NORMAL, USER_DEFINED, BYTE) else self.unk_id
             for piece in model.pieces
@@ -186,19 +179,19 @@ class MarianTokenizer:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], side: Literal["source", "target"]) -> "MarianTokenizer":
-        """From a folder with source.spm, target.spm and vocab.json (and target_vocab.json, if the sides differ)."""
+        """Load from a folder with source.spm, target.spm and vocab.json (and target_vocab.json, if sides differ)."""
         folder = Path(os.path.expanduser(folder))
         own = folder / "target_vocab.json"
         file = own if side == "target" and own.is_file() else folder / "vocab.json"
-        return cls(read_model(folder / f"{side}.spm"), read_vocabulary(file), str(file))
+        return cls(read_model(folder / f"{side}.spm"), read_marian_vocabulary(file), str(file))
 
     def encode(self, text: str, special: bool = True) -> Encoded:
         return self.encode_batch([text], special)[0]
 
     def encode_batch(self, texts: Sequence[str], special: bool = True) -> list[Encoded]:
-        """Pieces and, if `special`, the end. A language before the text (>>fra<<) is one token.
+        """Encode to pieces and, if `special`, the end token. A language before the text (>>fra<<) is one token.
 
-        Offsets are those of the characters in the text, without the space before a word.
+        Offsets are spans of characters of the text, without the space before a word.
         """
         for text in texts:
             if half := re.search("[\ud800-\udfff]", text):
@@ -217,21 +210,21 @@ class MarianTokenizer:
         return rows
 
     def _start(self, text: str) -> int:
-        """Where the text itself begins, after a language. A model that knows no languages takes >>fra<< as text."""
+        """Return where the text begins, after a language. A model without languages reads >>fra<< as text."""
         code = LANGUAGE.match(text) if self.languages else None
         if code is None:
             return 0
         if code[0] not in self.vocabulary:
             hint = did_you_mean(code[0], self.languages) or f" It has {', '.join(self.languages)}."
-            raise InputError(f"{code[0]} is no language of this model.{hint}")
+            raise InputError(f"{code[0]} is not a language of this model.{hint}")
         return code.end()
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids alone, without the end."""
+        """Encode to ids only, without the end token."""
         return [one.ids for one in self.encode_batch(texts, special=False)]
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """Readable text. Unknown pieces are shown as ⁇; end and padding are left out, unless asked for."""
+        """Return readable text. Unknown pieces become ⁇; end and padding are dropped if `skip_special`."""
         parts: list[str] = []
         for number in ids:
             token = self.token(number)
@@ -259,17 +252,17 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     return (end - len(shown), end) if shown else (start, end)
 
 
-def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
-    """A tokenizer whose ids are the places of the pieces in the .spm."""
+def _build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
+    """Build a tokenizer whose ids are the positions of the pieces in the .spm."""
     scores = [piece.score for piece in model.pieces if piece.kind == NORMAL]
     unknown = [number for number, piece in enumerate(model.pieces) if piece.kind == UNKNOWN_KIND]
     if not scores or len(unknown) != 1:
         raise InputError(
-            f"A SentencePiece model has pieces and one that stands for the unknown; this one has {len(scores)} and "
+            f"A SentencePiece model needs pieces and one unknown piece; this one has {len(scores)} and "
             f"{len(unknown)}. Copy the file again."
         )
 
-    def entry(number: int, piece: Piece) -> tuple[str, float]:
+    def entry(number: int, piece: VocabularyPiece) -> tuple[str, float]:
         if piece.kind == USER_DEFINED:  # always taken where it fits, as SentencePiece does
             return piece.text, len(piece.text) * max(scores) - 0.1
         if piece.kind in (NORMAL, BYTE):
@@ -282,30 +275,30 @@ def build_backend(model: SentencePieceModel) -> tokenizers.Tokenizer:
     if model.charsmap:
         try:
             steps.append(normalizers.Precompiled(model.charsmap))
-        except Exception as error:  # the library has no narrower one
-            raise InputError(f"The table of characters in a SentencePiece model is damaged ({error}).") from error
+        except Exception as error:  # the library raises nothing narrower
+            raise InputError(f"The character table of a SentencePiece model is damaged ({error}).") from error
     if model.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(r"\A +"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
     space = _SPACE if model.escape_whitespaces else " "
     if model.add_dummy_prefix:
         steps.append(normalizers.Prepend(space))
     steps.append(normalizers.Replace(" ", space))
-    if model.remove_extra_whitespaces:  # at the end only now, so that a ▁ of the text itself goes too
+    if model.remove_extra_whitespaces:  # trailing spaces last, so that a ▁ in the text is removed too
         steps.append(normalizers.Replace(Regex(f"{space}+\\z"), ""))
     backend.normalizer = normalizers.Sequence(steps)
     if space == _SPACE and not any(_SPACE in piece.text[1:] for piece in model.pieces):
-        # pieces do not reach across spaces, so words can be cut one by one, and those seen before need not be cut again
+        # no piece contains an inner space, so words can be tokenized one by one and cached
         backend.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, prepend_scheme="never", split=True)
     return backend
 
 
-def read_vocabulary(file: Path) -> dict[str, int]:
-    """vocab.json: tokens and their ids."""
+def read_marian_vocabulary(file: Path) -> dict[str, int]:
+    """Read a vocab.json: tokens and their ids."""
     vocabulary = read_object(file)
     seen: dict[int, str] = {}
     for token, number in vocabulary.items():
         if type(number) is not int or number < 0:
-            raise InputError(f"{file}: the id of {token!r} is {number!r}, where a number from 0 up belongs.")
+            raise InputError(f"{file}: the id of {token!r} is {number!r}; it must be an integer from 0.")
         if number in seen:
             raise InputError(f"{file}: {seen[number]!r} and {token!r} have the same id, {number}.")
         seen[number] = token

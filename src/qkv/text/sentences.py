@@ -1,16 +1,15 @@
-"""Where one sentence ends and the next begins, in Chinese, in English, and in lines that mix the two.
+"""Sentence splitting for Chinese, English, and lines that mix the two.
 
-Next-sentence prediction (Devlin et al. 2019, section 3.1) needs pieces of a document that follow one another. Rules are
-enough for that, and they are fast: one pattern finds every place where a sentence could end, and a few questions are
-asked there.
+Next-sentence prediction (Devlin et al. 2019, section 3.1) needs consecutive segments of a document. Rules are good
+enough for that, and fast: one pattern finds every possible end of a sentence, and a few rules decide.
 
     line end     always ends a sentence
-    。！？；……   ends one, with the closing quotes and brackets behind it, unless a comma follows: 「走！」，他说
-    . ! ?        ends one before a space, unless a small letter follows, or the full stop belongs to an abbreviation
-                 (Dr., e.g., U.S., No. 5), to an initial (J. K.) or to the number of a list (1. First)
+    。！？；……   ends one, with the closing quotes and brackets after it, unless a comma follows: 「走！」，他说
+    . ! ?        ends one before a space, unless a lower-case letter follows, or the full stop belongs to an
+                 abbreviation (Dr., e.g., U.S., No. 5), an initial (J. K.) or a list number (1. First)
 
-What this file does NOT do: learn abbreviations from a corpus (Kiss and Strunk 2006), and languages that end their
-sentences otherwise.
+What this file does NOT do: learn abbreviations from a corpus (Kiss and Strunk 2006); other languages with other
+sentence ends.
 """
 
 import re
@@ -20,14 +19,14 @@ from qkv.text.wordpiece import CHINESE
 CLOSING = "”’」』）】》〉］｝\"')]}»"
 OPENING = "“‘「『（【《〈［｛\"'([{«¿¡*—–-"
 STRONG = "。！？；｡"
-GOES_ON = "，、：,:;"  # after these a sentence that seemed to end goes on
+GOES_ON = "，、：,:;"  # before these a sentence does not end
 
-# A title, or a word that is seldom the last one: a sentence ends after it only when the next word often begins one.
+# Titles and words that rarely end a sentence: it ends after them only if the next word often begins one.
 ABBREVIATIONS = frozenset(
     "Mr Mrs Ms Mx Messrs Dr Drs Prof St Ste Mt Ft Gen Col Lt Maj Sgt Capt Cmdr Adm Rev Fr Hon Gov Sen Rep Pres Supt "
     "Sir Jr Sr Inc Ltd Co Corp Bros Univ Dept Assn Ave Blvd Rd vs viz cf etc al Esq incl esp".split()
 )
-# In front of a number the full stop belongs to the word: No. 5, Fig. 2, pp. 3–9, Jan. 31, ca. 1900.
+# Before a number the full stop belongs to the word: No. 5, Fig. 2, pp. 3–9, Jan. 31, ca. 1900.
 _NUMBERED = frozenset(
     "No Nos Nr Fig Figs Vol Vols p pp Eq Eqs Sec Sect Ch Chap Art Tab Op Pt Bk approx ca c circa "
     "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec".split()
@@ -40,8 +39,8 @@ STARTERS = frozenset(
     "Not No Such What Who Which Where Why How Also Later Today Now According Following Several Few To Of".split()
 )
 
-# Where a sentence could end. The empty group marks an end beyond doubt, the most frequent one: a full stop after a word
-# too long for an abbreviation, and a capital after the space.
+# Possible ends of a sentence. The empty group matches at a certain end, the most frequent case: a full stop after a
+# word too long for an abbreviation, then a space and a capital.
 _end = re.compile(rf"[\n.!?…{STRONG}](?:(?<=[a-z]{{7}}\.)(?= [A-Z])()|(?<!\n)[.!?…{STRONG}]*[{re.escape(CLOSING)}]*)?")
 _next_word = re.compile(rf"[^\S\n]*[{re.escape(OPENING)}]*(\w*)(\.?)")
 _numeral = re.compile(r"\d+|[B-HJ-Z]|[IVXLC]{2,}")
@@ -51,11 +50,11 @@ _chinese = re.compile(f"[{CHINESE}]")
 _strong = frozenset(STRONG)
 
 
-def split(text: str) -> list[tuple[int, int]]:
-    """The spans of the sentences: in order, apart from one another, and all that lies outside is white space.
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """Return the spans of the sentences, in order and without overlap; only white space is outside them.
 
     >>> text = '他说：“3.14！”Dr. Lee of the U.S. Army left at 5 p.m. "Why?" 谁知道……'
-    >>> [text[start:end] for start, end in split(text)]
+    >>> [text[start:end] for start, end in split_sentences(text)]
     ['他说：“3.14！”', 'Dr. Lee of the U.S. Army left at 5 p.m.', '"Why?"', '谁知道……']
     """
     spans: list[tuple[int, int]] = []
@@ -65,7 +64,7 @@ def split(text: str) -> list[tuple[int, int]]:
         start += 1
     for found in _end.finditer(text, start):
         place, end = found.span()
-        if place < start:  # a line end among spaces that were passed already
+        if place < start:  # a line end within skipped white space
             continue
         if text[place] == "\n":
             end = start + len(text[start:place].rstrip())
@@ -81,9 +80,9 @@ def split(text: str) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, start: int, place: int, end: int) -> bool:
-    """Whether the sentence that began at `start` ends with the marks text[place:end]."""
+    """Whether the sentence that began at `start` ends with the punctuation text[place:end]."""
     following = text[end : end + 1]
-    if following in GOES_ON:  # so is the end of the text, where the last sentence is closed anyway
+    if following in GOES_ON:  # also true for "" at the end of the text, where the last sentence ends anyway
         return False
     marks = text[place:end]
     if not _strong.isdisjoint(marks) or "……" in marks:
@@ -91,15 +90,15 @@ def _ends(text: str, start: int, place: int, end: int) -> bool:
     if not following.isspace():  # 走!他 and 好.他 are two sentences; 3.14, a.b and Yahoo!奇摩 are not
         return marks != "…" and bool(_chinese.match(following) and _chinese.match(text, place - 1))
     after = _next_word.match(text, end)
-    assert after is not None  # it matches nothing at all, too
+    assert after is not None  # the pattern matches the empty string
     word, stop = after.groups()
     if word[:1].islower():
         return False
-    return marks.rstrip(CLOSING) != "." or not _abbreviated(text, start, place, word, word + stop)
+    return marks.rstrip(CLOSING) != "." or not _is_abbreviation(text, start, place, word, word + stop)
 
 
-def _abbreviated(text: str, start: int, place: int, word: str, word_and_stop: str) -> bool:
-    """Whether the full stop at `place` belongs to the word before it; `word` comes after it."""
+def _is_abbreviation(text: str, start: int, place: int, word: str, word_and_stop: str) -> bool:
+    """Whether the full stop at `place` belongs to the word before it; `word` is the next word."""
     if place - start < 10 and _list_number.fullmatch(text, start, place):
         return True
     before = text[max(start, place - 12) : place].split(" ")[-1].lstrip(OPENING)

@@ -1,17 +1,17 @@
-"""A tokenizer for texts that are to be written, not only read: pieces of words from which the text comes back exactly.
+"""A subword tokenizer for text generation: unlike BERT's, it can restore the text from the tokens.
 
-BERT's tokenizer forgets where spaces were ("T-shirt" and "T - shirt" are the same to it), which does no harm to whoever
-only reads. A translation is written. Here a space is part of the piece that follows it, as ▁ (Kudo and Richardson
-2018), and so the pieces laid end to end are the text:
+BERT's tokenizer loses spaces ("T-shirt" and "T - shirt" are the same to it), which does not matter for encoding, but
+does for generating a translation. Here a space is part of the subword that follows it, as ▁ (Kudo and Richardson
+2018), so the concatenated subwords are the text:
 
     He wears a T-shirt.   ▁He ▁we ##ars ▁a ▁T - shirt .
     汤姆追逐 Jerry。        汤 姆 追 逐 ▁Jer ##ry 。
 
-Words, punctuation marks, single digits and single 汉字 are never joined with one another. Runs of blanks count as one
-space, and blanks at either end are dropped; a ▁ that a text has of its own comes back as a space. Nothing else of a
-text is changed.
+Subwords never cross the boundaries between words, punctuation marks, single digits and single 汉字. Runs of white space
+become one space, and white space at both ends is dropped; a ▁ in the text is decoded as a space. Nothing else is
+changed.
 
-What this file does NOT do: use it. The result is a `Tokenizer` like any other of the kind wordpiece.
+The result is a `Tokenizer` of the kind wordpiece.
 """
 
 import re
@@ -23,13 +23,13 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
-from qkv.text.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn, letters
+from qkv.text.vocabulary import MOST_CHUNKS, TOO_FEW, forget_rarest, learn_subwords, split_letters
 from qkv.text.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, UNKNOWN
 
-SPACE = "▁"
+SPACE_MARK = "▁"
 _pieces = (
-    rf"{SPACE}(?=[{CHINESE}])|[{CHINESE}]|{SPACE}?\p{{N}}|{SPACE}?[\p{{L}}\p{{M}}]+|"
-    rf"{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]|{SPACE}"
+    rf"{SPACE_MARK}(?=[{CHINESE}])|[{CHINESE}]|{SPACE_MARK}?\p{{N}}|{SPACE_MARK}?[\p{{L}}\p{{M}}]+|"
+    rf"{SPACE_MARK}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE_MARK}]|{SPACE_MARK}"
 )
 
 _chinese = re.compile(f"[{CHINESE}]")
@@ -38,7 +38,7 @@ _chinese = re.compile(f"[{CHINESE}]")
 def train_subwords(
     texts: Iterable[str], size: int, *, min_frequency: int = 2, progress: Callable[[int], None] | None = None
 ) -> Tokenizer:
-    """Learn pieces from texts, read once; the same texts give the same vocabulary. `size` is the most there will be.
+    """Learn at most `size` subwords in one pass over the texts; the same texts give the same vocabulary.
 
     >>> tokenizer = train_subwords(["A T-shirt, a T-shirt."] * 2, 60)
     >>> tokenizer.encode("A T-shirt.", special=False).tokens
@@ -48,27 +48,29 @@ def train_subwords(
     """
     room = size - len(SPECIAL)
     if room < 1:
-        raise InputError(f"A vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
+        raise InputError(f"A vocabulary of {size} is too small: there are {len(SPECIAL)} special tokens.")
     counts = _count_words(texts, progress)
     if not counts:
-        raise InputError("There is no text to learn a vocabulary from: nothing was given, or every text was empty.")
+        raise InputError("There is no text to learn a vocabulary from: no texts were given, or all are empty.")
     alphabet = alphabet_of(counts, room, min_frequency)
     known = set(alphabet)
     words = {
-        word: count for word, count in counts.items() if len(word) <= LONGEST_WORD and known.issuperset(letters(word))
+        word: count
+        for word, count in counts.items()
+        if len(word) <= LONGEST_WORD and known.issuperset(split_letters(word))
     }
-    return Tokenizer(_backend([*SPECIAL, *learn(words, alphabet, room, min_frequency)]), "wordpiece")
+    return Tokenizer(_backend([*SPECIAL, *learn_subwords(words, alphabet, room, min_frequency)]), "wordpiece")
 
 
 def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = None) -> "Counter[str]":
-    """How often each unit occurs inside which pieces may be joined.
+    """Count the units within which subwords are learned.
 
-    >>> sorted(count_words(["a cat, 猫"]).items())
+    >>> sorted(_count_words(["a cat, 猫"]).items())
     [(',', 1), ('▁', 1), ('▁a', 1), ('▁cat', 1), ('猫', 1)]
     """
     normalizer, cut = _normalizer(), pre_tokenizers.Split(Regex(_pieces), "isolated").pre_tokenize_str
     words: Counter[str] = Counter()
-    chunks: Counter[str] = Counter()  # what stands between blanks, each distinct one worked on once
+    chunks: Counter[str] = Counter()  # text between spaces, so that each distinct chunk is split once
 
     def settle() -> None:
         for chunk, count in chunks.items():
@@ -80,8 +82,8 @@ def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = 
     number = 0
     for number, text in enumerate(texts, 1):
         whole = normalizer.normalize_str(text)
-        first, *rest = whole.split(SPACE)
-        chunks.update(([first] if first else []) + [SPACE + chunk for chunk in rest])
+        first, *rest = whole.split(SPACE_MARK)
+        chunks.update(([first] if first else []) + [SPACE_MARK + chunk for chunk in rest])
         if len(chunks) > MOST_CHUNKS:
             settle()
         if progress is not None and number % 1000 == 0:
@@ -93,8 +95,9 @@ def _count_words(texts: Iterable[str], progress: Callable[[int], None] | None = 
 
 
 def alphabet_of(words: Mapping[str, int], room: int, min_frequency: int) -> list[str]:
-    """The characters that a vocabulary starts from, as they begin a unit and as they go on in one: whatever is made of
-    these can be written. The most frequent come first, and take half of the room at most.
+    """Choose the initial characters of a vocabulary, both as the beginning and as the continuation of a unit.
+
+    The most frequent are chosen first; together they fill at most half of the room.
 
     >>> alphabet_of({"▁ab": 2, "猫": 2, "x": 1}, 20, 2)
     ['a', 'b', '▁', '猫', '##a', '##b']
@@ -107,9 +110,11 @@ def alphabet_of(words: Mapping[str, int], room: int, min_frequency: int) -> list
     chosen: list[str] = []
     covered = 0
     for character in sorted(characters, key=lambda one: (-characters[one], one)):
-        # ▁ begins units, and a 汉字 is one
-        forms = [character] if character == SPACE or _chinese.match(character) else [character, CONTINUES + character]
-        # what was seen too seldom cannot be learned; it is left out, however much room there is
+        # ▁ only begins units, and a 汉字 is a whole unit
+        forms = (
+            [character] if character == SPACE_MARK or _chinese.match(character) else [character, CONTINUES + character]
+        )
+        # too rare to be learned, even if there is room
         if characters[character] < min_frequency or len(chosen) + len(forms) > room / 2:
             break
         chosen += forms
@@ -119,7 +124,7 @@ def alphabet_of(words: Mapping[str, int], room: int, min_frequency: int) -> list
         raise InputError(
             f"A vocabulary of {room + len(SPECIAL)} is too small for these texts: its alphabet would hold "
             f"{covered / total:.1%} of their characters. There are {len(characters):,} different ones: make it at "
-            f"least {4 * len(characters) + len(SPECIAL):,}, or have each side its own vocabulary."
+            f"least {4 * len(characters) + len(SPECIAL):,}, or use a separate vocabulary for each side."
         )
     return sorted(chosen, key=lambda form: (len(form), form))
 
@@ -128,9 +133,9 @@ def _normalizer() -> normalizers.Normalizer:
     steps = [
         normalizers.Replace(Regex(r"\s+"), " "),
         normalizers.Strip(),
-        # a word is the same word wherever it stands, at the beginning too; 汉字 have no spaces before them anyway
-        normalizers.Replace(Regex(f"^(?![{CHINESE}])"), SPACE),
-        normalizers.Replace(" ", SPACE),
+        # the first word of a text gets ▁ like all others; 汉字 have no spaces before them
+        normalizers.Replace(Regex(f"^(?![{CHINESE}])"), SPACE_MARK),
+        normalizers.Replace(" ", SPACE_MARK),
     ]
     return normalizers.Sequence(steps)
 
@@ -148,7 +153,7 @@ def _backend(tokens: Sequence[str]) -> tokenizers.Tokenizer:
     backend.decoder = decoders.Sequence(
         [
             decoders.Replace(Regex(f"^{CONTINUES}"), ""),
-            decoders.Replace(SPACE, " "),
+            decoders.Replace(SPACE_MARK, " "),
             decoders.Fuse(),
             decoders.Strip(" ", 1, 0),
         ]

@@ -1,6 +1,21 @@
-"""The files of a tokenizer folder: which to read, what stands beside a vocabulary, how new ones replace old ones.
+"""Text to ids and back, on the Rust library `tokenizers`: train, load, encode, decode, save; and the files on disk.
 
-What this file does NOT do: say what is in them. `tokenizer.py` does.
+Three kinds, which differ in what a token is:
+
+    wordpiece   BERT's: words and subwords, every 汉字 by itself; an unknown character makes its word [UNK]
+    word        whole words, punctuation marks, every 汉字; a word outside the vocabulary is [UNK]. With a segmenter
+                (`segmenter.py`) Chinese words instead of 汉字
+    character   every code point by itself, spaces and line ends included, without cleaning: unless lower-cased, a text
+                decodes to exactly itself, so a character model can generate verse
+
+Two more kinds can be loaded but not trained: byte-pair (GPT, RoBERTa) and unigram (XLM-R, ALBERT). A GPT
+has one special token between texts or none; the others have BERT's five under names of their own, which are kept.
+
+The first three recognise the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] inside a text: this is how a blank is
+written. Remove them from texts in which "[SEP]" means those five characters.
+
+What this file does NOT do: explain the algorithms. `wordpiece.py` tokenizes in the same way in plain Python, and
+`vocabulary.py` learns the tokens.
 """
 
 import json
@@ -17,20 +32,20 @@ import tokenizers
 from tokenizers import AddedToken, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
-from qkv.files import check_folder, read_object, replaced_folder, to_json
+from qkv.files import check_replaceable, read_object, replaced_folder, to_json
 from qkv.text.backend import (
     BYTE_PAIR,
     ROLES,
     UNIGRAM,
     AnyKind,
-    around,
-    build,
+    build_backend,
     byte_pairs,
+    detect_kind,
     find_normalizer,
     foreign_files,
-    kind_of,
-    marked,
     special_ids,
+    special_token_ids,
+    special_token_template,
     state_of,
 )
 from qkv.text.segmenter import ChineseWords, is_known, segmenter_name, spans_before
@@ -41,12 +56,14 @@ FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"),
     *("vocab.json", "merges.txt"),
 )
-"""What a tokenizer folder may hold. Only a folder of nothing else is replaced."""
+"""Files of a tokenizer folder. A folder with any other file is never replaced."""
 
 
 def find_file(path: str | os.PathLike[str]) -> Path:
-    """The tokenizer.json of a folder, else its vocab.txt, else its vocab.json with merges.txt; or the file itself, if
-    one is given."""
+    """Return the tokenizer.json of a folder, else its vocab.txt, else its vocab.json with merges.txt.
+
+    A path to a file is returned unchanged.
+    """
     path = Path(os.path.expanduser(path))
     if path.is_file():
         return path
@@ -66,12 +83,12 @@ def find_file(path: str | os.PathLike[str]) -> Path:
         )
     raise InputError(
         f"{path} has neither tokenizer.json nor vocab.txt, only {held}. Copy one of the two there, or vocab.json and "
-        "merges.txt, as GPT has them."
+        "merges.txt for a GPT tokenizer."
     )
 
 
 def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
-    """Tokens that older folders keep beside their vocab.txt, in the order of their ids."""
+    """Read the tokens that older folders store separately from vocab.txt, in the order of their ids."""
     found: dict[int, str] = {}
     source = folder / "tokenizer_config.json"
     try:
@@ -86,18 +103,18 @@ def added_tokens(folder: Path, config: Mapping[str, Any]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def check_target(folder: Path, overwrite: bool = True) -> None:
-    """Refuse a folder that `replace_files` would refuse, before the work starts; and any that is not to be replaced."""
-    check_folder(folder, _reason_to_keep)
+def check_tokenizer_folder(folder: Path, overwrite: bool = True) -> None:
+    """Raise before the work starts if `replace_files` would refuse the folder, or if it may not be overwritten."""
+    check_replaceable(folder, _reason_to_keep)
     there = Path(os.path.expanduser(folder))
     if not overwrite and there.is_dir() and any(there.iterdir()):
         raise InputError(
-            f"{folder} holds a tokenizer already. Give another folder, or have this one overwritten (--overwrite)."
+            f"{folder} already holds a tokenizer. Give another folder, or overwrite this one with --overwrite."
         )
 
 
 def replace_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Make a folder of exactly these files, or leave everything as it was."""
+    """Write a folder of exactly these files; on an error the old folder is unchanged."""
     with replaced_folder(folder, _reason_to_keep) as fresh:
         for name, text in files.items():
             (fresh / name).write_text(text, encoding="utf-8", newline="\n")
@@ -106,53 +123,32 @@ def replace_files(folder: Path, files: Mapping[str, str]) -> None:
 def _reason_to_keep(folder: Path) -> str | None:
     held = sorted(entry.name for entry in folder.iterdir())
     if "config.json" in held:
-        return "it is a model folder, and a model's ids mean something under its own tokenizer only"
+        return "it is a model folder, and a model works only with its own tokenizer"
     foreign = [name for name in held if name not in FILES]
     return f"it holds {foreign[0]}, which is not part of a tokenizer" if foreign else None
 
 
-# --- Text to ids and back, on the Rust library `tokenizers`: train, load, encode, decode, save.
-#
-# Three kinds, which differ in what a token is:
-#
-#     wordpiece   BERT's: words and pieces of words, every 汉字 by itself; an unknown character makes its word [UNK]
-#     word        whole words, punctuation marks, every 汉字; a word outside the vocabulary is [UNK]. With a segmenter
-#                 (`segmenter.py`) Chinese words instead of 汉字
-#     character   every code point by itself, spaces and line ends included, nothing cleaned away: without
-# lower-casing,
-#                 decoding gives back exactly the text, so a character model can write verse
-#
-# Two more are read but not learned: byte-pair, as GPT and RoBERTa have it, and unigram, as XLM-R and ALBERT. A GPT has
-# one mark between texts or none at all; the others have BERT's five under names of their own, which are kept.
-#
-# In the three the special tokens [PAD] [UNK] [CLS] [SEP] [MASK] are recognised inside a text, as they are written
-# here:
-# that is how a blank is given. Whoever feeds text in which "[SEP]" means those five characters takes it out first.
-#
-# What this file does NOT do: show how it is done. `wordpiece.py` cuts a text as this one does, in plain Python, and
-# `vocabulary.py` learns the tokens.
-
-# What a tokenizer_config.json calls the settings of a normalizer, and what a tokenizer.json calls them.
+# Settings of a normalizer: their names in tokenizer_config.json and in tokenizer.json.
 _SETTINGS = (
     ("do_lower_case", "lowercase"),
     ("strip_accents", "strip_accents"),
     ("tokenize_chinese_chars", "handle_chinese_chars"),
 )
-# Spaces nobody writes: between two Chinese characters, and on either side of a Chinese punctuation mark.
+# Spaces that Chinese text does not have: between two 汉字, and on either side of a Chinese punctuation mark.
 _mark = "[\u3001-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
 _needless = re.compile(f"(?<=[{CHINESE}]) (?=[{CHINESE}])|(?<={_mark}) | (?={_mark})")
-# For tools that read a folder and know no segmenter.
-_note = "汉字 come in words: cut Chinese text with the segmenter and put spaces between its words before tokenizing."
+# For other tools that load the folder.
+_note = "Tokens are Chinese words: segment Chinese text and put spaces between its words before tokenizing."
 _letter = re.compile(r"[^\W_]")
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One text or pair as tokens, four lists of one length.
+    """One text or text pair as tokens: four lists of equal length.
 
-    An offset is the span of characters a token came from: `text[start:end]`, or of the pair in segment 1. It is (0, 0)
-    for special tokens added around the text; [UNK], and a [MASK] written in the text, have the span they stand for.
-    When one character falls into several tokens (uncased 한 becomes its letters), each has the span of that character.
+    An offset is the span of characters a token came from: `text[start:end]`, of the second text in segment 1. It is
+    (0, 0) for special tokens added around the text; [UNK], and a [MASK] written in the text, have their own span.
+    When one character becomes several tokens (uncased 한 becomes its letters), each has the span of that character.
     """
 
     ids: list[int]
@@ -176,7 +172,10 @@ class Marks(NamedTuple):
 
 
 class Tokenizer:
-    """Safe to use from several threads: what it answers never changes. Never cuts a text and never pads one."""
+    """Immutable, so safe to use from several threads. Never truncates and never pads."""
+
+    added: tuple[int, ...] = ()
+    """Tokens that a task brings and no training has met yet (models/gpt/tokenizer.py)."""
 
     def __init__(
         self,
@@ -190,49 +189,49 @@ class Tokenizer:
         special = special_ids(backend, kind, source, named)
         ids, self.has_marks, self._foreign = special.ids, special.has_marks, special.own
         self._names = special.names
-        self._class = (named or {}).get("tokenizer_class")
+        self._class = (named or {}).get("tokenizer_class") if special.names else None
         if self._foreign is None:
-            # Only what is not there yet, so that the settings of a foreign file stay as they are.
+            # only missing tokens, so that the settings of a foreign file stay unchanged
             known = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
             backend.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL if token not in known])
         backend.no_truncation()
         backend.no_padding()
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL)
         self.marks = Marks(self.cls_id, special.between or (self.sep_id,), self.sep_id)
-        backend.post_processor = around(backend, *self.marks[:3])
+        backend.post_processor = special_token_template(backend, *self.marks[:3])
         self.backend = backend
         self.kind: AnyKind = kind
-        self.special_ids = marked(backend, special)
+        self.special_ids = special_token_ids(backend, special)
         # Every token with its id, in the order of the ids, added tokens included. Ids need not be without gaps.
         self.vocabulary = dict(sorted(backend.get_vocab(with_added_tokens=True).items(), key=lambda entry: entry[1]))
         self.size: int = max(self.vocabulary.values()) + 1
-        # Spaces are put between Chinese words before the backend, which knows nothing of it, sees a text.
+        # puts spaces between Chinese words before the backend reads a text
         self.chinese = None
         if segmenter is not None:
             kept = [token.content for token in backend.get_added_tokens_decoder().values()]
             self.chinese = ChineseWords(segmenter, self.vocabulary, backend.normalizer, kept)
         self._settings = find_normalizer(state_of(backend.normalizer), "BertNormalizer", "Lowercase")
         self.lowercase: bool = self._settings.get("lowercase", bool(self._settings))
-        # Of our own steps none takes a letter or digit away; a foreign one may do anything.
+        # our own steps never delete a letter or digit; a foreign one may
         self._keeps_letters = state_of(backend.normalizer).get("type") in (None, "BertNormalizer", "Lowercase") and (
             isinstance(backend.pre_tokenizer, pre_tokenizers.BertPreTokenizer | None)
         )
 
     @property
     def segmenter(self) -> str | None:
-        """What cuts Chinese words, with the version they were learned with; None where a 汉字 is a token."""
+        """The segmenter of Chinese words and its version at training time; None where each 汉字 is a token."""
         return None if self.chinese is None else self.chinese.name
 
-    # Ways to get one
+    # Constructors
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
-        """From a folder with `tokenizer.json` or only `vocab.txt`, or from one such file.
+        """Load from a folder with `tokenizer.json` or only `vocab.txt`, or from one such file.
 
-        What `tokenizer_config.json` beside it says of lower-casing, accents and 汉字 counts, as in transformers. Where
-        it says nothing, a tokenizer.json speaks for itself, and a bare vocabulary is taken as cased if any of its
-        pieces has a capital letter ([unused1], <S> and the like aside). Truncation and padding kept in a
-        tokenizer.json are dropped. A segmenter named there need not be installed until a Chinese text is to be cut.
+        As in transformers, `tokenizer_config.json` in the same folder decides about lower-casing, accents and 汉字.
+        Without it a tokenizer.json keeps its own settings, and a bare vocabulary is cased if any token has a capital
+        letter (except tokens such as [unused1] or <S>). Truncation and padding settings of a tokenizer.json are
+        dropped. A segmenter need not be installed until a Chinese text is encoded.
         """
         with reading(path):
             return cls._read(find_file(path))
@@ -244,12 +243,11 @@ class Tokenizer:
         settings = {name: config[key] for key, name in _SETTINGS if config.get(key) is not None}
         if wrong := [name for name, value in settings.items() if not isinstance(value, bool)]:
             raise InputError(f"{config_file}: {wrong[0]} is {settings[wrong[0]]!r}; it must be true or false.")
-        named = _named(file.parent, config)
         if file.name == "vocab.json":
-            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=named)
+            return cls(byte_pairs(file), BYTE_PAIR, str(file), named=_named(file.parent, config))
         if file.suffix != ".json":
             tokens = read_vocabulary(file)
-            backend = build(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
+            backend = build_backend(tokens, "wordpiece", **{"lowercase": not is_cased(tokens), **settings})
             for number, token in added_tokens(file.parent, config).items():
                 if backend.token_to_id(token) is None:
                     backend.add_tokens([token])
@@ -258,20 +256,20 @@ class Tokenizer:
             return cls(backend, "wordpiece", str(file))
         state = read_object(file)
         normalizer = find_normalizer(state.get("normalizer"), "BertNormalizer")
-        # These two classes take a tokenizer.json as it is, whatever else the settings hold.
+        # transformers ignores the other settings for these two classes
         if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend"):
             normalizer.update({"strip_accents": None} if "strip_accents" in config else {}, **settings)
         try:
             backend = tokenizers.Tokenizer.from_str(json.dumps(state))
         except Exception as error:  # the library raises nothing narrower
-            raise InputError(f"{file} is not a tokenizer that can be read: {error}. Was it cut short?") from error
-        kind = kind_of(backend, file)
+            raise InputError(f"{file} is not a readable tokenizer: {error}. Is the file complete?") from error
+        kind = detect_kind(backend)
         segmenter = config.get("segmenter") if kind == "word" else None
         if segmenter is not None and not is_known(segmenter):
             raise InputError(
                 f"{config_file}: segmenter is {segmenter!r}; only rjieba is known. Did a newer qkv save it?"
             )
-        return cls(backend, kind, str(file), segmenter, named)
+        return cls(backend, kind, str(file), segmenter, _named(file.parent, config))
 
     @classmethod
     def from_vocabulary(
@@ -281,18 +279,18 @@ class Tokenizer:
         lowercase: bool | None = None,
         segmenter: str | None = None,
     ) -> "Tokenizer":
-        """Ids in the order given. `lowercase` left out is decided from the tokens, as `load` does for a vocab.txt."""
+        """Build from tokens in the order of their ids. `lowercase` defaults to what `load` infers for a vocab.txt."""
         check_kind(kind, segmenter)
         if len(set(tokens)) < len(tokens):
             raise InputError(f"The vocabulary holds {Counter(tokens).most_common(1)[0][0]!r} more than once.")
         if kind != "character" and (broken := [token for token in tokens if "\n" in token or not token]):
-            raise InputError(f"{broken[0]!r} cannot be a token: a vocabulary file has one token a line.")
+            raise InputError(f"{broken[0]!r} cannot be a token: a vocabulary file has one token per line.")
         return cls._of(tokens, kind, not is_cased(tokens) if lowercase is None else lowercase, segmenter)
 
     @classmethod
     def _of(cls, tokens: Sequence[str], kind: Kind, lowercase: bool, segmenter: str | None) -> "Tokenizer":
         named = segmenter_name(segmenter)
-        return cls(build(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
+        return cls(build_backend(tokens, kind, lowercase, handle_chinese_chars=named is None), kind, segmenter=named)
 
     @classmethod
     def train(
@@ -307,19 +305,19 @@ class Tokenizer:
         segmenter: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> "Tokenizer":
-        """Learn a vocabulary from texts, read once; the same texts give the same vocabulary, ids included.
+        """Learn a vocabulary in one pass over the texts; the same texts give the same vocabulary, ids included.
 
-        Memory follows the number of distinct words, not of texts, and is bounded: when more than four million words are
-        held, the rarest are forgotten. The special tokens have ids 0 to 4.
+        Memory grows with the number of distinct words, not of texts, and is bounded: above four million words the
+        rarest are dropped. The special tokens have ids 0 to 4.
 
         The default size suits some tens of megabytes of text and a small model; BERT's own vocabularies, learned from
         gigabytes, have 21,128 tokens (Chinese) to 30,522 (English).
 
-        `limit_alphabet` is how many characters the vocabulary starts from, the most frequent first. Left out, it is as
-        many as cover 99.99 % of the text, but half of the vocabulary at most, so that rare 汉字 do not crowd out words
-        ("character": as many as there is room for, space and line end always among them). `min_frequency` is how often
-        a word ("word") or a pair to be joined ("wordpiece") must occur. `segmenter`, of "word" alone, finds Chinese
-        words: "rjieba". `progress` is told how many texts were read.
+        `limit_alphabet` is the number of initial characters, the most frequent first. By default they cover 99.99 % of
+        the text, but fill at most half of the vocabulary, so that rare 汉字 do not displace words ("character": as
+        many as fit, always with space and line end). `min_frequency` is the minimum count of a word ("word") or of a
+        merged pair ("wordpiece"). `segmenter` ("rjieba"; only for "word") finds Chinese words. `progress` is called
+        with the number of texts read so far.
         """
         tokens = learn_vocabulary(
             texts, kind, vocabulary_size, lowercase, min_frequency, limit_alphabet, segmenter, progress
@@ -336,7 +334,7 @@ class Tokenizer:
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, special: bool = True
     ) -> list[Encoded]:
         if pairs is not None and len(pairs) != len(texts):
-            raise InputError(f"{len(texts)} texts and {len(pairs)} pairs: each text needs its pair.")
+            raise InputError(f"{len(texts)} texts and {len(pairs)} second texts: each text needs its pair.")
         if special:
             self._check_marks()
         written = [texts] if pairs is None else [texts, pairs]
@@ -357,21 +355,21 @@ class Tokenizer:
         return list(texts) if self.chinese is None else self.chinese.spaced(texts)
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The quick way for large amounts of text: ids alone, without special tokens."""
+        """Encode to ids only, without special tokens: the fast way for large amounts of text."""
         try:
             return [one.ids for one in self.backend.encode_batch_fast(self._spaced(texts), add_special_tokens=False)]
         except TypeError as error:
             raise _explain(texts, error) from error
 
     def is_empty(self, text: str) -> bool:
-        """Whether no token comes of a text: spaces, marks without a letter to stand on, characters nobody sees."""
-        # most texts are judged by their first letter, without being cut
+        """Whether a text has no tokens: only spaces, combining marks without a letter, invisible characters."""
+        # finding one letter is enough for most texts
         if self._keeps_letters and _letter.search(text):
             return False
         return not self.encode_ids([text])[0]
 
     def with_special(self, a: Sequence[int], b: Sequence[int] | None = None) -> tuple[list[int], list[int]]:
-        """Ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, or with other marks."""
+        """Return ids and segments of `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, or with other special tokens."""
         self._check_marks()
         start, between, end, _ = self.marks
         if b is None:
@@ -381,12 +379,12 @@ class Tokenizer:
 
     def _check_marks(self) -> None:
         if not self.has_marks:
-            raise InputError("This vocabulary has no mark for the beginning and the end of a text, such as [SEP].")
+            raise InputError("This vocabulary has no special token for the start and end of a text, such as [SEP].")
 
     # Ids to text
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """Readable text. Unlike in transformers, the spaces that would stand between 汉字 are taken out again."""
+        """Return readable text. Unlike transformers, this removes the spaces between 汉字."""
         for number in ids:
             self.token(number)
         text: str = self.backend.decode([int(number) for number in ids], skip_special_tokens=skip_special)
@@ -405,9 +403,9 @@ class Tokenizer:
         return self.backend.token_to_id(token)
 
     def plain(self) -> WordPiece:
-        """The readable twin with the same vocabulary and settings, to show the steps of tokenization."""
+        """Return the plain Python tokenizer with the same vocabulary and settings, which can show its steps."""
         if not self._is_berts:
-            raise InputError("The steps can be shown for a tokenizer that works as BERT's does; this one does not.")
+            raise InputError("Steps can only be shown for a WordPiece tokenizer such as BERT's; this is another kind.")
         return WordPiece(
             self.vocabulary,
             self.lowercase,
@@ -417,7 +415,7 @@ class Tokenizer:
 
     @property
     def _is_berts(self) -> bool:
-        """Whether a vocabulary and three settings say all there is to say."""
+        """Whether a vocabulary and three settings describe it completely."""
         return (
             self.kind == "wordpiece"
             and self._settings.get("type") == "BertNormalizer"
@@ -427,17 +425,17 @@ class Tokenizer:
     # To files
 
     def save(self, folder: str | os.PathLike[str], max_length: int | None = None) -> None:
-        """Write a folder that transformers' AutoTokenizer reads, whole or not at all; `files` says what is in it.
+        """Write a folder (see `files`) that transformers' AutoTokenizer can load; atomic.
 
-        A folder that is already there is replaced if it is empty or holds a tokenizer and nothing else. The tokenizer
-        of a model is written with the model (`Model.save`).
+        An existing folder is replaced if it is empty or holds only a tokenizer. The tokenizer of a model is saved with
+        the model (`Model.save`).
         """
         replace_files(Path(folder), self.files(max_length))
 
     def files(self, max_length: int | None = None) -> dict[str, str]:
-        """What a tokenizer folder holds, by file name. `max_length` is the model's, for tools that cut by it.
+        """Return the contents of a tokenizer folder by file name. `max_length` is the model's, for tools that truncate.
 
-        `vocab.txt` is left out for characters: a line end is one of them, and cannot stand on a line.
+        A character tokenizer has no `vocab.txt`, since one of its tokens is a line end.
         """
         names = self._names or dict(zip(ROLES, SPECIAL, strict=True))
         whole = self.backend.to_str(pretty=True) + "\n"
@@ -465,7 +463,7 @@ class Tokenizer:
 
 
 def _as_written(one: tokenizers.Encoding, texts: Sequence[str], read: Sequence[str]) -> list[tuple[int, int]]:
-    """Offsets in the texts of the segments, of tokens that were found in the same with spaces between the words."""
+    """Map offsets in the texts with inserted spaces back to offsets in the original texts."""
     offsets, first, spans = one.offsets, 0, list[tuple[int, int]]()
     for segment, (text, spaced) in enumerate(zip(texts, read, strict=True)):
         last = first + one.type_ids.count(segment)
@@ -496,7 +494,7 @@ def _named(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _explain(texts: Iterable[str], error: TypeError) -> Exception:
-    """What the library means when it says that a str is not a str."""
+    """Return a clearer error for the library's "str is not a str"."""
     for text in texts:
         if not isinstance(text, str):
             return TypeError(f"A text must be a str, not {type(text).__name__}")
@@ -505,21 +503,21 @@ def _explain(texts: Iterable[str], error: TypeError) -> Exception:
     return error
 
 
-# Up to 0.22.1 the library warns when a process forks after it has used several threads, and works on with one. One is
-# right in the child, where the other threads do not exist; so that is said beforehand, and nothing is left to warn of.
+# Up to 0.22.1 the library warns when a process forks after using several threads, and continues with one thread. One
+# is right for the child, which has no other threads; setting it in advance avoids the warning.
 _SETTING = "TOKENIZERS_PARALLELISM"
-_said = threading.local()
+_fork = threading.local()
 
 
 def _before_fork() -> None:
-    _said.here = _SETTING not in os.environ
+    _fork.was_unset = _SETTING not in os.environ
     os.environ.setdefault(_SETTING, "false")
 
 
 def _after_fork() -> None:
-    if _said.here:
+    if _fork.was_unset:
         os.environ.pop(_SETTING, None)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)

@@ -1,10 +1,10 @@
-"""How a vocabulary is learned from text: count, choose the characters to start from, join what stands together.
+"""Learning a vocabulary from text: count words, choose the initial characters, merge frequent neighbours.
 
-Each text is read once. What is kept is a count of the distinct words, never the texts, so a corpus may be of any size.
-The same texts give the same vocabulary, ids included; the trainer of the Rust library does not promise that (its hash
-tables are seeded at random, and ties fall either way), which is why the joining is done here.
+Each text is read once. Only counts of distinct words are kept, so a corpus may have any size. The same texts give the
+same vocabulary, ids included; the trainer of the Rust library does not guarantee that (its hash tables have random
+seeds, and ties are broken either way), so merging is implemented here.
 
-What this file does NOT do: cut a text with the vocabulary. `wordpiece.py` shows how, `tokenizer.py` does it fast.
+What this file does NOT do: tokenize with the vocabulary. `wordpiece.py` shows how, `tokenizer.py` does it fast.
 """
 
 import heapq
@@ -19,18 +19,18 @@ from tokenizers import normalizers, pre_tokenizers
 
 from qkv.errors import InputError, did_you_mean, reading
 from qkv.text.segmenter import Segmenter, is_known
-from qkv.text.segmenter import segmenter as segmenter_of
+from qkv.text.segmenter import find_segmenter as segmenter_of
 from qkv.text.wordpiece import CHINESE, CONTINUES, LONGEST_WORD, SPECIAL, WHITE
 
 Kind = Literal["wordpiece", "word", "character"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+VOCABULARY_KINDS: tuple[Kind, ...] = get_args(Kind)
 SIZE = 8000
-"""Of a vocabulary, when none is asked for."""
+"""Default size of a vocabulary."""
 
-COVERED = 0.9999  # an alphabet stops growing when it holds this share of the text's characters
-TOO_FEW = 0.95  # and is refused when it holds less than this
-MOST_CHUNKS = 1 << 19  # distinct stretches of raw text held before they are cut into words
-_MOST_WORDS = 1 << 22  # distinct words held before the rarest are forgotten
+COVERED = 0.9999  # an alphabet is complete when it covers this share of the text's characters
+TOO_FEW = 0.95  # and is rejected when it covers less than this
+MOST_CHUNKS = 1 << 19  # distinct chunks of raw text held before they are split into words
+_MOST_WORDS = 1 << 22  # distinct words held before the rarest are dropped
 
 _chunk = re.compile(f"[{CHINESE}]|[^{CHINESE}{WHITE}]+")
 _run = re.compile(f"[{CHINESE}]+|[^{CHINESE}{WHITE}]+")
@@ -47,18 +47,18 @@ def learn_vocabulary(
     segmenter: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[str]:
-    """The tokens in the order of their ids, special ones first; `Tokenizer.train` says what the arguments mean."""
+    """Return the tokens in the order of their ids, special tokens first. `Tokenizer.train` explains the arguments."""
     check_kind(kind, segmenter)
     cutter = None if segmenter is None else segmenter_of(segmenter)
     room = size - len(SPECIAL)
     if room < 1:
-        raise InputError(f"A vocabulary of {size} has no room: the special tokens alone are {len(SPECIAL)}.")
+        raise InputError(f"A vocabulary of {size} is too small: there are {len(SPECIAL)} special tokens.")
     if isinstance(texts, str):
-        raise InputError("Texts must be several strings, such as a list or the lines of a file, not one string.")
+        raise InputError("Texts must be several strings, such as a list or the lines of a file, not a single string.")
     if min_frequency < 1:
         raise InputError(f"min_frequency is {min_frequency}; it must be at least 1.")
     if limit_alphabet is not None and limit_alphabet < 1:
-        raise InputError(f"limit_alphabet is {limit_alphabet}; it must be at least 1, or left out.")
+        raise InputError(f"limit_alphabet is {limit_alphabet}; it must be at least 1, or omitted.")
     try:
         if kind == "character":
             counts = count_characters(texts, lowercase, progress)
@@ -67,7 +67,7 @@ def learn_vocabulary(
     except UnicodeEncodeError as error:
         raise half_character(error.object[error.start]) from error
     if not counts:
-        raise InputError("There is no text to learn a vocabulary from: nothing was given, or every text was empty.")
+        raise InputError("There is no text to learn a vocabulary from: no texts were given, or all are empty.")
     if kind == "character":
         return [*SPECIAL, *choose_characters(counts, room, limit_alphabet)]
     if kind == "word":
@@ -77,28 +77,30 @@ def learn_vocabulary(
         return [*SPECIAL, *sorted(often, key=lambda word: (-counts[word], word))[:room]]
     alphabet = choose_alphabet(counts, room, limit_alphabet)
     known = set(alphabet)
-    # A word with a character outside the alphabet will be [UNK], so what could be joined inside it is of no use.
+    # a word with a character outside the alphabet becomes [UNK], so merges inside it are useless
     words = {
-        word: count for word, count in counts.items() if len(word) <= LONGEST_WORD and known.issuperset(letters(word))
+        word: count
+        for word, count in counts.items()
+        if len(word) <= LONGEST_WORD and known.issuperset(split_letters(word))
     }
-    return [*SPECIAL, *learn(words, alphabet, room, min_frequency)]
+    return [*SPECIAL, *learn_subwords(words, alphabet, room, min_frequency)]
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    """The tokens of a vocab.txt, one a line, in the order of their ids."""
-    # Only \n ends a line: bert-base-chinese has U+2028 as a token, at which splitlines() would cut.
+    """Read the tokens of a vocab.txt, one per line, in the order of their ids."""
+    # bert-base-chinese has U+2028 as a token, at which splitlines() would split
     tokens = [line.removesuffix("\r") for line in read_text(file).rstrip("\r\n").split("\n")]
     first: dict[str, int] = {}
     for line, token in enumerate(tokens, 1):
         if not token:
-            raise InputError(f"{file}, line {line} is empty: each line is one token. Take the line out.")
+            raise InputError(f"{file}, line {line} is empty: each line is one token. Delete the line.")
         if first.setdefault(token, line) != line:
-            raise InputError(f"{file}, line {line}: {token!r} stands on line {first[token]} already. Take one out.")
+            raise InputError(f"{file}, line {line}: {token!r} is already on line {first[token]}. Delete one of them.")
     return tokens
 
 
 def is_cased(tokens: Iterable[str]) -> bool:
-    """Whether a piece has a capital that lower-casing would change; [unused1] and <S> say nothing about text."""
+    """Whether lower-casing would change some token; tokens such as [unused1] and <S> are ignored."""
     return any(token.lower() != token for token in tokens if not re.fullmatch(r"\[.+\]|<.+>", token))
 
 
@@ -115,27 +117,30 @@ def read_text(file: Path) -> str:
 
 
 def half_character(half: str) -> InputError:
-    """For a str that no file could hold: Python allows one half of a UTF-16 pair by itself, and nothing else does."""
+    """Return the error for a lone surrogate, which a Python str may hold but no UTF-8 file can."""
     return InputError(
-        f"A text holds U+{ord(half):04X}, half of a character outside the first plane (an emoji, a rare 汉字), without "
-        "the other half: it was probably cut in two by a program that counts in UTF-16."
+        f"A text contains U+{ord(half):04X}, half of a surrogate pair (an emoji, a rare 汉字) without the other half: "
+        "it was probably truncated by a program that counts in UTF-16."
     )
 
 
 def check_kind(kind: str, segmenter: str | None = None) -> None:
-    if kind not in KINDS:
-        raise InputError(f"There is no kind of tokenizer {kind!r}, only {', '.join(KINDS)}.{did_you_mean(kind, KINDS)}")
+    if kind not in VOCABULARY_KINDS:
+        raise InputError(
+            f"There is no kind of tokenizer {kind!r}, only {', '.join(VOCABULARY_KINDS)}."
+            f"{did_you_mean(kind, VOCABULARY_KINDS)}"
+        )
     if segmenter is not None and not is_known(segmenter):
-        segmenter_of(segmenter)  # which says what names there are, before anything is said of what it is for
+        segmenter_of(segmenter)  # raises with the list of known names
     if kind != "word" and segmenter not in (None, "none"):
         raise InputError(
-            f"The segmenter {segmenter} finds Chinese words, which are tokens in a tokenizer of the kind word alone; "
-            f"in one of the kind {kind} a 汉字 is a token. Leave the segmenter out, or take the kind word."
+            f"The segmenter {segmenter} finds Chinese words, which are tokens only in a tokenizer of kind word; "
+            f"with kind {kind} each 汉字 is a token. Omit the segmenter, or use kind word."
         )
 
 
 def _seen(texts: Iterable[str], progress: Callable[[int], None] | None) -> Iterator[str]:
-    """The texts, with a word to `progress` now and then and at the end."""
+    """Yield the texts, calling `progress` after every thousand and at the end."""
     number = 0
     for text in texts:
         yield text
@@ -152,7 +157,7 @@ def count_words(
     progress: Callable[[int], None] | None = None,
     segmenter: Segmenter | None = None,
 ) -> "Counter[str]":
-    """How often each word occurs, words being cut as BERT cuts them, and Chinese ones by the segmenter if there is one.
+    """Count words, split as BERT does, and Chinese words with the segmenter if there is one.
 
     >>> sorted(count_words(["The cat, the 猫。", "CAT!"], lowercase=True).items())
     [('!', 1), (',', 1), ('cat', 2), ('the', 2), ('。', 1), ('猫', 1)]
@@ -168,10 +173,10 @@ def count_words(
             runs = [chunk for chunk in chunks if _chinese.match(chunk)]
             often = [chunks.pop(run) for run in runs]
             lines = " ".join(segmenter.words(runs)).split("\n")
-            for line, count in zip(lines, often, strict=False):  # without runs there is one line, of nothing
+            for line, count in zip(lines, often, strict=False):  # without runs there is one empty line
                 for word in line.split():
                     chunks[word] += count
-        # Cleaning and cutting see no further than a space or a 汉字, so each distinct chunk is worked on once.
+        # cleaning and splitting depend on nothing beyond a space or a 汉字, so each distinct chunk is processed once
         for chunk, count in chunks.items():
             if chunk.isascii() and chunk.isalnum():
                 words[chunk.lower() if lowercase else chunk] += count
@@ -190,7 +195,7 @@ def count_words(
 
 
 def forget_rarest(words: "Counter[str]") -> None:
-    """Keep the memory bounded: of too many words those go that were seen least."""
+    """Drop the rarest words if there are too many, to bound memory."""
     least = 1
     while len(words) > _MOST_WORDS:
         for word in [word for word, count in words.items() if count <= least]:
@@ -201,7 +206,7 @@ def forget_rarest(words: "Counter[str]") -> None:
 def count_characters(
     texts: Iterable[str], lowercase: bool, progress: Callable[[int], None] | None = None
 ) -> "Counter[str]":
-    """How often each character occurs, spaces included.
+    """Count characters, including spaces.
 
     >>> count_characters(["To be"], lowercase=True)
     Counter({'t': 1, 'o': 1, ' ': 1, 'b': 1, 'e': 1})
@@ -209,7 +214,7 @@ def count_characters(
     raw: Counter[str] = Counter()
     for text in _seen(texts, progress):
         raw.update(text)
-    "".join(raw).encode()  # raises for half a character, as the Rust library does for words
+    "".join(raw).encode()  # raises for a lone surrogate, as the Rust library does for words
     if not lowercase:
         return raw
     counts: Counter[str] = Counter()
@@ -220,8 +225,9 @@ def count_characters(
 
 
 def choose_characters(counts: Mapping[str, int], room: int, limit: int | None = None) -> list[str]:
-    """The most frequent characters that fit, in the order of Unicode. Space and line end are always among them: texts
-    often come line by line, without the ends, and a model that writes needs them.
+    """Return the most frequent characters that fit, in the order of Unicode.
+
+    Space and line end are always included: texts often come without line ends, but a generating model needs them.
 
     >>> choose_characters({"a": 3, "b": 2, "c": 1}, room=4, limit=4)
     ['\\n', ' ', 'a', 'b']
@@ -235,8 +241,8 @@ def choose_characters(counts: Mapping[str, int], room: int, limit: int | None = 
 
 
 def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = None) -> list[str]:
-    """The one-letter pieces a WordPiece vocabulary starts from: each chosen character as it begins a word, as it
-    continues one, or both, whichever occurs. Frequent characters are chosen first, ties in the order of Unicode.
+    """Return the initial one-letter subwords of a WordPiece vocabulary: each chosen character as the beginning or the
+    continuation of a word, whichever occurs. Frequent characters are chosen first, ties in the order of Unicode.
 
     >>> choose_alphabet({"aba": 3, "b": 1}, room=100)
     ['a', 'b', '##a', '##b']
@@ -244,7 +250,7 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
     forms: Counter[str] = Counter()
     for word, count in words.items():
         if len(word) <= LONGEST_WORD:
-            for letter in letters(word):
+            for letter in split_letters(word):
                 forms[letter] += count
     characters: Counter[str] = Counter()
     for form, count in forms.items():
@@ -263,50 +269,50 @@ def choose_alphabet(words: Mapping[str, int], room: int, limit: int | None = Non
         raise _too_small(room, covered / total, 2 * len(forms))
     if len(chosen) > room:
         raise InputError(
-            f"A vocabulary of {room + len(SPECIAL)} is too small for an alphabet of {len(chosen)} pieces "
-            f"({limit} characters) and {len(SPECIAL)} special tokens: ask for fewer characters, or for more tokens."
+            f"A vocabulary of {room + len(SPECIAL)} is too small for an alphabet of {len(chosen)} subwords "
+            f"({limit} characters) and {len(SPECIAL)} special tokens: use fewer characters, or a larger vocabulary."
         )
     return sorted(chosen, key=lambda form: (len(form), form))
 
 
 def _too_small(room: int, share: float, wanted: int) -> InputError:
     return InputError(
-        f"A vocabulary of {room + len(SPECIAL)} is too small for this text: its alphabet would hold {share:.1%} of the "
-        f"characters. {wanted + len(SPECIAL)} would hold all of them; to leave rare ones unknown, set limit_alphabet."
+        f"A vocabulary of {room + len(SPECIAL)} is too small for this text: its alphabet would cover {share:.1%} of "
+        f"the characters. {wanted + len(SPECIAL)} would cover all; to leave rare ones unknown, set limit_alphabet."
     )
 
 
-def letters(word: str) -> list[str]:
-    """A word as the pieces every vocabulary must have before it can learn longer ones.
+def split_letters(word: str) -> list[str]:
+    """Split a word into one-letter subwords.
 
-    >>> letters("low")
+    >>> split_letters("low")
     ['l', '##o', '##w']
     """
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
-def learn(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_frequency: int = 2) -> list[str]:
-    """Grow `alphabet` to `size` pieces by joining, again and again, the two neighbours that stand together most often.
+def learn_subwords(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_frequency: int = 2) -> list[str]:
+    """Grow `alphabet` to `size` subwords by repeatedly merging the most frequent pair of neighbours.
 
-    This is byte-pair encoding (Sennrich et al. 2016, section 3.2) with WordPiece's marks, as the trainer of the
-    `tokenizers` library has it; Google's own, which asks by how much a join raises the likelihood of the text, was
-    never published. Ties go to the older pieces, so the same counts always give the same vocabulary.
+    This is byte-pair encoding (Sennrich et al. 2016, section 3.2) with WordPiece's ## prefix, as in the trainer of the
+    `tokenizers` library; Google's own trainer, which maximises the likelihood of the text, was never published. Ties go
+    to the older subwords, so the same counts always give the same vocabulary.
 
     >>> words = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
-    >>> alphabet = sorted({letter for word in words for letter in letters(word)})
-    >>> learn(words, alphabet, len(alphabet) + 4)[-4:]
+    >>> alphabet = sorted({letter for word in words for letter in split_letters(word)})
+    >>> learn_subwords(words, alphabet, len(alphabet) + 4)[-4:]
     ['##es', '##est', '##ow', 'low']
 
-    "e s" and "s t" both stand together 9 times, and "##e" is older in the alphabet than "##s"; then "es t" 9 times, ...
+    "e s" and "s t" both occur 9 times, and "##e" is older in the alphabet than "##s"; then "es t" occurs 9 times, ...
     """
     pieces = list(alphabet)
     ids = {piece: number for number, piece in enumerate(pieces)}
-    spelled: list[list[int]] = []  # each distinct word as the pieces it now consists of
+    spelled: list[list[int]] = []  # each distinct word as its current subwords
     counts: list[int] = []
     together: defaultdict[tuple[int, int], int] = defaultdict(int)  # how often two pieces are neighbours
-    places: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # in which words, or once was
+    places: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # words that have or had the pair
     for word in sorted(words):
-        spelling = [ids[letter] for letter in letters(word)]
+        spelling = [ids[letter] for letter in split_letters(word)]
         for pair in pairwise(spelling):
             together[pair] += words[word]
             places[pair].add(len(spelled))
@@ -318,7 +324,7 @@ def learn(words: Mapping[str, int], alphabet: Sequence[str], size: int, min_freq
     while queue and len(pieces) < size:
         claim, pair = heapq.heappop(queue)
         count = together.get(pair, 0)
-        if count != -claim:  # the count fell since the claim was made; it stands again with what it has now
+        if count != -claim:  # the count fell in the meantime: queue the pair again with its current count
             if count >= min_frequency:
                 heapq.heappush(queue, (-count, pair))
             continue

@@ -1,17 +1,17 @@
-"""WordPiece in plain Python, to be read: how BERT cuts a text into pieces.
+"""WordPiece in plain Python, written to be read: how BERT splits a text into subwords.
 
 A text goes through five steps (Devlin et al. 2019, section 3, and `tokenization.py` of google-research/bert):
 
-    clean    control characters go, every kind of white space becomes a space
+    clean    control characters are removed, every kind of white space becomes a space
     space    每个汉字 gets a space on both sides, so Chinese is read character by character
-    fold     uncased vocabularies only: accents go, then capitals
-    words    cut at spaces, and around every punctuation mark
-    pieces   each word becomes the longest piece the vocabulary has, then the longest that continues it, ...
+    fold     uncased vocabularies only: accents are removed, then capitals are lower-cased
+    words    split at spaces, and around every punctuation mark
+    pieces   each word becomes the longest subword in the vocabulary, then the longest that continues it, ...
 
 What this file does NOT do: ids, character offsets, batches, speed: `tokenizer.py` does those with the Rust library
-`tokenizers`. Nor does it learn a vocabulary: see `vocabulary.py`. Tests hold this file equal to the Rust library on
-every code point and on whole Wikipedia files, so where it goes beyond the paper it does what that library does: see
-`CHINESE` for its ranges and `NEWER` for its Unicode tables.
+`tokenizers`. `vocabulary.py` learns a vocabulary. Tests compare this file with the Rust library on every code point and
+on whole Wikipedia files, so where it goes beyond the paper it follows that library: see `CHINESE` for its ranges and
+`NEWER` for its Unicode tables.
 """
 
 import re
@@ -21,8 +21,8 @@ from functools import lru_cache
 
 UNKNOWN = "[UNK]"
 SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
-CONTINUES = "##"  # marks a piece that does not begin a word: "tokens" = "token" + "##s"
-LONGEST_WORD = 100  # a longer word is not looked up at all; most are addresses or noise
+CONTINUES = "##"  # prefix of a subword that does not begin a word: "tokens" = "token" + "##s"
+LONGEST_WORD = 100  # characters; longer words become [UNK]: most are addresses or noise
 
 
 def _ranges(*pairs: tuple[int, int]) -> str:
@@ -30,11 +30,11 @@ def _ranges(*pairs: tuple[int, int]) -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in pairs)
 
 
-# What becomes a plain space: tab, line ends, and every Unicode space, the full-width U+3000 among them.
+# Characters that become a plain space: tab, line ends, and every Unicode space, including the full-width U+3000.
 WHITE = " \t\n\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
-# The blocks of Unicode that hold 汉字. Kana, Hangul and the letters of other scripts are not here: they are written
-# with spaces, or stay together as words. Nor is Chinese punctuation: it is cut off as punctuation later.
+# Unicode blocks of 汉字. Kana, Hangul and the letters of other scripts are not included: they are written with spaces,
+# or stay together as words. Chinese punctuation is split off later, as punctuation.
 CHINESE = _ranges(
     (0x4E00, 0x9FFF),  # CJK Unified Ideographs: nearly all of modern Chinese
     (0x3400, 0x4DBF),  # Extension A: 㐂
@@ -44,11 +44,11 @@ CHINESE = _ranges(
     (0x2B920, 0x2CEAF),  # Extension E; Google's file begins it rightly at 2B820, the Rust library at 2B920
     (0xF900, 0xFAFF),  # Compatibility Ideographs
     (0x2F800, 0x2FA1F),  # Compatibility Supplement
-)  # Extensions F, G and later came after BERT, and stay joined to their neighbours.
+)  # Extensions F, G and later are newer than BERT and are not separated.
 
-# The Rust library knows the categories of Unicode 8 (2015) and the decompositions of Unicode 9; Python knows those of
-# its own release. For exact agreement, a character from one of these ranges has no category here. Nothing in them is
-# older and a mark, a punctuation mark or a control, so whole stretches can be given; they hold up to Unicode 18.
+# The Rust library has the categories of Unicode 8 (2015) and the decompositions of Unicode 9; Python has those of its
+# own release. For exact agreement, characters in these ranges have no category here. The ranges contain no older
+# combining mark, punctuation mark or control, so they can be wide; they are valid up to Unicode 18.
 NEWER = _ranges(
     *((0x5C8, 0x5C9), (0x61D, 0x61D), (0x7FD, 0x7FD), (0x890, 0x8E2), (0x9FD, 0x9FE), (0xA76, 0xA76), (0xAFA, 0xAFF)),
     *((0xB53, 0xB55), (0xC04, 0xC3C), (0xC77, 0xC77), (0xC84, 0xC84), (0xD00, 0xD00), (0xD3B, 0xD3C), (0xD81, 0xD81)),
@@ -59,12 +59,12 @@ NEWER = _ranges(
     *((0x116B9, 0x116B9), (0x1182F, 0x11FFF), (0x12FF1, 0x1612F), (0x16D68, 0x16F4F), (0x16FE2, 0x16FF1)),
     *((0x1CF00, 0x1D128), (0x1D250, 0x1D281), (0x1E000, 0x1E6F5), (0x1E944, 0x1E95F)),
 )
-# Marks of Unicode 9: without a category, but put in order with their neighbours when a text is decomposed.
+# Combining marks of Unicode 9: without a category, but reordered with their neighbours when a text is decomposed.
 NINE = _ranges((0x8D4, 0x8E1), (0x1DFB, 0x1DFB), (0x11442, 0x11446), (0x11C3F, 0x11C3F), (0x1E000, 0x1E02A))
 NINE += _ranges((0x1E944, 0x1E94A))
-# Characters whose category Unicode changed after version 8: what they were then.
+# Characters whose category changed after Unicode 8, with their old category.
 CHANGED = {"\u166d": "Po", "\u1734": "Mn", "\U000111c9": "Po", "\U0001171e": "Mn"}
-# Capitals of Unicode 15 to 17, which the Rust standard library knows and an older Python does not.
+# Capitals of Unicode 15 to 17, which the Rust standard library has and older Python versions lack.
 CAPITALS = {0x1C89: 0x1C8A, 0xA7CB: 0x264, 0xA7DC: 0x19B}
 CAPITALS |= {code: code + 1 for code in (0xA7CC, 0xA7CE, 0xA7D2, 0xA7D4, 0xA7DA)}
 CAPITALS |= {code: code + 0x20 for code in range(0x10D50, 0x10D66)}
@@ -78,7 +78,7 @@ _undecomposed = re.compile(f"((?![{NINE}])[{NEWER}])")
 
 @lru_cache(maxsize=1 << 16)
 def category(character: str) -> str:
-    """The general category of a character, by the tables described at `NEWER`.
+    """Return the general category of a character, by the tables described at `NEWER`.
 
     >>> category("a"), category("，"), category("汉"), category("\\u0301"), category("\\u200b")
     ('Ll', 'Po', 'Lo', 'Mn', 'Cf')
@@ -90,7 +90,7 @@ def category(character: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def is_punctuation(character: str) -> bool:
-    """Every ASCII character that is not a letter, digit, space or control counts, $ + < = > ^ ` | ~ included.
+    """Whether a character is punctuation; includes all ASCII symbols, such as $ + < = > ^ ` | ~.
 
     >>> [c for c in "a1 $，。「—·é汉😀" if is_punctuation(c)]
     ['$', '，', '。', '「', '—', '·']
@@ -101,7 +101,7 @@ def is_punctuation(character: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """Drop what cannot be seen (controls, formats such as the zero-width joiner, private use, U+FFFD); even out spaces.
+    """Remove invisible characters (controls, formats, private use, U+FFFD) and make all white space a plain space.
 
     >>> clean("a\\tb\\u3000c\\x00\\u200bd")
     'a b cd'
@@ -121,21 +121,21 @@ def space_chinese(text: str) -> str:
 
 
 def without_accents(text: str) -> str:
-    """Decompose (é is e + U+0301) and drop the marks. Nothing is composed again: 한 stays as its three letters.
+    """Decompose (é is e + U+0301) and drop the marks, without composing again: 한 stays as its three letters.
 
     >>> without_accents("Café naïve Ångström")
     'Cafe naive Angstrom'
     """
     if text.isascii():
         return text
-    # A character the tables do not know is left as it stands, and stops the ordering of marks across it.
+    # an unknown character is kept unchanged, and marks are not reordered across it
     parts = _undecomposed.split(text)
     parts[::2] = [unicodedata.normalize("NFD", part) for part in parts[::2]]
     return "".join(c for c in "".join(parts) if category(c) != "Mn")
 
 
 def lower(text: str) -> str:
-    """Each character by itself, so Σ is σ at the end of a word too (Python alone would write ς there).
+    """Lower-case each character by itself, so Σ is σ at the end of a word too (str.lower would give ς there).
 
     >>> lower("BERT ΟΔΟΣ ＡＢＣ")
     'bert οδοσ ａｂｃ'
@@ -144,7 +144,7 @@ def lower(text: str) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Cut a cleaned text at spaces and around every punctuation mark.
+    """Split a cleaned text at spaces and around every punctuation mark.
 
     >>> split_words("it's 3.5, ok?")
     ['it', "'", 's', '3', '.', '5', ',', 'ok', '?']
@@ -162,7 +162,7 @@ def split_words(text: str) -> list[str]:
 
 
 def longest_match(word: str, vocabulary: Mapping[str, int]) -> list[str]:
-    """Greedy, longest piece first; one place where nothing fits makes the whole word unknown.
+    """Split a word greedily, longest subword first; if some part has no subword, the whole word is unknown.
 
     >>> vocabulary = dict.fromkeys(["un", "##aff", "##able", "##a", "able"], 0)
     >>> longest_match("unaffable", vocabulary)
@@ -187,7 +187,7 @@ def longest_match(word: str, vocabulary: Mapping[str, int]) -> list[str]:
 
 
 class WordPiece:
-    """Text to pieces. The special tokens of the vocabulary are recognised in the text, as they are written.
+    """Text to subwords. Special tokens of the vocabulary are recognised in the text.
 
     >>> words = ["[UNK]", "[MASK]", "the", "token", "##ize", "##r", "我", "爱", "!"]
     >>> reader = WordPiece({word: place for place, word in enumerate(words)}, lowercase=True)
@@ -211,7 +211,7 @@ class WordPiece:
         self._special = re.compile(f"({'|'.join(special) or '(?!)'})")
 
     def steps(self, text: str) -> list[tuple[str, list[str]]]:
-        """The text after each step, under the step's name; between special tokens every stretch goes its own way.
+        """Return the text after each step, with the step's name; text between special tokens is handled separately.
 
         >>> for name, parts in WordPiece({"[UNK]": 0, "cafe": 1, "好": 2}, lowercase=True).steps("Café\\t好!"):
         ...     print(name, parts)

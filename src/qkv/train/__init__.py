@@ -1,1 +1,1 @@
-"""One loop for every model: it is handed a module, an objective and batches, and imports none of them."""
+"""One training loop for every model: it takes a module, an objective and batches, and imports none of them."""

@@ -1,4 +1,4 @@
-"""Two things that happen beside the loop: the next batches are built, and somebody presses Ctrl-C."""
+"""Prefetching of batches in threads, and handling of Ctrl-C during training."""
 
 import os
 import signal
@@ -18,22 +18,22 @@ import torch
 _T = TypeVar("_T")
 
 _TURN = 1e-5
-"""Seconds after which a thread that builds gives way to the loop: one that feeds a GPU asks for its turn hundreds of
-times a step, and Python's own 5 ms are longer than a short step."""
+"""Thread switch interval in seconds while batches are built: a loop that feeds a GPU waits for the interpreter lock
+hundreds of times a step, and Python's default of 5 ms is longer than a short step."""
 
 
 @dataclass(frozen=True)
 class Built(Generic[_T]):
     value: _T
-    waited: float  # seconds the loop stood still for it
-    building: float  # seconds it took, most of them beside the step before
+    waited: float  # seconds the loop waited for it
+    building: float  # seconds to build it, mostly during earlier steps
 
 
-def built_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
-    """build(start), …, build(stop − 1) in this order, each begun while one of the `ahead` before it is in use.
+def build_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 1) -> Generator[Built[_T]]:
+    """Yield build(start), …, build(stop − 1) in order, building up to `ahead` values in advance.
 
-    As many threads build, so that no more than `ahead` are under way or waiting. Threads are enough: numpy lets go of
-    the interpreter while it works on large arrays, and between them turns are short.
+    `ahead` threads build, so at most `ahead` values are in progress or waiting. Threads suffice, since numpy releases
+    the interpreter lock while it works on large arrays.
     """
 
     def timed(number: int) -> tuple[_T, float]:
@@ -58,7 +58,7 @@ def built_ahead(build: Callable[[int], _T], start: int, stop: int, ahead: int = 
 
 
 class ShortTurns:
-    """As long as somebody is inside, threads give way after TURN; it is one setting for the whole process."""
+    """Context with a short thread switch interval, counted because the interval is one setting for the process."""
 
     def __init__(self) -> None:
         self.lock, self.inside, self.before = threading.Lock(), 0, 0.0
@@ -81,7 +81,7 @@ short_turns = ShortTurns()
 
 
 def batches_ahead(device: torch.device) -> int:
-    """How many to build at a time: on a CPU the training itself needs the cores, beside a GPU they stand idle."""
+    """Return how many batches to build in advance: one on a CPU, where training needs the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 1 if device.type == "cpu" else max(1, min(8, cores // 2))
 
@@ -96,7 +96,7 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Note the first SIGINT or SIGTERM and go on; the second ends the process as it always would."""
+    """Record the first SIGINT or SIGTERM and continue; the second has its default effect."""
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption  # only the main thread may set handlers

@@ -1,4 +1,7 @@
-"""How much memory a job has needed so far."""
+"""Devices and their memory: validate a device, measure the peak, and suggest a batch size when memory runs out.
+
+What this file does NOT do: change the batch size. It is a setting of the run, which only the user changes.
+"""
 
 import gc
 import sys
@@ -15,7 +18,7 @@ from qkv.train.settings import TrainConfig
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Bytes: of the GPU where there is one, else of this process."""
+    """Return the peak memory in bytes: of the GPU if there is one, else of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     if sys.platform == "win32":
@@ -24,12 +27,6 @@ def peak_memory(device: torch.device) -> int | None:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-# --- When a GPU's memory is too small: say for what, find a batch that fits, and say how to get it.
-#
-# What this file does NOT do: go on with it. How large a batch is stands in a run's settings, and a run does what they
-# say.
 
 
 class _Counted(Protocol):
@@ -42,17 +39,17 @@ _B = TypeVar("_B", bound=_Counted)
 
 @dataclass(frozen=True)
 class Sizes(Generic[_B]):
-    """How large the batches of a job are, and how they could be smaller while a step has the same rows."""
+    """The batch size of a job, and smaller ones with the same rows per step."""
 
     size: int
     unit: str  # rows, tokens
-    smaller: Sequence[int]  # what to try, the largest first
-    batches: Callable[[int, int], Sequence[_B]]  # by their size and the step
-    settings: Callable[[int], str]  # how to ask for that size
+    smaller: Sequence[int]  # sizes to try, largest first
+    batches: Callable[[int, int], Sequence[_B]]  # (size, step) → batches
+    settings: Callable[[int], str]  # advice: how to set that size
 
 
 def divisors(size: int) -> list[int]:
-    """Sizes that a batch can be cut into equally, each at most half of the one before.
+    """Return sizes that divide a batch evenly, each at most half of the previous one.
 
     >>> divisors(96), divisors(7)
     ([48, 24, 12, 6, 3, 1], [1])
@@ -65,56 +62,56 @@ def divisors(size: int) -> list[int]:
 
 
 def rows_and_accumulation(rows: int, accumulate: int, out: Path) -> str:
-    """How to ask for a step of the same rows in other batches, by the names that the settings of a run have."""
-    again = f"begin anew with --set rows={rows} --set train.accumulate={accumulate}"
+    """Return advice how to split the same rows of a step into other batches."""
+    again = f"start a new run with --set rows={rows} --set train.accumulate={accumulate}"
     if (out / "config.toml").exists():
         written = f"set rows = {rows}, and accumulate = {accumulate} under [train], in {out / 'config.toml'}"
         again = f"{written} and resume, or {again}"
-    return f"For a step of the same rows, {again}."
+    return f"For the same rows per step, {again}."
 
 
 def savings(config: TrainConfig, recomputes: bool) -> str:
-    """What else takes less memory, of what the settings do not have yet; `recomputes`: whether the job has such parts.
+    """Return advice on settings that would save memory; `recomputes`: the job supports recomputation.
 
     >>> savings(TrainConfig(precision="bf16"), recomputes=True)
-    'train.recompute=true keeps fewer activations (--set …).'
+    'train.recompute=true stores fewer activations (--set …).'
     >>> savings(TrainConfig(precision="bf16"), recomputes=False)
     ''
     """
-    left = ["train.recompute=true keeps fewer activations"] if recomputes and not config.recompute else []
-    left += ["train.precision=bf16 halves most of what is kept"] if config.precision == "fp32" else []
+    left = ["train.recompute=true stores fewer activations"] if recomputes and not config.recompute else []
+    left += ["train.precision=bf16 halves most activations"] if config.precision == "fp32" else []
     return f"{', '.join(left)} (--set …)." if left else ""
 
 
 def too_large(
     device: torch.device, sizes: Sizes[_B] | None, step: int, attempt: Callable[[Sequence[_B]], None], less: str
 ) -> str:
-    """The message for a step whose batches do not fit; `attempt` trains on batches without moving anything, `less` are
-    the savings."""
+    """Return the message for a step that does not fit. `attempt` runs batches at learning rate 0, `less` is the advice
+    of `savings`."""
     where = out_of_memory(device)
     if sizes is None:
         return f"{where}: the batches are too large. {less}".rstrip()
     begin = f"{where}: a batch of {sizes.size:,} {sizes.unit} is too large."
     less = f" Or: {less}" if less else ""
     for size in sizes.smaller:
-        # the largest ones, and two of them: only beside the second are there gradients already
+        # the two largest: only for the second are gradients already allocated
         largest = sorted(sizes.batches(size, step), key=lambda batch: -batch.n_tokens)[:2]
         if _fits(largest, attempt):
-            found = f"{size:,} {sizes.unit} fit, as was just tried with this step at learning rate 0."
+            found = f"{size:,} {sizes.unit} fit (just tried with this step at learning rate 0)."
             return f"{begin} {found} {sizes.settings(size)}{less}"
     least = sizes.smaller[-1] if sizes.smaller else sizes.size
-    return f"{begin} Not even {least:,} {sizes.unit} fit: take a smaller model or shorter rows.{less}"
+    return f"{begin} Not even {least:,} {sizes.unit} fit: use a smaller model or shorter rows.{less}"
 
 
 @contextmanager
 def memory_for(device: torch.device, what: str) -> Iterator[None]:
-    """Around what is not a step of training, so that no batch of training is blamed for it."""
+    """Context for work that is not a training step: an out-of-memory error there does not suggest smaller batches."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise InputError(
-            f"{out_of_memory(device)} {what}, not in a step of training. Free what other processes hold there, or "
-            "take a smaller model or shorter rows."
+            f"{out_of_memory(device)} {what}, not in a training step. Free memory used by other processes, or "
+            "use a smaller model or shorter rows."
         ) from None
 
 

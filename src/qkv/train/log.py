@@ -1,4 +1,4 @@
-"""What a run writes down: `log.jsonl`, the same for every run of the same config, and `timing.jsonl`, by the clock."""
+"""Logs of a run: `log.jsonl`, reproducible for the same config, and `timing.jsonl` with times."""
 
 import json
 import math
@@ -18,14 +18,13 @@ from qkv.errors import InputError
 from qkv.files import write_text
 from qkv.train.ahead import Built
 
-ASIDE = 1000  # steps whose figures are put aside at most
+ASIDE = 1000  # maximum number of steps whose figures stay on the device
 
 
 class Window:
-    """Sums since the last logged step, and in every checkpoint.
+    """Sums since the last logged step; part of every checkpoint.
 
-    What a step leaves is put aside as it lies on the device; it is fetched and added up when somebody asks, so that no
-    step waits for it or launches anything for it.
+    The figures of a step stay on the device until they are needed, so that no step waits for the transfer.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
@@ -33,10 +32,10 @@ class Window:
         self.sums: dict[str, float] = dict(state["sums"])
         self.counts: dict[str, int] = dict(state["counts"])
         self.tokens: int = state["tokens"]
-        self.steepest: float = state["steepest"]  # the largest gradient norm
-        self.lost_at: int | None = None  # the first step that gave no number
+        self.steepest: float = state["steepest"]  # largest gradient norm
+        self.lost_at: int | None = None  # first step with a NaN or infinity
         self._aside: list[_Step] = []
-        self._parts: list[tuple[str, Tensor, Tensor]] = []  # of the step under way
+        self._parts: list[tuple[str, Tensor, Tensor]] = []  # of the current step
 
     def add(self, name: str, loss: Tensor, correct: Tensor, count: int) -> None:
         self._parts.append((name, loss.detach(), correct.detach()))
@@ -44,7 +43,7 @@ class Window:
             self.counts[key] = self.counts.get(key, 0) + count
 
     def step(self, step: int, gradient_norm: Tensor, tokens: int, *, overflows: bool = False) -> None:
-        """What was added since the step before was all of it. `overflows`: a norm that is no number is no fault."""
+        """End a step. `overflows`: an infinite gradient norm is expected (fp16) and no error."""
         self._aside.append(_Step(step, self._parts, gradient_norm.detach(), overflows))
         self._parts = []
         self.tokens += tokens
@@ -52,13 +51,13 @@ class Window:
             self.settle()
 
     def settle(self) -> None:
-        """Fetch what was put aside. This waits for the device."""
+        """Fetch the figures from the device and add them up. This waits for the device."""
         aside, self._aside = self._aside, []
         if not aside:
             return
-        losses = iter(_fetched([loss for one in aside for _, loss, _ in one.parts]))
-        hits = iter(_fetched([correct for one in aside for _, _, correct in one.parts]))
-        norms = _fetched([one.norm for one in aside])
+        losses = iter(_fetch([loss for one in aside for _, loss, _ in one.parts]))
+        hits = iter(_fetch([correct for one in aside for _, _, correct in one.parts]))
+        norms = _fetch([one.norm for one in aside])
         for one, norm in zip(aside, norms, strict=True):
             finite = one.overflows or math.isfinite(norm)
             for name, _, _ in one.parts:
@@ -70,11 +69,11 @@ class Window:
                 self.lost_at = one.step
 
     def record(self, weights: Mapping[str, float]) -> dict[str, float | int | None]:
-        """Means a target; `loss` is what was minimised."""
+        """Return the means per target; `loss` is the minimised value."""
         self.settle()
         means = {key: value / max(1, self.counts[key]) for key, value in self.sums.items()}
         loss = sum(weight * means[f"{name}_loss"] for name, weight in weights.items() if f"{name}_loss" in means)
-        # fp16 tries a scale that overflows now and then, and JSON has no infinity
+        # JSON has no infinity, which fp16 produces when its loss scale overflows
         return {
             "loss": loss,
             **means,
@@ -89,21 +88,21 @@ class Window:
 
 class _Step(NamedTuple):
     step: int
-    parts: list[tuple[str, Tensor, Tensor]]  # a term's name, loss and number of right ones; of every batch
+    parts: list[tuple[str, Tensor, Tensor]]  # name, loss and correct count of every term of every batch
     norm: Tensor
     overflows: bool
 
 
-def _fetched(scalars: Sequence[Tensor]) -> list[float]:
-    """In one copy."""
+def _fetch(scalars: Sequence[Tensor]) -> list[float]:
+    """Copy scalars from the device in one transfer."""
     found: list[float] = torch.stack(list(scalars)).cpu().double().tolist() if scalars else []
     return found
 
 
 class Log:
-    """Appends lines; on opening, those later than the step that is resumed from are cut off.
+    """Appends lines to the log files; on opening, lines after the resumed step are removed.
 
-    Where TensorBoard is installed, the same numbers go to it too.
+    If TensorBoard is installed, the same numbers are written for it too.
     """
 
     def __init__(self, folder: Path, step: int) -> None:
@@ -124,14 +123,14 @@ class Log:
                 self.board.add_scalar(key, value, content["step"])
 
     def flush(self) -> None:
-        """To the disk itself."""
+        """Flush to disk."""
         for name, file in self.files.items():
             with self._writing(name):
                 os.fsync(file.fileno())
 
     def close(self) -> None:
         for file in self.files.values():
-            with suppress(OSError):  # every line was flushed when it was written; what was not has been told
+            with suppress(OSError):  # every line was already flushed, or its error reported
                 file.close()
         if self.board is not None:
             self.board.close()
@@ -142,7 +141,7 @@ class Log:
             yield
         except OSError as error:
             raise InputError(
-                f"{self.folder / name} cannot be written: {error.strerror or error}. The checkpoints are whole: "
+                f"{self.folder / name} cannot be written: {error.strerror or error}. The checkpoints are intact: "
                 "the run can be resumed."
             ) from error
 
@@ -157,7 +156,7 @@ def _board(folder: Path, step: int) -> Board | None:
         return None
     from torch.utils.tensorboard import SummaryWriter
 
-    # what an earlier process wrote for later steps is hidden
+    # hides what an earlier process wrote for later steps
     writer: Board = SummaryWriter(str(folder), purge_step=step + 1)
     return writer
 
@@ -175,7 +174,7 @@ def _numbers(content: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Whole lines; the last one of a process that was killed may be half of one."""
+    """Yield complete lines; a killed process may leave an incomplete last line."""
     if file.exists():
         with file.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -184,7 +183,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 
 def _step_of(line: str) -> float:
-    """Of a line that cannot be read, later than all: a machine that lost its power may leave anything."""
+    """Return the step of a line; infinity for a damaged line, as a power failure may leave."""
     try:
         return json.loads(line)["step"]
     except (ValueError, KeyError, TypeError):
@@ -201,7 +200,7 @@ _S = TypeVar("_S", bound=Sized)
 
 @dataclass
 class Clock:
-    """Time since the last lap, without what is not training."""
+    """Training time since the last lap."""
 
     began: float = field(default_factory=time.perf_counter)
     excluded: float = 0.0

@@ -1,4 +1,16 @@
-"""The best evaluation of a run and the weights it was made with: what is kept, and when to give up."""
+"""The training loop: one for every model, from an embedding table to BERT.
+
+It takes a `Job` (a module, an objective, batches as a function of the step) and a `TrainConfig`, and knows neither text
+nor networks. It guarantees:
+
+- Every random draw, and every batch, is a function of (seed, step). A run that was killed and resumed ends with the
+  same weights, optimizer state and log, byte for byte, on the same machine, torch version and number of threads. (On a
+  GPU, torch's attention over rows of more than 128 tokens adds gradients in no fixed order: there, up to rounding.)
+- `log.jsonl` holds only reproducible values (step, loss, learning rate, …); times go to `timing.jsonl`. On resume,
+  lines after the checkpoint are removed and written again.
+- Ctrl-C and SIGTERM finish the step, save and return. A second signal ends the process.
+- A NaN loss stops the run before anything more is saved; the message names the step.
+"""
 
 import math
 import platform
@@ -18,32 +30,32 @@ from torch import Tensor, nn
 
 from qkv.errors import InputError
 from qkv.train import checkpoint
-from qkv.train.ahead import batches_ahead, built_ahead, interruptible
+from qkv.train.ahead import batches_ahead, build_ahead, interruptible
 from qkv.train.device import Sizes, memory_for, savings, too_large
 from qkv.train.log import Clock, Log, Window
 from qkv.train.optim import adamw, muon, optimizer_tensors, restore_optimizer
-from qkv.train.progress import Progress, measured_peak
+from qkv.train.progress import Progress, measure_peak
 from qkv.train.settings import PRECISIONS, TrainConfig
 
 
 @dataclass
 class Best:
-    """The best evaluation so far, with the weights it was made with."""
+    """The best evaluation so far and its weights."""
 
     step: int = 0
     value: float = -math.inf
-    waited: int = 0  # evaluations since, in which the loss did not fall either
-    lowest: float = math.inf  # loss
+    waited: int = 0  # evaluations since then without a new lowest loss
+    lowest: float = math.inf  # lowest loss
     weights: dict[str, Tensor] = field(default_factory=dict)
 
     def offer(self, step: int, value: float, loss: float, weights: Mapping[str, Tensor]) -> None:
         falls, self.lowest = loss < self.lowest, min(loss, self.lowest)
         if value > self.value:
             self.step, self.value, self.waited = step, value, 0
-            # a copy on the host: it is read once, at the end, and must not move with the model
+            # a copy on the host, which later steps do not change
             self.weights = {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}
         else:
-            # on few examples a figure stands still while the model still learns
+            # on few examples the metric may not change although the model still learns
             self.waited = 0 if falls else self.waited + 1
 
     def state(self) -> dict[str, Any]:
@@ -51,28 +63,13 @@ class Best:
         return {"step": self.step, "value": value, "waited": self.waited, "lowest": lowest}
 
 
-# --- The loop: one for every model, from a look-up table to BERT.
-#
-# It is handed a `Job` (a module, an objective, batches as a function of the step) and a `TrainConfig`, and knows
-# neither
-# text nor networks. What it promises:
-#
-# - Every random draw is a function of (seed, step), and so is the batch. A run that was killed and resumed ends with
-#   the same weights, optimizer state and log, byte for byte, on the same machine, torch and number of threads. (On a
-# GPU
-#   torch's attention over rows of more than 128 tokens adds gradients in no fixed order: there, up to rounding.)
-# - `log.jsonl` holds only what is reproducible (step, loss, learning rate, …); clock times go to `timing.jsonl`. On a
-#   resume, lines later than the checkpoint are cut off, and written again.
-# - Ctrl-C and SIGTERM end the step, save and return. A second one ends the process.
-# - A loss that is no number stops the run before anything more is saved, and says at which step.
-
 __all__ = ["PRECISIONS", "Job", "Objective", "Outcome", "Term", "TrainConfig", "Trainable", "Trainer", "step_seed"]
 
 CPU = torch.device("cpu")
 
 
 class Trainable(Protocol):
-    """What the loop asks of a batch."""
+    """What the loop needs of a batch."""
 
     @property
     def n_tokens(self) -> int: ...
@@ -85,14 +82,14 @@ B_contra = TypeVar("B_contra", bound=Trainable, contravariant=True)
 
 
 class Term(NamedTuple):
-    """One thing that is predicted: its loss summed over the targets, and how many were right."""
+    """One prediction target: its summed loss and the number of correct predictions."""
 
     loss: Tensor
     correct: Tensor
 
 
 class Objective(Protocol[B_contra]):
-    """Sums and counts rather than means, so that a step of several batches is exactly one large batch."""
+    """Returns sums and counts rather than means, so that several batches per step equal one large batch."""
 
     @property
     def weights(self) -> Mapping[str, float]: ...
@@ -106,33 +103,33 @@ class Job(Generic[_B]):
     objective: Objective[_B]
     batches: Callable[[int], Sequence[_B]]  # the batches of a step: a pure function
     out: Path
-    evaluate: Callable[[nn.Module], dict[str, Any]] | None = None  # what it returns goes into the log
+    evaluate: Callable[[nn.Module], dict[str, Any]] | None = None  # its result is logged
     flops: Callable[[_B], float] | None = None  # of forward and backward
-    compiled: Sequence[nn.Module] = ()  # parts that torch.compile may take
-    recomputed: Sequence[nn.Module] = ()  # parts whose activations may be computed twice
-    best_by: str | None = None  # which value of an evaluation is the better the larger; the best weights are kept
-    scale: Callable[[str], float] | None = None  # of the learning rate, by a parameter's name
-    matrices: Mapping[str, int] = field(default_factory=dict)  # what Muon takes, and how many lie in each weight
-    sizes: Sizes[_B] | None = None  # what batches could be instead, where the memory is too small for them
-    around: Callable[[], AbstractContextManager[object]] = nullcontext  # makes what every step is computed inside of
+    compiled: Sequence[nn.Module] = ()  # modules for torch.compile
+    recomputed: Sequence[nn.Module] = ()  # modules for activation checkpointing
+    best_by: str | None = None  # metric of the evaluation to maximise; the best weights are kept
+    scale: Callable[[str], float] | None = None  # factor of the learning rate, by parameter name
+    matrices: Mapping[str, int] = field(default_factory=dict)  # weights for Muon → number of matrices in each
+    sizes: Sizes[_B] | None = None  # smaller batch sizes to suggest when memory runs out
+    around: Callable[[], AbstractContextManager[object]] = nullcontext  # context for the computation of every step
 
 
 @dataclass(frozen=True)
 class Outcome:
-    started: int  # the step it began or went on from
+    started: int  # the step it started or resumed from
     step: int
-    finished: bool  # False: interrupted, saved, ready to be resumed
+    finished: bool  # False: interrupted and saved, can be resumed
     signal: int | None = None
 
 
 class Trainer(Generic[_B]):
-    """A job in motion: weights, optimizer and the sums of the current window."""
+    """A running job: weights, optimizer and the sums of the current window."""
 
     def __init__(self, job: Job[_B], config: TrainConfig, progress: Progress) -> None:
         self.job, self.config, self.progress = job, config, progress
         self.device = next(job.model.parameters()).device
         self._begin()
-        # from outside and in this order: recomputed parts are compiled with their recomputation
+        # in this order, so that recomputed modules are compiled with their recomputation
         if config.recompute:
             for module in job.recomputed:
                 recompute(module)
@@ -144,7 +141,7 @@ class Trainer(Generic[_B]):
         self.step = 0
         self.window = Window()
         self.best = Best()
-        self.parameters = list(self.job.model.parameters())  # to look for them takes longer than a small step
+        self.parameters = list(self.job.model.parameters())  # collecting them takes longer than a small step
         self.around = self.job.around()
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.config.precision == "fp16")
         self.optimizer = self._optimizer()
@@ -153,8 +150,8 @@ class Trainer(Generic[_B]):
         job, config = self.job, self.config
         if config.muon_lr is not None and config.optimizer != "muon":
             raise InputError(
-                f"train.muon_lr is for the optimizer muon, and train.optimizer is {config.optimizer}. Set it to muon, "
-                "or train.muon_lr to none."
+                f"train.muon_lr is for the optimizer muon, but train.optimizer is {config.optimizer}. Set it to muon, "
+                "or set train.muon_lr to none."
             )
         settings: dict[str, Any] = {
             "lr": config.lr,
@@ -168,15 +165,15 @@ class Trainer(Generic[_B]):
         return adamw(job.model, **settings)
 
     def steps_in(self, minutes: float, seconds: float = 3.0) -> int:
-        """How many steps fit into the time, from a few that are tried at learning rate 0, which moves nothing."""
+        """Estimate how many steps fit into the time, from a few trial steps at learning rate 0."""
         seconds = min(seconds, 6 * minutes)  # a tenth of a short budget
-        # a GPU works behind the loop, so that the end of every single step is not waited for in a run either
+        # a GPU runs asynchronously, so several steps are timed together
         together = 1 if self.device.type == "cpu" else 4
         tried: list[float] = []
-        with closing(built_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
-            for _ in range(2):  # the first ones also allocate and compile
+        with closing(build_ahead(self.batches, 0, sys.maxsize, batches_ahead(self.device))) as built:
+            for _ in range(2):  # the first steps also allocate and compile
                 self._advance_or_advise(next(built).value, 0.0)
-            self.window.settle()  # which answers when the device is done
+            self.window.settle()  # waits for the device
             while together * sum(tried) < seconds or len(tried) < 5:
                 begin = time.perf_counter()
                 for _ in range(together):
@@ -184,34 +181,34 @@ class Trainer(Generic[_B]):
                 self.window.settle()
                 tried.append((time.perf_counter() - begin) / together)
         self._begin()
-        return max(1, int(minutes * 60 / statistics.median(tried)))  # the middle one: a machine may hiccup
+        return max(1, int(minutes * 60 / statistics.median(tried)))  # the median is robust to outliers
 
     def batches(self, step: int) -> Sequence[_B]:
-        """The job's, where a GPU can fetch them without being waited for."""
+        """Return the job's batches, in pinned memory for a GPU."""
         built = self.job.batches(step)
         return [batch.pinned() for batch in built] if self.device.type == "cuda" else built
 
     def run(self) -> Outcome:
-        """To `config.steps`, from the newest checkpoint in `job.out` if there is one."""
+        """Train up to `config.steps`, from the newest checkpoint in `job.out` if there is one."""
         if self.config.compile and self.job.compiled and self.device.type == "cuda":
             self.progress.message(
-                "note: train.compile=true keeps the blocks from qkv's own kernels for GPUs, which are usually faster."
+                "note: train.compile=true replaces qkv's own GPU kernels for the blocks, which are usually faster."
             )
-        with memory_for(self.device, "beside the steps"):
+        with memory_for(self.device, "between training steps"):
             return self._run()
 
     def _advance_or_advise(self, batches: Sequence[_B], lr: float) -> None:
-        """A step; where the memory is too small for it, a message that says what would fit."""
+        """Take a step; if memory runs out, raise an error that suggests what would fit."""
         try:
             return self.advance(batches, lr)
         except torch.OutOfMemoryError:
-            pass  # as long as the error is there, so is all that the failed step had in memory
+            pass  # leave the except block: the exception keeps the failed step's tensors alive
         failed = self.step
 
         def attempt(batches: Sequence[_B]) -> None:
             self._begin()
             self.optimizer.zero_grad(set_to_none=True)
-            for _ in range(2):  # only the second step has the optimizer's state beside it from the beginning
+            for _ in range(2):  # only the second step runs with the optimizer's state allocated
                 self.advance(batches, 0.0)
             self.window.settle()
 
@@ -224,13 +221,13 @@ class Trainer(Generic[_B]):
         started = self.step
         if started >= config.steps or self.gives_up:
             return Outcome(started, started, finished=True)
-        peak = measured_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
+        peak = measure_peak(self.device, PRECISIONS[config.precision]) if job.flops else None
         log = Log(job.out, self.step)
         progress.start(self.step, config.steps)
         clock = Clock()
         try:
             with interruptible() as interruption:
-                for built in built_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
+                for built in build_ahead(self.batches, self.step, config.steps, batches_ahead(self.device)):
                     lr = config.lr_at(self.step)
                     self._advance_or_advise(built.value, lr)
                     clock.add(built, job.flops)
@@ -252,7 +249,7 @@ class Trainer(Generic[_B]):
                                 )
                         last = last or self.gives_up
                         if self.step % config.save_every == 0 or last or stop:
-                            log.flush()  # what the log says up to here must be as lasting as the checkpoint
+                            log.flush()  # the log must be as durable as the checkpoint
                             self.save()
                     if last:
                         break
@@ -264,22 +261,22 @@ class Trainer(Generic[_B]):
 
     @property
     def gives_up(self) -> bool:
-        """Whether it has not become better for as long as the settings allow."""
+        """Whether to stop early: `patience` evaluations without improvement."""
         return self.config.patience is not None and self.best.waited >= self.config.patience
 
     def trained(self) -> dict[str, Tensor]:
-        """The weights that training moves; the others are as they came."""
+        """Return the trainable weights."""
         return {name: parameter for name, parameter in self.job.model.named_parameters() if parameter.requires_grad}
 
     def take_best(self) -> None:
-        """Go back to the weights of the best evaluation, if there was one."""
+        """Restore the weights of the best evaluation, if there was one."""
         with torch.no_grad():
             for name, parameter in self.trained().items():
                 if self.best.weights:
                     parameter.copy_(self.best.weights[name])
 
     def restore(self) -> None:
-        found = checkpoint.latest(self.job.out / "checkpoints", self.progress.message)
+        found = checkpoint.latest_checkpoint(self.job.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
@@ -290,8 +287,8 @@ class Trainer(Generic[_B]):
             restore_optimizer(self.job.model, self.optimizer, found.tensors["optimizer"])
         except (RuntimeError, KeyError):
             raise InputError(
-                f"{found.path} holds another model than the settings describe. Set them back to what the run was "
-                "begun with, or begin another run."
+                f"{found.path} holds another model than the settings describe. Restore the settings that the run was "
+                "started with, or start another run."
             ) from None
         self.scaler.load_state_dict(dict(found.state["scaler"]))
         self.window = Window(found.state["window"])
@@ -304,15 +301,15 @@ class Trainer(Generic[_B]):
             before = found.state["environment"].get(name)
             if before != value:
                 self.progress.message(
-                    f"warning: the run was begun with {name} {before} and goes on with {value}: "
-                    "it will not be equal to an uninterrupted one in the last digits."
+                    f"warning: the run was started with {name} {before} and resumes with {value}: "
+                    "its results may differ from an uninterrupted run in the last digits."
                 )
 
     def advance(self, batches: Sequence[_B], lr: float) -> None:
-        """One step of the optimizer over all `batches`, as if they were one."""
-        torch.manual_seed(step_seed(self.config.seed, self.step))  # dropout's draws
+        """Take one optimizer step over all `batches`, as if they were one."""
+        torch.manual_seed(step_seed(self.config.seed, self.step))  # for dropout
         job, config = self.job, self.config
-        if not job.model.training:  # to tell every module again takes longer than a small step
+        if not job.model.training:  # setting the mode of every module takes longer than a small step
             job.model.train()
         counts = [job.objective.counts(batch) for batch in batches]
         totals = {name: sum(count[name] for count in counts) for name in counts[0]}
@@ -333,12 +330,12 @@ class Trainer(Generic[_B]):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        # in fp16 a gradient that overflows is left out, and a smaller scale is tried
+        # in fp16 a step whose gradient overflows is skipped, and the loss scale is reduced
         overflows = self.scaler.is_enabled()
         self.window.step(self.step, norm, sum(batch.n_tokens for batch in batches), overflows=overflows)
 
     def figures(self) -> dict[str, Any]:
-        """The window's means; a new window begins."""
+        """Return the means of the window and start a new one."""
         self.stop_if_lost()
         line = self.window.record(self.job.objective.weights)
         self.window = Window()
@@ -352,7 +349,7 @@ class Trainer(Generic[_B]):
         self.job.model.train()
         self.stop_if_lost()
         if any(isinstance(value, float) and math.isnan(value) for value in result.values()):
-            self.window.lost_at = self.step  # the step's own loss was the last good one
+            self.window.lost_at = self.step  # the training loss was still finite
             self.stop_if_lost()
         return result
 
@@ -365,7 +362,7 @@ class Trainer(Generic[_B]):
             state["best"] = self.best.state()
             if self.best.weights:
                 tensors["best"] = self.best.weights
-        checkpoint.save(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
+        checkpoint.save_checkpoint(self.job.out / "checkpoints", self.step, tensors, state, self.config.keep)
 
     def stop_if_lost(self) -> None:
         self.window.settle()
@@ -373,12 +370,12 @@ class Trainer(Generic[_B]):
             return
         step = self.window.lost_at
         lr = self.config.lr_at(step - 1)
-        kept = checkpoint.steps(self.job.out / "checkpoints")
+        kept = checkpoint.checkpoint_steps(self.job.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
-            f"The loss, or its gradient, is not a number any more at step {step} (learning rate {lr:.3g}). {where} "
+            f"The loss or its gradient is NaN or infinite at step {step} (learning rate {lr:.3g}). {where} "
             f"Set a lower train.lr or train.clip, or a longer train.warmup, in {self.job.out / 'config.toml'} "
-            "and resume, or begin anew with them (--set train.lr=…)."
+            "and resume, or start a new run with them (--set train.lr=…)."
         )
 
 
@@ -387,7 +384,7 @@ def step_seed(seed: int, step: int) -> int:
 
 
 def recompute(module: nn.Module) -> None:
-    """Keep no activations of this module: its forward runs again when the gradient comes by."""
+    """Store no activations of this module: its forward runs again in the backward pass."""
     from torch.utils.checkpoint import checkpoint as recomputed
 
     plain = module.forward
@@ -395,7 +392,7 @@ def recompute(module: nn.Module) -> None:
 
 
 def environment(device: torch.device = CPU) -> dict[str, Any]:
-    """What the last digits of a sum depend on."""
+    """Describe the software and hardware on which rounding depends."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),

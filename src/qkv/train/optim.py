@@ -1,22 +1,29 @@
-"""Muon (Jordan et al. 2024) for the matrices between hidden layers, AdamW for everything else, as one optimizer.
+"""Optimizers (AdamW; Muon, Jordan et al. 2024) with the usual weight decay groups, and learning rate schedules.
 
-A gradient's momentum is a matrix whose few large singular values drown the many small ones. Muon keeps its singular
-vectors and sets all singular values to about 1, by a few rounds of a polynomial in the matrix (Newton–Schulz), which
-is nothing but products:
+The momentum of a gradient is a matrix in which a few large singular values dominate. Muon keeps its singular vectors
+and sets all singular values to about 1, by a few iterations of a matrix polynomial (Newton–Schulz), which needs only
+products:
 
     momentum ← μ momentum + (1 − μ) gradient
-    weight   ← weight − rate · 0.2 √max(rows, columns) · orthogonal((1 − μ) gradient + μ momentum)
+    weight   ← weight − lr · 0.2 √max(rows, columns) · orthogonal((1 − μ) gradient + μ momentum)
 
-The factor makes a step as large as one of AdamW (Liu et al. 2025, §2.2), so that rate and decay carry over.
+The factor makes steps as large as those of AdamW (Liu et al. 2025, §2.2), so the same learning rate and weight decay
+work. Muon is for the matrices of hidden layers; the same optimizer object applies AdamW to all other weights.
 
-Matrices of equal shape are stacked, one on its side with one that stands, and go through every product together: a
-GPU would wait longer for hundreds of small products to be launched than it takes to compute them.
+Matrices of equal shape (after transposing tall ones) are stacked and multiplied together: launching hundreds of small
+products takes a GPU longer than computing them.
 
-Kept although torch has `torch.optim.Muon`, which takes the same steps (tested): torch's loops over the matrices one by
-one, does not split fused ones (query, key and value in one weight), leaves AdamW to a second optimizer, and rounds to
+Kept although torch has `torch.optim.Muon`, which takes the same steps (tested): torch loops over the matrices one by
+one, does not split fused ones (query, key and value in one weight), needs a second optimizer for AdamW, and rounds to
 bf16 on a CPU too.
 
-What this file does NOT do: say which weights are such matrices. The caller does (nn/block.py).
+A schedule is a pure function of the step, so checkpoints need not store it:
+
+>>> factor = SCHEDULES["linear"]
+>>> [factor(step, 10, 2) for step in (0, 1, 2, 6, 10)]   # up in two steps, then down to zero
+[0.5, 1.0, 1.0, 0.5, 0.0]
+
+What this file does NOT do: decide which weights are matrices for Muon. The caller does (nn/block.py).
 """
 
 import math
@@ -30,22 +37,22 @@ from qkv.errors import InputError, did_you_mean
 
 MOMENTUM = 0.95
 ROUNDS = 5
-# the slope at 0 is as steep as it can be while all singular values still end near 1, between about 0.7 and 1.2
+# the steepest slope at 0 for which all singular values still converge to between about 0.7 and 1.2
 POLYNOMIAL = (3.4445, -4.7750, 2.0315)
 
-_Pair = tuple[Tensor, Tensor]  # a weight and where it should go
+_Pair = tuple[Tensor, Tensor]  # a weight and its direction
 
 
 class Muon(torch.optim.Optimizer):
-    """Groups of parameters with "matrices", how many lie on top of each other in each; 0 in a group leaves it to AdamW.
+    """Muon for groups with "matrices" > 0 (how many are stacked in each weight), AdamW for groups with 0.
 
-    One optimizer and not two, so that a gradient that overflows (fp16) is left out of both.
+    One optimizer and not two, so that a step with a gradient overflow (fp16) is skipped in both.
     """
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], epsilon: float) -> None:
         super().__init__(groups, {"lr": lr, "weight_decay": 0.0})
         rest = [group for group in self.param_groups if not group["matrices"]]
-        # the same groups and the same state, seen by another optimizer; one without parameters is refused by torch
+        # shares groups and state with this optimizer; torch rejects an optimizer without parameters
         self.rest = torch.optim.AdamW(rest, lr=lr, betas=betas, eps=epsilon, fused=True) if rest else None
         if self.rest is not None:
             self.rest.state = self.state
@@ -56,7 +63,7 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        assert closure is None, "no part of the loop asks for the loss again"
+        assert closure is None, "closures are not supported"
         if self.rest is not None:
             self.rest.step()
         for group in self.param_groups:
@@ -65,7 +72,7 @@ class Muon(torch.optim.Optimizer):
         return None
 
     def _turn(self, group: dict[str, Any]) -> None:
-        """One step of the group's matrices."""
+        """Update the group's matrices."""
         weights: list[Tensor] = [weight for weight in group["params"] if weight.grad is not None]
         if not weights:
             return
@@ -75,7 +82,7 @@ class Muon(torch.optim.Optimizer):
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
         momenta = [self.state[weight]["momentum"] for weight in weights]
         torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-        directions = torch._foreach_lerp(gradients, momenta, MOMENTUM)  # Nesterov's: a look ahead
+        directions = torch._foreach_lerp(gradients, momenta, MOMENTUM)  # Nesterov momentum
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
 
         def parts(tensors: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor]:
@@ -88,20 +95,20 @@ class Muon(torch.optim.Optimizer):
             (lying if rows <= columns else standing).append((weight, direction))
         for (_, longer), (lying, standing) in by_shape.items():
             turned = orthogonal(torch.stack([one for _, one in lying] + [one.mT for _, one in standing]))  # (G, A, B)
-            # laid out like their weights, so that one kernel adds them all
+            # same memory layout as the weights, so that one kernel adds them all
             changes = [*turned[: len(lying)].unbind(), *turned[len(lying) :].mT.contiguous().unbind()]
             rate = group["lr"] * 0.2 * longer**0.5
             torch._foreach_add_([weight for weight, _ in lying + standing], changes, alpha=-rate)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """(G, A, B) with A ≤ B → the same, with the singular vectors of each and singular values of about 1.
+    """(G, A, B) with A ≤ B → matrices with the same singular vectors and singular values of about 1.
 
-    In bf16 on a GPU: the polynomial forgives its rounding, since the next round corrects it.
+    In bf16 on a GPU: each iteration corrects the rounding errors of the one before.
     """
     a, b, c = POLYNOMIAL
     dtype = torch.bfloat16 if matrices.is_cuda else matrices.dtype
-    sizes = torch.linalg.matrix_norm(matrices, keepdim=True)  # of Frobenius: no singular value is larger
+    sizes = torch.linalg.matrix_norm(matrices, keepdim=True)  # Frobenius: no singular value is larger
     x = (matrices / sizes.clamp(min=1e-7)).to(dtype)
     for _ in range(ROUNDS):
         square = x @ x.mT  # (G, A, A)
@@ -109,19 +116,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
     return x.to(matrices.dtype)
 
 
-# --- AdamW or Muon with the usual decay groups, and how the learning rate moves.
-#
-# A schedule is a pure function of the step: nothing about it has to be saved or can be lost.
-#
-# >>> factor = SCHEDULES["linear"]
-# >>> [factor(step, 10, 2) for step in (0, 1, 2, 6, 10)]   # up in two steps, then down to nothing
-# [0.5, 1.0, 1.0, 0.5, 0.0]
-
 OPTIMIZERS = ("adamw", "muon")
 
 
 class Schedule(Protocol):
-    """Step, steps of the run and of the warm-up, share of the steps that decay → a factor of the learning rate."""
+    """(step, total steps, warm-up steps, share of decay steps) → a factor of the learning rate."""
 
     def __call__(self, step: int, steps: int, warmup: int, decay: float = 0.2, /) -> float: ...
 
@@ -131,12 +130,12 @@ def _warm(step: int, warmup: int) -> float:
 
 
 def linear(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
-    """Up, then straight down to zero (Devlin et al. 2019, appendix A.2)."""
+    """Warm-up, then linear decay to zero (Devlin et al. 2019, appendix A.2)."""
     return _warm(step, warmup) if step < warmup else (steps - step) / max(1, steps - warmup)
 
 
 def cosine(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
-    """Up, then down along half a cosine (Loshchilov and Hutter 2017)."""
+    """Warm-up, then half a cosine (Loshchilov and Hutter 2017)."""
     return _warm(step, warmup) if step < warmup else 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
@@ -145,13 +144,15 @@ def constant(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
 
 
 def warmup_stable_decay(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
-    """Up, level, then straight down over the last part (Hu et al. 2024, §4): the level part may be prolonged."""
+    """Warm-up, constant, then linear decay (Hu et al. 2024, §4): the constant part can be extended later."""
     return min(_warm(step, warmup), (steps - step) / max(1, int(decay * steps)))
 
 
 def inverse_sqrt(step: int, steps: int, warmup: int, decay: float = 0.2) -> float:
-    """Up, then down with the square root of the step (Vaswani et al. 2017, §5.3), as a share of the highest rate: the
-    paper's own factor is that of warm-up and width. However long it goes on, it never comes to nothing."""
+    """Warm-up, then proportional to 1 / √step (Vaswani et al. 2017, §5.3), never reaching zero.
+
+    Relative to the peak learning rate; the paper derives the peak from warm-up and width.
+    """
     return _warm(step, warmup) if step < warmup else math.sqrt(max(1, warmup) / max(1, step + 1))
 
 
@@ -185,9 +186,9 @@ def adamw(
     weight_decay: float,
     scale: Callable[[str], float] | None = None,
 ) -> torch.optim.AdamW:
-    """Matrices and embeddings decay; biases and norms, which have one dimension, do not.
+    """AdamW with weight decay for matrices and embeddings, but not for biases and norms (one dimension).
 
-    `scale` multiplies the learning rate of a parameter, by its name: lower layers may move less than upper ones.
+    `scale` maps the name of a parameter to a factor of its learning rate, for example smaller for lower layers.
     """
     settings = _groups(model, weight_decay, scale, {}, 1.0)
     return torch.optim.AdamW(settings, lr=lr, betas=betas, eps=epsilon, fused=True)
@@ -204,12 +205,12 @@ def muon(
     weight_decay: float,
     scale: Callable[[str], float] | None = None,
 ) -> Muon:
-    """Muon for `matrices`, the names of weights and how many matrices lie in each, with a rate of their own where one
-    is given; AdamW as above for the rest."""
+    """Muon for `matrices` (name of a weight → number of matrices in it), with learning rate `muon_lr` if given; AdamW
+    as above for the rest."""
     settings = _groups(model, weight_decay, scale, matrices, 1.0 if muon_lr is None else muon_lr / lr)
     if not any(group["matrices"] for group in settings):
         raise InputError(
-            "train.optimizer is muon, which is for matrices between hidden layers, and none is trained here. "
+            "train.optimizer is muon, which is for matrices of hidden layers, but none is trained here. "
             "Set it to adamw."
         )
     return Muon(settings, lr=lr, betas=betas, epsilon=epsilon)
@@ -235,7 +236,7 @@ def _groups(
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state under the names of the parameters it belongs to."""
+    """Return the optimizer's state by parameter name."""
     return {
         f"{name}.{key}": value
         for name, parameter in model.named_parameters()

@@ -1,4 +1,4 @@
-"""How fast is this machine, and how much of it is used: figures for the bar, never for the run's result."""
+"""Progress of a training run: a bar on a terminal, plain lines in a log file; and the peak speed of the machine."""
 
 import sys
 import time
@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 import torch
 
 
-def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
-    """FLOP/s of a large matrix product here and now: the ceiling that a step is compared with."""
+def measure_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
+    """Measure the FLOP/s of a large matrix product, with which the speed of steps is compared."""
     side = 4096 if device.type == "cuda" else 768
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
 
@@ -30,9 +30,6 @@ def measured_peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.3
     return 2 * side**3 * products / elapsed
 
 
-# --- Progress of a training run: a bar on a terminal, plain lines in a log file.
-
-
 class Progress(Protocol):
     def start(self, step: int, steps: int) -> None: ...
     def step(self, step: int, figures: Mapping[str, Any]) -> None: ...
@@ -40,7 +37,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """For tests and for callers that draw their own."""
+    """No output, for tests and for callers with their own display."""
 
     def start(self, step: int, steps: int) -> None: ...
     def step(self, step: int, figures: Mapping[str, Any]) -> None: ...
@@ -65,7 +62,7 @@ class Lines:
             return
         self.last = now
         left = (now - self.began) / max(1, step - self.from_step) * (self.steps - step)
-        self.message(f"step {step:,}/{self.steps:,}  {described(figures)}  {clock(left)} left")
+        self.message(f"step {step:,}/{self.steps:,}  {describe_step(figures)}  {clock(left)} left")
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -79,7 +76,7 @@ class Lines:
 
 
 class _Bar(Lines):
-    """The same figures beside a bar that moves."""
+    """The same figures next to a progress bar."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,12 +94,12 @@ class _Bar(Lines):
         )
 
     def start(self, step: int, steps: int) -> None:
-        for before in self.shown.task_ids:  # of the seed before
+        for before in self.shown.task_ids:  # of the previous seed
             self.shown.remove_task(before)
         self.task = self.shown.add_task("training", total=steps, completed=step, figures="")
 
     def step(self, step: int, figures: Mapping[str, Any]) -> None:
-        self.shown.update(self.task, completed=step, figures=described(figures))
+        self.shown.update(self.task, completed=step, figures=describe_step(figures))
 
     def message(self, text: str) -> None:
         self.shown.console.print(text, markup=False)
@@ -118,13 +115,13 @@ class _Bar(Lines):
 
 
 def for_stderr() -> Lines:
-    """A bar where it can move, lines where it cannot."""
+    """Return a bar for a terminal, lines otherwise."""
     return _Bar() if sys.stderr.isatty() else Lines()
 
 
-def described(figures: Mapping[str, Any]) -> str:
+def describe_step(figures: Mapping[str, Any]) -> str:
     """
-    >>> described({"loss": 6.81234, "tokens_per_second": 12345.6, "share_of_peak": 0.4})
+    >>> describe_step({"loss": 6.81234, "tokens_per_second": 12345.6, "share_of_peak": 0.4})
     'loss 6.812  12,346 tokens/s  40 % of peak'
     """
     parts = [f"loss {figures['loss']:.3f}"]

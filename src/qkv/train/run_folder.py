@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
 from qkv.config import read_toml
-from qkv.errors import InputError
+from qkv.errors import InputError, reading
 from qkv.files import sha256_of, write_text
 from qkv.train.device import peak_memory
 from qkv.train.loop import Outcome
@@ -24,22 +24,54 @@ _OURS = (
     *("report.html", "result.json", "model", "translations.tsv", "tokenizer"),
 )
 """What runs write whole or not at all: their drafts may be left by a process that was killed."""
-OTHER_RUNS = (
-    ("task", "a fine-tuning run", "finetune"),
-    ("finetune", "a learning curve", "curve"),
-    ("bitext", "a translation run", "train translate"),
-)
-"""By a setting that they alone have: runs that did not begin from shards, and what goes on with them."""
 
 
-def begin(out: Path, verb: str) -> None:
+class JobKind(NamedTuple):
+    words: str
+    verb: str  # what begins such a run and goes on with it
+    sign: str  # a setting that no job after it in the table has
+
+
+JOBS = {
+    "finetune": JobKind("a fine-tuning run", "finetune", "task"),
+    "curve": JobKind("a learning curve", "curve", "finetune"),
+    "translate": JobKind("a translation run", "train translate", "bitext"),
+    "pretrain": JobKind("a run of {model_type}", "pretrain", "model_type"),
+}
+_JOB_MARK = "# job: "
+"""How config.toml begins: a comment, so that it stays a recipe and is read by a qkv that knows of no such line."""
+
+
+def write_settings(run: Path, job: str, toml: str) -> None:
+    write_text(run / CONFIG, f"{_JOB_MARK}{job}\n{toml}")
+
+
+def job_of(run: Path) -> str | None:
+    """Of which kind a run is, a key of JOBS: as it was written down, or by its settings, where it began before that."""
+    settings = _settings_of(run)
+    with reading(run / CONFIG), (run / CONFIG).open(encoding="utf-8-sig") as lines:
+        said = next(lines, "").removeprefix(_JOB_MARK).strip()
+    return said if said in JOBS else next((job for job, kind in JOBS.items() if kind.sign in settings), None)
+
+
+def _settings_of(run: Path) -> dict[str, Any]:
+    settings = read_toml(run / CONFIG)
+    # the runs of a BERT did not say it once, and are known by what they mask
+    return ({"model_type": "bert"} if "masking" in settings else {}) | settings
+
+
+def _described(run: Path, job: str) -> str:
+    words = JOBS[job].words.format_map({"model_type": None} | _settings_of(run))
+    return f"{run} is {words}: qkv {JOBS[job].verb} --resume {run}"
+
+
+def begin(out: Path, job: str) -> None:
     """Refuse a folder that cannot become a new run, before anything is read for it."""
     if (out / CONFIG).exists():
-        kind, its_verb = _kind_of(out / CONFIG)
-        if its_verb not in (None, verb):
-            raise InputError(f"{out} is {kind}: qkv {its_verb} --resume {out}, or give another --out.")
+        if (found := job_of(out)) not in (None, job):
+            raise InputError(f"{_described(out, found)}, or give another --out.")
         raise InputError(
-            f"{out} holds a run already. Go on with it: qkv {verb} --resume {out}. Or give another folder."
+            f"{out} holds a run already. Go on with it: qkv {JOBS[job].verb} --resume {out}. Or give another folder."
         )
     remove_drafts(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -49,21 +81,13 @@ def begin(out: Path, verb: str) -> None:
         raise InputError(f"{out} cannot be written: {there} is not a folder that files can be put in.")
 
 
-def config_of(run: Path) -> Path:
-    """The settings of a run that is to go on."""
+def settings_of(run: Path, job: str) -> dict[str, Any]:
+    """The settings of a run that this job is to go on with."""
     if not (run / CONFIG).is_file():
         raise InputError(f"{run} is not a run: it has no {CONFIG}. A run is the folder that was given to --out.")
-    return run / CONFIG
-
-
-def _kind_of(config: Path) -> tuple[str, str | None]:
-    """What the run with these settings is, in words, and the verb that goes on with it, where they say so."""
-    settings = read_toml(config)
-    for key, kind, verb in OTHER_RUNS:
-        if key in settings:
-            return kind, verb
-    model = settings.get("model_type", "bert" if "masking" in settings else None)
-    return f"a run of {model}", None if model is None else "pretrain"
+    if (found := job_of(run)) not in (None, job):
+        raise InputError(f"{_described(run, found)}.")
+    return _settings_of(run)
 
 
 def remove_drafts(run: Path) -> None:
@@ -145,12 +169,12 @@ class Sessions:
 
 def model_folder(path: Path) -> Path:
     """The model of a run, where the folder of a run is given."""
-    if (path / "config.json").exists() or not (path / "config.toml").is_file():
+    if (path / "config.json").exists() or not (path / CONFIG).is_file():
         return path
     if not (path / "model" / "config.json").is_file():
-        settings = (path / "config.toml").read_text(encoding="utf-8", errors="replace")
-        if "[finetune]" in settings:
+        job = job_of(path) or "pretrain"
+        if job == "curve":
             raise InputError(f"{path} is a learning curve, which has no model. Fine-tune one: qkv finetune.")
-        verb = "finetune" if "[classify]" in settings else "train translate" if "[bitext]" in settings else "pretrain"
+        verb = JOBS[job].verb
         raise InputError(f"{path} is a run that is not finished. Go on with it: qkv {verb} --resume {path}.")
     return path / "model"

@@ -10,7 +10,7 @@ import qkv
 from qkv.api.embedder import is_of_text, only
 from qkv.api.model import Model
 from qkv.data.batch import Batch
-from qkv.data.batching import cut
+from qkv.data.batching import cut_windows
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from tests.support.folders import make_folder
@@ -62,7 +62,7 @@ def test_a_layer(model: Model, folder: Path) -> None:
 def test_every_token_of_a_long_text_once(model: Model, folder: Path) -> None:
     """From the window where it lies further from an edge; in any size of batch, and among other texts."""
     ids = model.tokenizer.encode(LONG, special=False).ids
-    cuts = cut([len(ids)], 62, 15)
+    cuts = cut_windows([len(ids)], 62, 15)
     expected = torch.zeros(len(ids), model.config.width)
     for window in range(len(cuts.starts)):
         start, end = int(cuts.starts[window]), int(cuts.ends[window])

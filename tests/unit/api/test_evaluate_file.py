@@ -12,8 +12,8 @@ from qkv.api import evaluate as module
 from qkv.api.evaluate import compared, evaluate_file
 from qkv.api.model import load
 from qkv.cli.main import main
-from qkv.data.labelled.examples import Answer as Accepted
 from qkv.data.labelled.examples import AnswerExample
+from qkv.data.labelled.examples import AnswerSpan as Accepted
 from qkv.errors import InputError
 from qkv.metrics.numbers import pearson
 from qkv.tasks.answer import AnswerResult

@@ -9,7 +9,7 @@ import pytest
 from qkv.api.evaluate import _check_comparable, evaluate_pairs
 from qkv.api.translator import load_translator
 from qkv.errors import InputError
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.metrics.translation import chrf
 from qkv.train.progress import Silent
 from tests.support.translation_runs import digit_files, settings
@@ -36,7 +36,7 @@ def runs(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> di
         source, target = way.split("-")
         languages = [f"bitext.source_language={source}", f"bitext.target_language={target}"]
         config = settings("transformer", files, f"train.steps={steps}", "train.lr=0.01", *languages)
-        found[name] = start(config, folder / name, Silent()).run
+        found[name] = TRANSLATING.start(config, folder / name, Silent()).run
     return found
 
 
@@ -135,7 +135,7 @@ def test_what_is_refused(runs: dict[str, Path], files: dict[str, Path], tmp_path
     empty.write_text("1\t\n")
     with pytest.raises(InputError, match="there is no pair with text on both sides"):
         evaluate_pairs(runs["more"], [empty])
-    with pytest.raises(InputError, match="'cn' is not the code of a language. Did you mean 'zh'"):
+    with pytest.raises(InputError, match="'cn' is not a language code. Did you mean 'zh'"):
         evaluate_pairs(runs["more"], [files["test"]], language="cn")
     with pytest.raises(InputError, match="decoding.sample draws by chance"):
         evaluate_pairs(
@@ -143,5 +143,5 @@ def test_what_is_refused(runs: dict[str, Path], files: dict[str, Path], tmp_path
             [files["test"]],
             decoding=lambda translator: replace(translator.decoding, beams=1, sample=True),
         )
-    with pytest.raises(InputError, match="Pairs come in two files"):
+    with pytest.raises(InputError, match="Give two files"):
         evaluate_pairs(runs["more"], ["a", "b", "c"])

@@ -8,8 +8,8 @@ import torch
 from qkv.api.model import load
 from qkv.api.predict import examples_of
 from qkv.data.labelled.examples import (
-    Answer,
     AnswerExample,
+    AnswerSpan,
     ChoiceExample,
     Example,
     Place,
@@ -33,7 +33,7 @@ LABELLED: dict[str, tuple[Example, Example]] = {
         TagExample("the cat", None, ((0, 3), (4, 7))),
     ),
     "answer": (
-        AnswerExample("who", "the cat", (Answer(9, "dog"),), id="7", others=("a dog",)),
+        AnswerExample("who", "the cat", (AnswerSpan(9, "dog"),), id="7", others=("a dog",)),
         AnswerExample("who", "the cat", id="7"),
     ),
     "choice": (

@@ -14,7 +14,7 @@ import torch
 import qkv
 from qkv.api.model import Model
 from qkv.data.batch import Batch
-from qkv.data.batching import cut
+from qkv.data.batching import cut_windows
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertConfig
@@ -122,7 +122,7 @@ def test_normalize_scales_to_length_one(model: Model) -> None:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_long_text_is_read_in_windows(model: Model, folder: Path, pooling: str) -> None:
     ids = model.tokenizer.encode(LONG, special=False).ids
-    cuts = cut([len(ids)], 62, 15)
+    cuts = cut_windows([len(ids)], 62, 15)
     cls, sep = model.tokenizer.cls_id, model.tokenizer.sep_id
     total, weights = torch.zeros(model.config.width), 0
     last = len(cuts.starts) - 1

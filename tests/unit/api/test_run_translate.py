@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from qkv.api.translator import Candidate, Translator, _put_together, load_translator
 from qkv.errors import InputError
 from qkv.files import to_json
-from qkv.jobs.translate.training import start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.models.table import facts_of_folder, family_named
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import explain_no_int8
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("translator")
     config = settings("transformer", digit_files(folder / "digits"), "train.steps=30", "train.lr=0.01")
-    return load_translator(start(config, folder / "run", Silent()).run)
+    return load_translator(TRANSLATING.start(config, folder / "run", Silent()).run)
 
 
 def test_in_the_order_given(translator: Translator) -> None:

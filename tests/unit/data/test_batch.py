@@ -61,7 +61,7 @@ def test_moving_takes_everything_along() -> None:
 def test_lengths_must_add_up() -> None:
     with pytest.raises(AssertionError, match="add up to 4, but there are 3"):
         Batch.packed(torch.tensor([1, 2, 3]), [2, 2])
-    with pytest.raises(AssertionError, match="one entry a token"):
+    with pytest.raises(AssertionError, match="one entry per token"):
         Batch.of([[1, 2]], segments=[[0]])
     with pytest.raises(AssertionError, match="at least one row"):
         Batch.of([])

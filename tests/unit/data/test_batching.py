@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from qkv.data.batching import Rows, chunks, cut, plan
+from qkv.data.batching import Rows, chunks, cut_windows, plan_batches
 
 CLS, SEP = 101, 102
 
@@ -15,7 +15,7 @@ CLS, SEP = 101, 102
 @pytest.mark.parametrize(("size", "overlap"), [(1, 0), (2, 1), (3, 0), (6, 2), (10, 9), (510, 127)])
 def test_every_token_is_counted_once_and_windows_overlap(size: int, overlap: int) -> None:
     lengths = [0, 1, 2, 5, 6, 7, 11, 12, 13, 100, 509, 510, 511, 1021, 5003]
-    cuts = cut(lengths, size, overlap)
+    cuts = cut_windows(lengths, size, overlap)
     for example, length in enumerate(lengths):
         rows = np.flatnonzero(cuts.examples == example)
         assert cuts.windows[rows].tolist() == list(range(len(rows)))
@@ -34,7 +34,7 @@ def test_every_token_is_counted_once_and_windows_overlap(size: int, overlap: int
 
 
 def test_a_very_long_text_keeps_its_overlap() -> None:
-    cuts = cut([1_000_003], 510, 127)
+    cuts = cut_windows([1_000_003], 510, 127)
     assert cuts.ends[-1] == 1_000_003
     assert (cuts.ends[:-1] - cuts.starts[1:]).min() >= 127
     assert (cuts.ends - cuts.starts).max() <= 510
@@ -46,7 +46,7 @@ def test_a_very_long_text_keeps_its_overlap() -> None:
 def test_plan_takes_every_row_once_longest_first_within_budget() -> None:
     random.seed(0)
     lengths = [random.randint(1, 300) for _ in range(1000)]
-    batches = plan(lengths, 2048)
+    batches = plan_batches(lengths, 2048)
     assert sorted(itertools.chain(*(rows.tolist() for rows in batches))) == list(range(1000))
     flat = [lengths[row] for rows in batches for row in rows]
     assert flat == sorted(lengths, reverse=True)
@@ -57,8 +57,8 @@ def test_plan_takes_every_row_once_longest_first_within_budget() -> None:
 
 
 def test_plan_gives_a_row_over_budget_a_batch_of_its_own() -> None:
-    assert [rows.tolist() for rows in plan([50, 5, 60, 4], 10)] == [[2], [0], [1, 3]]
-    assert plan([], 10) == []
+    assert [rows.tolist() for rows in plan_batches([50, 5, 60, 4], 10)] == [[2], [0], [1, 3]]
+    assert plan_batches([], 10) == []
 
 
 def test_collate_puts_special_tokens_around_every_window() -> None:
@@ -87,7 +87,7 @@ def test_counted_tokens_are_the_text_with_one_pair_of_special_tokens() -> None:
     content = [[random.randint(1000, 9999) for _ in range(n)] for n in (0, 1, 6, 7, 30, 6, 61)]
     rows = Rows(content, CLS, SEP, max_length=8, overlap=2)
     found: dict[int, list[tuple[int, list[int]]]] = {}
-    for chosen in plan(rows.lengths, 20):
+    for chosen in plan_batches(rows.lengths, 20):
         batch = rows.collate(chosen)
         places, offsets = rows.counted(chosen)
         parts = np.split(batch.ids[places].numpy(), offsets.numpy()[1:])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.readers import lines, placed, read_stdin, read_stdin_lines, read_texts, texts
+from qkv.data.readers import numbered_lines, read_stdin, read_stdin_lines, read_texts, stream_placed_texts, stream_texts
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -26,23 +26,23 @@ def write(path: Path, data: str | bytes) -> Path:
 @pytest.mark.parametrize("packing", PACK)
 def test_text_line_by_line(tmp_path: Path, packing: str) -> None:
     file = write(tmp_path / f"a.txt{packing}", PACK[packing]("\n".join(LINES).encode()))
-    assert list(texts([file])) == LINES
-    assert list(lines(file)) == list(enumerate(LINES, 1))
+    assert list(stream_texts([file])) == LINES
+    assert list(numbered_lines(file)) == list(enumerate(LINES, 1))
 
 
 @pytest.mark.parametrize("packing", PACK)
 def test_objects_line_by_line(tmp_path: Path, packing: str) -> None:
     rows = "\n\n".join(json.dumps({"id": 1, "text": line, "title": "t"}) for line in LINES)
     file = write(tmp_path / f"a.jsonl{packing}", PACK[packing](rows.encode()))
-    assert list(texts([file])) == LINES
-    assert list(texts([file], field="title")) == ["t"] * len(LINES)
+    assert list(stream_texts([file])) == LINES
+    assert list(stream_texts([file], field="title")) == ["t"] * len(LINES)
 
 
 def test_files_come_in_the_order_given_and_a_name_may_be_a_string(tmp_path: Path) -> None:
     b, a = write(tmp_path / "b.txt", "b1\nb2\n"), write(tmp_path / "a.TXT", "a1\n")
-    assert list(texts([str(b), a])) == ["b1", "b2", "a1"]
-    assert list(texts(b)) == list(texts(str(b))) == ["b1", "b2"]
-    assert list(texts([])) == []
+    assert list(stream_texts([str(b), a])) == ["b1", "b2", "a1"]
+    assert list(stream_texts(b)) == list(stream_texts(str(b))) == ["b1", "b2"]
+    assert list(stream_texts([])) == []
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_files_come_in_the_order_given_and_a_name_may_be_a_string(tmp_path: Path
     ],
 )
 def test_line_ends_and_byte_order_mark(tmp_path: Path, data: bytes, expected: list[str]) -> None:
-    assert list(texts([write(tmp_path / "a.txt", data)])) == expected
+    assert list(stream_texts([write(tmp_path / "a.txt", data)])) == expected
 
 
 def test_byte_order_mark_before_an_object(tmp_path: Path) -> None:
-    assert list(texts([write(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"text": "a"}\r\n')])) == ["a"]
+    assert list(stream_texts([write(tmp_path / "a.jsonl", b'\xef\xbb\xbf{"text": "a"}\r\n')])) == ["a"]
 
 
 @pytest.mark.parametrize("packing", PACK)
@@ -74,7 +74,7 @@ def test_memory_does_not_follow_the_file(tmp_path: Path, packing: str) -> None:
     for n in (10_000, 40_000):
         file = write(tmp_path / f"a.txt{packing}", PACK[packing](("中文 and a line like others\n" * n).encode()))
         tracemalloc.start()
-        assert sum(1 for _ in texts([file])) == n
+        assert sum(1 for _ in stream_texts([file])) == n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0] + 50_000
@@ -96,26 +96,30 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "Big5": ("a.txt", "這個國家的人說".encode("big5"), "looks like BIG5; .*iconv -f big5"),
     "Latin": ("a.txt", "déjà vu, cafés".encode("latin-1"), r"byte 2 .*0xe9.* WINDOWS-1252; .*iconv -f windows-1252"),
     "UTF-16": ("a.txt", "hello\n".encode("utf-16"), "byte 1 .*0xff.* looks like UTF-16; .*iconv -f utf-16"),
-    "noise": ("a.txt", b"a\n\xff\x80\xff\xff\n", "line 2, byte 1 .*0xff.* No usual encoding fits"),
+    "noise": ("a.txt", b"a\n\xff\x80\xff\xff\n", "line 2, byte 1 .*0xff.* No common encoding fits"),
     "cut inside a character": ("a.txt", "中文".encode()[:-1], "line 1, byte 4 .* ends inside a character"),
-    "not gzip": ("a.txt.gz", b"plain text", "damaged or cut short: unpacking stops after line 0 .*gzip -t"),
-    "gzip cut": ("a.txt.gz", gzip.compress(bytes(range(97, 123)) * 99)[:-9], "damaged or cut short"),
-    "gzip damaged": ("a.txt.gz", gzip.compress(b"abc" * 99)[:-8] + b"12345678", "damaged or cut short.*CRC"),
-    "gzip rotten": ("a.txt.gz", gzip.compress(b"abc" * 99)[:12] + b"\xff" * 40, "damaged or cut short"),
-    "not xz": ("a.txt.xz", b"plain text", "damaged or cut short: unpacking stops after line 0 .*xz -t"),
-    "xz cut": ("a.txt.xz", lzma.compress(b"a\nb\n")[:-9], "damaged or cut short"),
-    "xz empty": ("a.txt.xz", b"", "damaged or cut short"),
-    "ending": ("a.csv", b"a", r"a.csv: .csv is not a kind of file read here: .txt, .txt.gz, .txt.xz, .jsonl, "),
-    "ending under packing": ("a.csv.gz", gzip.compress(b"a"), r".csv is not a kind of file"),
-    "packing alone": ("a.gz", gzip.compress(b"a"), "a.gz: a name without an ending is not a kind"),
-    "no ending": ("a", b"a", "a: a name without an ending is not a kind"),
+    "not gzip": ("a.txt.gz", b"plain text", "damaged or truncated: decompression stops after line 0 .*gzip -t"),
+    "gzip cut": ("a.txt.gz", gzip.compress(bytes(range(97, 123)) * 99)[:-9], "damaged or truncated"),
+    "gzip damaged": ("a.txt.gz", gzip.compress(b"abc" * 99)[:-8] + b"12345678", "damaged or truncated.*CRC"),
+    "gzip rotten": ("a.txt.gz", gzip.compress(b"abc" * 99)[:12] + b"\xff" * 40, "damaged or truncated"),
+    "not xz": ("a.txt.xz", b"plain text", "damaged or truncated: decompression stops after line 0 .*xz -t"),
+    "xz cut": ("a.txt.xz", lzma.compress(b"a\nb\n")[:-9], "damaged or truncated"),
+    "xz empty": ("a.txt.xz", b"", "damaged or truncated"),
+    "ending": ("a.csv", b"a", r"a.csv: .csv is not supported; use one of .txt, .txt.gz, .txt.xz, .jsonl, "),
+    "ending under packing": ("a.csv.gz", gzip.compress(b"a"), r".csv is not supported"),
+    "packing alone": ("a.gz", gzip.compress(b"a"), "a.gz: a name without suffix is not supported"),
+    "no ending": ("a", b"a", "a: a name without suffix is not supported"),
     "not JSON": ("a.jsonl", b'{"text": "a"}\n{"text": }\n', "line 2 is not JSON, column 10: Expecting value"),
-    "one JSON document": ("a.jsonl", b'[\n{"text": "a"}\n]', "line 1 is not JSON.* write one object a line"),
+    "one JSON document": ("a.jsonl", b'[\n{"text": "a"}\n]', "line 1 is not JSON.* write one object per line"),
     "no object": ("a.jsonl", b'\n["a"]', r'line 2 holds a list; each line must be an object such as {"text": "…"}'),
     "no field": ("a.jsonl", b'{"txet": "a", "id": 1}', "no field 'text', only 'txet', 'id'. Did you mean 'txet'?"),
-    "empty object": ("a.jsonl", b"{}", "line 1 has no field 'text', only no field at all"),
+    "empty object": ("a.jsonl", b"{}", "line 1 has no field 'text', only no fields"),
     "no string": ("a.jsonl", b'{"text": null}', "line 1: field 'text' holds a null, not a string"),
-    "half a character": ("a.jsonl", b'{"text": "\\ud83d"}', r"line 1: field 'text' has \\ud83d without its other half"),
+    "half a character": (
+        "a.jsonl",
+        b'{"text": "\\ud83d"}',
+        r"'text' has the lone surrogate \\ud83d: it was truncated",
+    ),
     "endless nesting": ("a.jsonl", b"[" * 100_000, "line 1 is not JSON"),
     "endless number": ("a.jsonl", b"1" * 5000, "line 1 is not JSON"),
 }
@@ -126,40 +130,40 @@ def test_bad_files(tmp_path: Path, name: str) -> None:
     filename, data, message = BAD[name]
     file = write(tmp_path / filename, data)
     with pytest.raises(InputError, match=message):
-        list(texts([file]))
+        list(stream_texts([file]))
 
 
 def test_both_halves_are_a_character(tmp_path: Path) -> None:
-    assert list(texts([write(tmp_path / "a.jsonl", b'{"text": "\\uD83D\\uDE00"}')])) == ["😀"]
+    assert list(stream_texts([write(tmp_path / "a.jsonl", b'{"text": "\\uD83D\\uDE00"}')])) == ["😀"]
 
 
 def test_lines_before_a_bad_one_are_given(tmp_path: Path) -> None:
-    stream = texts([write(tmp_path / "a.txt", b"good\n\xff\n")])
+    stream = stream_texts([write(tmp_path / "a.txt", b"good\n\xff\n")])
     assert next(stream) == "good"
     with pytest.raises(InputError, match="line 2"):
         next(stream)
 
 
-@pytest.mark.parametrize("read", [lambda path: texts([path]), lines])
+@pytest.mark.parametrize("read", [lambda path: stream_texts([path]), numbered_lines])
 def test_bad_paths_are_told_before_anything_is_read(tmp_path: Path, read: Callable[[Path], Any]) -> None:
     write(tmp_path / "corpus.txt", "a")
     with pytest.raises(InputError, match=r"There is no file .*corpsu.txt. Did you mean 'corpus.txt'\?$"):
         read(tmp_path / "corpsu.txt")
     with pytest.raises(InputError, match="There is no file .*nowhere/a.txt.$"):
         read(tmp_path / "nowhere" / "a.txt")
-    with pytest.raises(InputError, match=r"is a folder; give the files in it, as in .*\*.txt"):
+    with pytest.raises(InputError, match=r"is a folder; give the files in it, for example .*\*.txt"):
         read(tmp_path)
 
 
 def test_the_last_of_many_paths_is_looked_at_first(tmp_path: Path) -> None:
     good = write(tmp_path / "a.txt", "a")
     with pytest.raises(InputError, match="There is no file"):
-        texts([good, tmp_path / "missing.txt"])
+        stream_texts([good, tmp_path / "missing.txt"])
 
 
 def test_a_file_that_goes_away(tmp_path: Path) -> None:
     file = write(tmp_path / "a.txt", "a")
-    stream = texts([file])
+    stream = stream_texts([file])
     file.unlink()
     with pytest.raises(InputError, match="a.txt cannot be read: No such file"):
         list(stream)
@@ -168,9 +172,9 @@ def test_a_file_that_goes_away(tmp_path: Path) -> None:
 def test_a_text_knows_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a = write(tmp_path / "a.jsonl", '{"text": "one"}\n\n\n{"text": "two"}\n')
     b = write(tmp_path / "b.txt", "\nthree\n")
-    assert list(placed([a, b])) == [(a, 1, "one"), (a, 4, "two"), (b, 1, ""), (b, 2, "three")]
+    assert list(stream_placed_texts([a, b])) == [(a, 1, "one"), (a, 4, "two"), (b, 1, ""), (b, 2, "three")]
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert list(placed("~/b.txt")) == [(b, 1, ""), (b, 2, "three")]
+    assert list(stream_placed_texts("~/b.txt")) == [(b, 1, ""), (b, 2, "three")]
 
 
 def type_in(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -184,7 +188,7 @@ def test_lines_of_standard_input_are_those_of_a_file(
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     type_in(monkeypatch, data)
-    assert list(read_stdin_lines()) == list(lines(tmp_path / "a.txt"))
+    assert list(read_stdin_lines()) == list(numbered_lines(tmp_path / "a.txt"))
     type_in(monkeypatch, data)
     found = [(text, place.replace("Standard input", str(tmp_path / "a.txt"))) for text, place in read_texts("-")]
     assert found == list(read_texts(tmp_path / "a.txt"))

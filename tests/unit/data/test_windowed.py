@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.batching import BothOrders, Windowed, merged, room_beside
+from qkv.data.batching import BothOrders, Windowed, merge_windows, room_beside
 from qkv.text.tokenizer import Marks
 
 CLS, SEP = 101, 102
 
 
 def windowed(first: list[list[int]], second: list[list[int]] | None = None, **options: Any) -> Windowed:
-    settings: dict[str, Any] = {"max_length": 16, "overlap": 3} | options
-    return Windowed(first, second, Marks(CLS, (SEP,), SEP), **settings)
+    settings: dict[str, Any] = {"marks": Marks(CLS, (SEP,), SEP), "max_length": 16, "overlap": 3} | options
+    return Windowed(first, second, **settings)
 
 
 def test_texts_and_pairs_that_fit() -> None:
@@ -28,10 +28,23 @@ def test_texts_and_pairs_that_fit() -> None:
 
 
 def test_another_mark_at_the_end() -> None:
-    alone, pair = windowed([[1, 2]], end_id=103), windowed([[1, 2]], [[3]], end_id=103)
+    alone, pair = (
+        windowed([[1, 2]], marks=Marks(CLS, (SEP,), 103)),
+        windowed([[1, 2]], [[3]], marks=Marks(CLS, (SEP,), 103)),
+    )
     assert alone.collate(np.array([0])).ids.tolist() == [CLS, 1, 2, 103]
     assert pair.collate(np.array([0])).ids.tolist() == [CLS, 1, 2, SEP, 3, 103]
     assert pair.collate(np.array([0])).segments.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+def test_two_marks_between() -> None:
+    marks = Marks(CLS, (SEP, SEP), SEP)
+    pairs = windowed([[1, 2], [4] * 30], [[3], [5, 6]], marks=marks)
+    whole, *parts = (pairs.collate(np.array([row])) for row in range(len(pairs)))
+    assert whole.ids.tolist() == [CLS, 1, 2, SEP, SEP, 3, SEP] and whole.segments.tolist() == [0] * 5 + [1] * 2
+    assert len(parts) > 1 and all(part.n_tokens <= 16 and part.ids.tolist()[-5:-3] == [SEP, SEP] for part in parts)
+    assert pairs.b_begins(np.array([0])).tolist() == [5] and pairs.n_tokens.tolist() == [7, 36]
+    assert windowed([[1, 2]], marks=marks).collate(np.array([0])).ids.tolist() == [CLS, 1, 2, SEP]
 
 
 def test_pairs_in_both_orders() -> None:
@@ -49,7 +62,7 @@ def test_pairs_in_both_orders() -> None:
         [CLS, 9, SEP, 103],
     ]
     assert short.examples.tolist() == [0, 0, 2, 2] and short.windows.tolist() == [0, 1, 0, 1]
-    there, back = (windowed(*sides, end_id=103) for sides in ((first, second), (second, first)))
+    there, back = (windowed(*sides, marks=Marks(CLS, (SEP,), 103)) for sides in ((first, second), (second, first)))
     long = rows.collate(np.arange(2, len(rows) - 2)).ids.tolist()
     apart = [one.collate(np.flatnonzero(one.examples == 1)).ids.tolist() for one in (there, back)]
     assert long == apart[0] + apart[1]
@@ -60,7 +73,7 @@ def test_pairs_in_both_orders() -> None:
     keep=st.sampled_from(["alone", "first", "second", "shorter"]),
 )
 def test_every_token_is_counted_once_and_every_row_fits(sizes: list[tuple[int, int]], keep: str) -> None:
-    whole = room_beside(16, 3)
+    whole = room_beside(16, 3, Marks(CLS, (SEP,), SEP))
     if keep == "first":
         sizes = [(min(a, whole), b) for a, b in sizes]
     if keep == "second":
@@ -95,7 +108,7 @@ def test_a_question_stands_before_every_part_of_its_passage() -> None:
 
 def test_windows_are_merged_by_their_mean() -> None:
     values = np.array([[1.0], [3.0], [10.0]], np.float32)
-    assert merged(values, np.array([0, 0, 1]), np.array([2, 1])).tolist() == [[2.0], [10.0]]
+    assert merge_windows(values, np.array([0, 0, 1]), np.array([2, 1])).tolist() == [[2.0], [10.0]]
 
 
 def test_an_unknown_side_is_ours() -> None:

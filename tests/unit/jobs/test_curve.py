@@ -13,8 +13,8 @@ from qkv.errors import InputError
 from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig, drawn_order, sizes
 from qkv.jobs.finetune.model import configured_for
-from qkv.jobs.finetune.run import Finished
 from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.train.loop import Outcome
 from qkv.train.progress import Silent
 from tests.stories.test_bad_input import fails
 from tests.support.folders import make_folder
@@ -78,7 +78,9 @@ class Told(Silent):
 
 def test_a_whole_curve(folder: Path, tmp_path: Path) -> None:
     told = Told()
-    finished = curve.start(configured(folder, flags={"data.dev": str(folder / "dev.csv")}), tmp_path / "run", told)
+    finished = curve.CURVES.start(
+        configured(folder, flags={"data.dev": str(folder / "dev.csv")}), tmp_path / "run", told
+    )
     assert finished.finished and not (tmp_path / "run" / "points").exists()
     names = {"config.toml", "points.jsonl", "report.html", "result.json"}
     assert {file.name for file in (tmp_path / "run").iterdir()} == names
@@ -112,7 +114,7 @@ def test_a_whole_curve(folder: Path, tmp_path: Path) -> None:
 )
 def test_every_kind_of_task(folder: Path, tmp_path: Path, task: str, train: str, transfer: str) -> None:
     config = configured(folder, task, train, transfer=transfer, shares=(0.4, 1.0), draws=1)
-    result = curve.start(config, tmp_path / "run", Silent()).result
+    result = curve.CURVES.start(config, tmp_path / "run", Silent()).result
     assert len(result["points"]) == 2 and all(np.isfinite(point["mean"]) for point in result["points"])
     assert result["fit"]["reason"] == "few_sizes" and "cannot say" in result["verdict"]["en"]
 
@@ -123,37 +125,37 @@ def test_vectors_that_are_shared_are_those_of_a_run_of_its_own(folder: Path, tmp
         losses = []
         for transfer in ("freeze", "features"):
             config = configured(folder, task, train, transfer=transfer, shares=(0.5,), draws=1)
-            curve.start(config, tmp_path / f"{task}-{transfer}", Silent())
+            curve.CURVES.start(config, tmp_path / f"{task}-{transfer}", Silent())
             losses.append([line["loss"] for line in curve.finished_points(tmp_path / f"{task}-{transfer}")])
         assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 def test_a_stopped_curve_goes_on(folder: Path, tmp_path: Path) -> None:
     config = configured(folder, draws=1)
-    whole = curve.start(config, tmp_path / "whole", Silent()).result
+    whole = curve.CURVES.start(config, tmp_path / "whole", Silent()).result
     run = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        curve.start(config, run, Told(stop_at="point 3 of 3: 54"))
+        curve.CURVES.start(config, run, Told(stop_at="point 3 of 3: 54"))
     kept = (run / "points.jsonl").read_text(encoding="utf-8")
     assert len(kept.splitlines()) == 2 and not (run / "result.json").exists()
     with pytest.raises(InputError, match="qkv curve --resume"):
-        curve.start(config, run, Silent())
+        curve.CURVES.start(config, run, Silent())
     told = Told()
-    again = curve.resume(run, told)
+    again = curve.CURVES.resume(run, told)
     assert again.finished and told.messages[0].startswith("point 3 of 3")
     assert (run / "points.jsonl").read_text(encoding="utf-8").startswith(kept)
     assert again.result["points"] == whole["points"] and again.result["fit"] == whole["fit"]
-    assert curve.resume(run, Silent()).already
+    assert curve.CURVES.resume(run, Silent()).already
     with pytest.raises(InputError, match="not a run"):
-        curve.resume(tmp_path, Silent())
+        curve.CURVES.resume(tmp_path, Silent())
 
 
 def test_a_point_that_is_stopped_is_no_point(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> Finished:
-        return Finished(tmp_path, finished=False, signal=2)
+    def stopped(*_: object) -> Outcome:
+        return Outcome(0, 1, finished=False, signal=2)
 
     monkeypatch.setattr(curve, "measured", stopped)
-    found = curve.start(configured(folder), tmp_path / "run", Silent())
+    found = curve.CURVES.start(configured(folder), tmp_path / "run", Silent())
     assert (found.finished, found.signal, found.run) == (False, 2, tmp_path / "run")
     assert curve.finished_points(tmp_path / "run") == []
 
@@ -162,10 +164,10 @@ def test_a_file_that_changed_is_told(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.csv"
     file.write_bytes((folder / "train.csv").read_bytes())
     with pytest.raises(KeyboardInterrupt):
-        curve.start(configured(folder, flags={"data.train": str(file)}), tmp_path / "run", Told("point 1"))
+        curve.CURVES.start(configured(folder, flags={"data.train": str(file)}), tmp_path / "run", Told("point 1"))
     file.write_text(file.read_text(encoding="utf-8") + "新,good\n", encoding="utf-8")
     with pytest.raises(InputError, match="has changed since"):
-        curve.resume(tmp_path / "run", Silent())
+        curve.CURVES.resume(tmp_path / "run", Silent())
 
 
 def test_settings() -> None:
@@ -226,7 +228,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path:
 def test_the_command_stopped(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curve, "measured", lambda *_: Finished(tmp_path, finished=False, signal=2))
+    monkeypatch.setattr(curve, "measured", lambda *_: Outcome(0, 1, finished=False, signal=2))
     assert main([str(word) for word in words(folder, tmp_path / "run")]) == 130
     assert f"qkv curve --resume {tmp_path / 'run'}" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ import pytest
 from qkv.jobs.curve_page import REASONS, CurveFacts, curve_page, mean, spread, still_rising, verdict
 from qkv.metrics.power_law import CurveFit, PowerLaw, Prediction
 from qkv.report.bilingual import phrase
-from qkv.report.page import html
+from qkv.report.page import render_page
 from qkv.report.plane import Band, Dots, Line, Planes, Rule
 from qkv.report.remarks import GOOD, NOTE, WARNING
 from tests.support.curve_runs import CURVES
@@ -27,7 +27,7 @@ def predicted(low: float, score: float, high: float) -> CurveFacts:
 
 @pytest.mark.parametrize("name", CURVES)
 def test_every_curve_is_whole_html(name: str) -> None:
-    text = html(curve_page(Path("curve"), CURVES[name]), "zh")
+    text = render_page(curve_page(Path("curve"), CURVES[name]), "zh")
     found = checked(text)
     assert found.shown.count("svg") == 1 and not re.search(r"src=|href=|https?:", text)
     assert "nan" not in " ".join(found.texts[:-1]).split()
@@ -72,10 +72,10 @@ def test_nothing_measured() -> None:
         facts = replace(RISING, points=points, fit=CurveFit(None, (), "few_sizes"), config="")
         page = curve_page(Path("curve"), facts)
         assert page.figures == () and page.sections == ()
-        checked(html(page))
+        checked(render_page(page))
     assert math.isnan(mean(())) and mean((0.5, math.nan)) == 0.5
 
 
 def test_text_stays_text() -> None:
     facts = replace(RISING, model=NASTY, main=NASTY, task=NASTY, notes=(NASTY,), config=NASTY, baseline=(NASTY, 0.5))
-    assert checked(html(curve_page(Path("curve"), facts))).shown.count("script") == 1
+    assert checked(render_page(curve_page(Path("curve"), facts))).shown.count("script") == 1

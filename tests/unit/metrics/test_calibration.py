@@ -12,12 +12,12 @@ from qkv.metrics.calibration import (
     expected_calibration_error,
     fit_temperature,
     folds,
-    reliability,
+    reliability_bins,
 )
-from qkv.metrics.intervals import Floats
+from qkv.metrics.intervals import FloatArray
 
 
-def two_way(margins: Floats) -> Floats:
+def two_way(margins: FloatArray) -> FloatArray:
     """−log of the right one of two answers, whose score is `margins` above the other's."""
     return np.asarray(np.logaddexp(0, -margins))
 
@@ -38,7 +38,7 @@ def test_softmax_of_known_heat() -> None:
     scores = generator.normal(0, 2, (4000, 5))
     gold = (scores + generator.gumbel(size=scores.shape)).argmax(1)
 
-    def losses(temperature: float) -> Floats:
+    def losses(temperature: float) -> FloatArray:
         hot = 3 * scores / temperature
         return np.asarray(np.log(np.exp(hot - hot.max(1, keepdims=True)).sum(1)) + hot.max(1) - hot[range(4000), gold])
 
@@ -74,7 +74,7 @@ def test_all_right_does_not_make_it_certain() -> None:
 def test_an_impossible_answer_and_an_overflow() -> None:
     margins = np.where(np.arange(100) < 80, 3.0, -3.0)
 
-    def losses(temperature: float) -> Floats:
+    def losses(temperature: float) -> FloatArray:
         found = two_way(margins / temperature)
         found[0] = np.inf  # no probability at any temperature
         if temperature < 0.1:
@@ -98,10 +98,10 @@ def test_folds_are_even() -> None:
 
 def test_bins() -> None:
     """Of two bins (0, 0.5] and (0.5, 1]: confidences 0 and 0.5 in the first."""
-    found = reliability([0.0, 0.5, 0.51, 1.0], [True, False, True, True], bins=2)
+    found = reliability_bins([0.0, 0.5, 0.51, 1.0], [True, False, True, True], bins=2)
     assert found == ((0.25, 0.5, 2), (0.755, 1.0, 2))
     assert expected_calibration_error([0.0, 0.5, 0.51, 1.0], [True, False, True, True], bins=2) == pytest.approx(0.2475)
-    assert reliability([], []) == () and math.isnan(expected_calibration_error([], []))
+    assert reliability_bins([], []) == () and math.isnan(expected_calibration_error([], []))
 
 
 def test_a_calibrated_model_has_little_error() -> None:
@@ -153,7 +153,7 @@ def test_thresholds_by_label() -> None:
     gold = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
     # parted by 0.5; by 0.325, half way from 0.3 to 0.35; by 0.85; nobody has the last
     assert best_threshold_f1(probabilities, gold) == pytest.approx([0.5, 0.325, 0.85, 0.5])
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="both must be"):
         best_threshold_f1(probabilities, gold[:, :2])
 
 
@@ -171,7 +171,7 @@ def test_no_threshold_does_better() -> None:
 
 
 def test_lengths_and_nan_are_checked() -> None:
-    with pytest.raises(ValueError, match="one length"):
-        reliability([0.5], [True, False])
-    with pytest.raises(ValueError, match="nan"):
+    with pytest.raises(ValueError, match="equal length"):
+        reliability_bins([0.5], [True, False])
+    with pytest.raises(ValueError, match="NaN"):
         coverage_curve([math.nan], [True])

@@ -144,7 +144,7 @@ def test_several_labels_have_intervals() -> None:
     for name, (low, high) in found.items():
         assert low < values[name] < high and high - low < 0.2
     assert found["subset_accuracy"] == wilson_interval(int((gold == said).all(1).sum()), 200)
-    with pytest.raises(ValueError, match="twice"):
+    with pytest.raises(ValueError, match="both must be"):
         multi_label_statistics(gold, said[:, :2])
 
 

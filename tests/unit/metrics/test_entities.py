@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.metrics.entities import Chunk, EntityCounts, EntityScore, chunks
+from qkv.metrics.entities import EntityChunk, EntityCounts, EntityScore, find_chunks
 from qkv.metrics.intervals import wilson_interval
 
 # tags → spans as start-end-label, the end being the first place after
@@ -47,28 +47,28 @@ BIOES = {
 }
 
 
-def written(found: list[Chunk]) -> str:
+def written(found: list[EntityChunk]) -> str:
     return " ".join(f"{start}-{end}-{label}" for start, end, label in found)
 
 
 @pytest.mark.parametrize("tags", IOB)
 def test_iob(tags: str) -> None:
     for scheme in ("IOB1", "IOB2", "BIOES"):  # they are written differently and read alike
-        assert written(chunks(tags.split(), scheme)) == IOB[tags]
+        assert written(find_chunks(tags.split(), scheme)) == IOB[tags]
 
 
 @pytest.mark.parametrize("tags", BIOES)
 def test_bioes_and_bmes(tags: str) -> None:
-    assert written(chunks(tags.split(), "BIOES")) == BIOES[tags]
-    assert written(chunks(tags.replace("I-", "M-").split(), "BMES")) == BIOES[tags]
+    assert written(find_chunks(tags.split(), "BIOES")) == BIOES[tags]
+    assert written(find_chunks(tags.replace("I-", "M-").split(), "BMES")) == BIOES[tags]
 
 
 def test_tags_that_are_none() -> None:
     for tags, scheme in (("B-X E-X", "IOB2"), ("I-X", "BMES"), ("PER", "IOB1"), ("b-X", "IOB2"), ("-X", "IOB2")):
         with pytest.raises(ValueError, match=f"does not begin .*{scheme}"):
-            chunks(tags.split(), scheme)
+            find_chunks(tags.split(), scheme)
     with pytest.raises(ValueError, match="'IOB' is not one of IOB1, IOB2"):
-        chunks(["O"], "IOB")
+        find_chunks(["O"], "IOB")
 
 
 # Word, expected, answered. Counted by hand:
@@ -98,7 +98,7 @@ def counted(text: str) -> EntityCounts:
     counts = EntityCounts()
     for sentence in text.strip().split("\n\n"):
         rows = [line.split() for line in sentence.splitlines()]
-        counts.add(chunks([row[1] for row in rows]), chunks([row[2] for row in rows]))
+        counts.add(find_chunks([row[1] for row in rows]), find_chunks([row[2] for row in rows]))
     return counts
 
 
@@ -123,7 +123,7 @@ def test_an_end_or_a_label_that_is_wrong_is_wrong_twice() -> None:
 
 def test_spans_of_any_kind_that_may_overlap() -> None:
     counts = EntityCounts()
-    counts.add([Chunk(0, 5, "PER"), Chunk(0, 9, "ORG")], [(0, 9, "ORG"), (0, 9, "ORG")])
+    counts.add([EntityChunk(0, 5, "PER"), EntityChunk(0, 9, "ORG")], [(0, 9, "ORG"), (0, 9, "ORG")])
     assert counts.micro()[3:] == (1, 1, 2)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qkv.metrics import intervals
-from qkv.metrics.intervals import Floats, bootstrap, paired_difference, resampled, wilson_interval
+from qkv.metrics.intervals import FloatArray, bootstrap, paired_difference, resample, wilson_interval
 
 
 def test_wilson_by_hand() -> None:
@@ -38,11 +38,11 @@ def test_nothing_known_and_nonsense() -> None:
             wilson_interval(successes, n)
 
 
-def mean(sums: Floats) -> Floats:
+def mean(sums: FloatArray) -> FloatArray:
     return np.asarray(sums[:, 0] / sums[:, 1])
 
 
-def shares(right: int, n: int) -> Floats:
+def shares(right: int, n: int) -> FloatArray:
     return np.array([[1.0, 1.0]] * right + [[0.0, 1.0]] * (n - right))
 
 
@@ -72,7 +72,7 @@ def test_it_holds_the_truth_as_often_as_it_says() -> None:
 
 def test_a_draw_takes_as_many_as_there_are() -> None:
     for counts in ([1] * 7, [3, 0, 4], [2, 0]):
-        drawn = np.concatenate(list(resampled(counts, 50)))
+        drawn = np.concatenate(list(resample(counts, 50)))
         assert drawn.shape == (50, len(counts)) and (drawn.sum(1) == sum(counts)).all()
         assert not drawn[:, np.array(counts) == 0].any()
 
@@ -105,7 +105,7 @@ def test_draws_without_a_value_are_left_out() -> None:
 def test_shapes_are_checked() -> None:
     with pytest.raises(ValueError, match=r"\(examples, statistics\)"):
         bootstrap([1.0, 2.0], mean)
-    with pytest.raises(ValueError, match="one count a row"):
+    with pytest.raises(ValueError, match="one count per row"):
         bootstrap(shares(1, 2), mean, counts=[1, 2, 3])
     with pytest.raises(ValueError, match="same examples"):
         paired_difference(shares(1, 2), shares(1, 3), mean)

@@ -45,7 +45,7 @@ def test_too_few() -> None:
     assert all(math.isnan(value) for value in number_figures([], []).values())
     assert math.isnan(pearson([1], [2])) and mean_absolute_error([1], [2]) == 1
     assert np.isnan(list(number_intervals([], []).values())).all()
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="equal length"):
         pearson([1, 2], [1])
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from qkv.metrics.power_law import REASONS, PowerLaw, _student, fit_power_law
+from qkv.metrics.power_law import NO_FIT_REASONS, PowerLaw, _student, fit_power_law
 
 SIZES = (100, 200, 400, 800, 1600)
 
@@ -97,7 +97,7 @@ def test_it_is_written_as_json() -> None:
     for found in (fit_power_law(points(PowerLaw(0.9, 2, 0.5))), fit_power_law([])):
         written = json.loads(json.dumps(found.to_dict()))
         assert written["reason"] == found.reason and len(written["predictions"]) == len(found.predictions)
-        assert found.reason == "" or found.reason in REASONS
+        assert found.reason == "" or found.reason in NO_FIT_REASONS
 
 
 def test_student_equals_scipy() -> None:

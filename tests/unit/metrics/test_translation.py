@@ -119,9 +119,9 @@ def test_of_nothing_there_is_no_figure() -> None:
     assert math.isnan(found.value) and math.isnan(found.low) and "tok:13a" in found.signature
     assert math.isnan(chrf([], []).value)
     assert np.array_equal(bleu_counts([], [], "de"), np.zeros((0, 10)))
-    with pytest.raises(ValueError, match="1 translations of 0 sentences"):
+    with pytest.raises(ValueError, match="1 translations for 0 references"):
         bleu(["a"], [], "en")
-    with pytest.raises(ValueError, match="1 translations of 0 sentences"):
+    with pytest.raises(ValueError, match="1 translations for 0 references"):
         chrf(["a"], [])
 
 
@@ -133,7 +133,7 @@ def test_chinese_by_any_code(code: str) -> None:
 @pytest.mark.parametrize("word", ["Chinese", "中文", "", "e", "english text"])
 def test_what_is_no_code_is_refused(word: str) -> None:
     """A language that is guessed wrong would give a figure that is wrong and looks right."""
-    with pytest.raises(ScoreError, match="not the code of a language"):
+    with pytest.raises(ScoreError, match="not a language code"):
         bleu(["a"], ["a"], word)
 
 

@@ -2,21 +2,24 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from qkv.config import merge, read_toml, to_toml
+from qkv.config import JobSettings, merge, read_toml, to_toml
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.jobs.finetune.settings import FinetuneConfig
+from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
+from qkv.jobs.pretrain import lifecycle_of, model_of
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.language_model import LanguageModelConfig
-from qkv.models.pretraining import Finished, Training, ended, model_of
-from qkv.models.table import MODELS
+from qkv.models.pretraining import Pretraining
+from qkv.models.table import PRETRAINED
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.report.bilingual import Phrase
 from qkv.report.page import RunPage
@@ -38,15 +41,17 @@ CONFIGS = (
 
 @dataclass(frozen=True)
 class Settings:
+    model_type: str = "bert"
     data: str = ""
     data_sha256: str | None = None
+    device: str = "cpu"
     train: TrainConfig = field(default_factory=lambda: TrainConfig(steps=5))
 
 
 class Pretended:
     """Stands where a trainer does: a step is to count."""
 
-    device = torch.device("cpu")
+    device, job = torch.device("cpu"), SimpleNamespace(evaluate=print)
 
     def __init__(self, config: TrainConfig, started: int, stops_at: int | None = None) -> None:
         self.config, self.started, self.stops_at = config, started, stops_at
@@ -60,12 +65,13 @@ class Pretended:
 
 
 class Counting:
-    """A `Training` of settings, and what it was asked for."""
+    """A `Pretraining`, and what it was asked for."""
 
     def __init__(self, stops_at: int | None = None) -> None:
         self.stops_at = stops_at
         self.asked: list[str] = []
-        self.training: Training[Settings, Any] = Training(Settings(), self._trainer, self._save, self._page)
+        pretraining = Pretraining[Settings, Any](JobSettings(Settings()), self._trainer, self._save, self._page)
+        self.training: Lifecycle[Settings] = lifecycle_of(pretraining)
 
     def _trainer(self, config: Settings, run: Path, progress: Progress, begins: bool) -> Any:
         self.asked.append("begins" if begins else "goes on")
@@ -89,13 +95,13 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_begins_stops_goes_on_and_ends(shards: Path, tmp_path: Path) -> None:
     run, first, second = tmp_path / "run", Counting(stops_at=3), Counting()
-    stopped = first.training.start(Settings(str(shards)), run, Silent())
+    stopped = first.training.start(Settings(data=str(shards)), run, Silent())
     assert (stopped.outcome.step, stopped.outcome.finished, stopped.steps) == (3, False, 5)
     assert first.asked == ["begins", "shows 1"] and (run / "report.html").is_file()
     written = merge(Settings(), read_toml(run / "config.toml"), "")
     assert Path(written.data) == shards.resolve() and written.data_sha256 is not None
     with pytest.raises(InputError, match=r"holds a run already\. Go on with it: qkv pretrain --resume"):
-        first.training.start(Settings(str(shards)), run, Silent())
+        first.training.start(Settings(data=str(shards)), run, Silent())
 
     finished = second.training.resume(run, Silent())
     assert finished.outcome == Outcome(3, 5, finished=True) and not finished.already
@@ -105,7 +111,7 @@ def test_a_run_begins_stops_goes_on_and_ends(shards: Path, tmp_path: Path) -> No
 
 
 def test_minutes_become_steps_once(shards: Path, tmp_path: Path) -> None:
-    settings, said = Settings(str(shards), train=TrainConfig(minutes=2.0)), Recorder()
+    settings, said = Settings(data=str(shards), train=TrainConfig(minutes=2.0)), Recorder()
     assert Counting().training.start(settings, tmp_path / "run", said).steps == 8
     assert said.messages == ["2 minutes are 8 steps on this machine."]
     assert read_toml(tmp_path / "run" / "config.toml")["train"]["steps"] == 8
@@ -113,14 +119,15 @@ def test_minutes_become_steps_once(shards: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["model/config.json", "report.html", "sessions.jsonl", None])
 def test_a_run_has_ended_when_everything_is_there(shards: Path, tmp_path: Path, missing: str | None) -> None:
-    Counting().training.start(Settings(str(shards)), tmp_path / "run", Silent())
+    Counting().training.start(Settings(data=str(shards)), tmp_path / "run", Silent())
     if missing is not None:
         (tmp_path / "run" / missing).unlink()
-        assert ended(tmp_path / "run", 5) is None
+        assert by_sessions(tmp_path / "run", {"train": {"steps": 5}}) is None
     else:
         outcome = Outcome(5, 5, finished=True)
-        assert ended(tmp_path / "run", 5) == Finished(tmp_path / "run", outcome, 5, already=True)
-        assert ended(tmp_path / "run", 6) is None
+        ended = by_sessions(tmp_path / "run", {"train": {"steps": 5}})
+        assert ended == Finished(tmp_path / "run", outcome, already=True) and ended.steps == 5
+        assert by_sessions(tmp_path / "run", {"train": {"steps": 6}}) is None
 
 
 def written(run: Path, text: str) -> Path:
@@ -129,7 +136,7 @@ def written(run: Path, text: str) -> Path:
 
 
 def test_every_model_is_known_by_its_settings(tmp_path: Path) -> None:
-    assert [model_of(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(MODELS)
+    assert [model_of(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(PRETRAINED)
     before = to_toml(PretrainConfig()).replace('model_type = "bert"\n', "")
     assert "model_type" not in before and model_of(written(tmp_path, before)) == "bert"
 

@@ -4,7 +4,8 @@ import pytest
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.models.language_model import LanguageModelConfig, configured
+from qkv.models.language_model import LanguageModelConfig
+from tests.support.small_run import configured
 
 
 def test_defaults_recipe_flags_settings_in_this_order(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from qkv.data.batch import Batch
 from qkv.data.corpus.running_text import StreamBatches, TextConfig, WindowBatches
-from qkv.models.language_model import Carrying, NextToken, evaluated, training_flops
+from qkv.models.language_model import Carrying, NextToken, evaluate_next_token, next_token_flops
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from tests.support.corpus import Ids, MemoryCorpus
@@ -92,7 +92,7 @@ def test_the_loss_is_the_cross_entropy_of_what_comes_next() -> None:
 
 def test_evaluated() -> None:
     network, batches = recurrent(), streams()
-    loss, right, count = evaluated(Carrying(network, 3).eval(), (batches(step)[0] for step in range(4)))
+    loss, right, count = evaluate_next_token(Carrying(network, 3).eval(), (batches(step)[0] for step in range(4)))
     assert 3.5 < loss < 4.3 and 0 <= right <= count and 60 < count <= 72
 
 
@@ -118,6 +118,6 @@ def test_flops() -> None:
     (batch,) = streams()(0)
     network = recurrent()
     layer = 4 * 8 * (8 + 8)
-    assert training_flops(network, batch) == 6 * (2 * layer * 18 + 50 * 8 * batch.labels["next"].numel())
+    assert next_token_flops(network, batch) == 6 * (2 * layer * 18 + 50 * 8 * batch.labels["next"].numel())
     model = NNLM(NNLMConfig(50, 3, 8, 16, direct=True))
-    assert training_flops(model, batch) == 6 * (24 * 16 * 18 + 50 * (16 + 24) * batch.labels["next"].numel())
+    assert next_token_flops(model, batch) == 6 * (24 * 16 * 18 + 50 * (16 + 24) * batch.labels["next"].numel())

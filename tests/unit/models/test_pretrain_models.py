@@ -8,18 +8,20 @@ import pytest
 import typer
 
 from qkv.cli.main import main
-from qkv.cli.pretrain import begin, tell
+from qkv.cli.pretrain import tell_pretrained
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, start
 from qkv.models.bert import network
 from qkv.models.elmo import network as elmo
 from qkv.models.gpt import network as gpt
 from qkv.models.nnlm import network as nnlm
-from qkv.models.pretraining import Finished, model_of
 from qkv.models.rnnlm import network as rnnlm
-from qkv.models.table import MODELS
+from qkv.models.table import PRETRAINED
 from qkv.train.loop import Outcome
+from qkv.train.progress import Silent
 from tests.conftest import ROOT
-from tests.support.small_run import make_shards
+from tests.support.small_run import configured, make_shards
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -71,35 +73,38 @@ def test_a_run_and_what_is_said_of_it(
 def test_settings_from_a_recipe_and_from_flags(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("[sampling]\nwindow = 3\n", encoding="utf-8")
     settings = [*FEW["word2vec"], "train.threads=1"]
-    begin("word2vec", str(shards), tmp_path / "run", tmp_path / "recipe.toml", {"device": "cpu"}, settings)
+    config = configured("word2vec", str(shards), tmp_path / "recipe.toml", {"device": "cpu"}, settings)
+    start(config, tmp_path / "run", Silent())
     written = (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
     assert "window = 3" in written and 'device = "cpu"' in written
 
 
 def test_a_run_that_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stopped = Finished(tmp_path, Outcome(0, 1200, finished=False, signal=2), 5000)
+    (tmp_path / "config.toml").write_text("[train]\nsteps = 5000\n")
+    stopped = Finished(tmp_path, Outcome(0, 1200, finished=False, signal=2))
     with pytest.raises(typer.Exit) as exit_code:
-        tell("elmo", stopped)
+        tell_pretrained("elmo", stopped)
     assert exit_code.value.exit_code == 130
     assert capsys.readouterr().err == (
         f"Stopped and saved at step 1,200. Go on with: qkv pretrain --resume {tmp_path}\n"
     )
     with pytest.raises(typer.Exit):
-        tell("elmo", stopped, as_json=True)
+        tell_pretrained("elmo", stopped, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert not document["finished"] and document["model"] is None and document["steps"] == 5000
 
 
 def test_without_held_out_text_nothing_is_said_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tell("rnnlm", Finished(tmp_path, Outcome(0, 3, finished=True), 3))
+    (tmp_path / "config.toml").write_text("[train]\nsteps = 3\n")
+    tell_pretrained("rnnlm", Finished(tmp_path, Outcome(0, 3, finished=True)))
     assert capsys.readouterr().err == f"{tmp_path}/model: the model\n{tmp_path}/report.html: curves, remarks\n"
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if model != "bert"])
+@pytest.mark.parametrize("model", [model for model in PRETRAINED if model != "bert"])
 def test_flags_of_other_models(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
     if model != "gpt":
         with pytest.raises(InputError, match=f"--init is for bert and gpt; {model} begins from nothing"):
-            begin(model, "shards", tmp_path / "run", flags={"init": "qkv-mini"})
+            configured(model, "shards", flags={"init": "qkv-mini"})
     assert main(["pretrain", model, "--data", "shards", "--out", str(tmp_path / "run"), "--size", "huge"]) == 2
     expected = "--size is not for word2vec" if model == "word2vec" else "Unknown size 'huge'."
     assert expected in capsys.readouterr().err
@@ -152,5 +157,6 @@ SMALLER = {
 def test_the_recipe_of_a_model_runs(shards: Path, tmp_path: Path, model: str) -> None:
     """With all that is not its size, precision and rates among it."""
     recipe = ROOT / "recipes" / f"{model}.toml"
-    finished = begin(model, str(shards), tmp_path / "run", recipe, {}, [*SMALLER[model], "train.threads=1"])
+    config = configured(model, str(shards), recipe, {}, [*SMALLER[model], "train.threads=1"])
+    finished = start(config, tmp_path / "run", Silent())
     assert finished.outcome.finished and finished.evaluation is not None

@@ -61,7 +61,7 @@ def test_layers_and_heads_go_by_the_models_numbers() -> None:
     whole = make_map()
     part = AttentionMap("self", whole.attn[1:, [0, 2]], (1,), (0, 2), whole.left, whole.right, whole.texts)
     assert (part.bytes_of(1, 2) == whole.bytes_of(1, 2)).all()
-    with pytest.raises(InputError, match="no layer 0 .* holds layer 1 "):
+    with pytest.raises(InputError, match="no layer 0 .* has layer 1 "):
         part.weights(0, 0)
     with pytest.raises(InputError, match="no head 3 .* 0 … 2"):
         part.weights(1, 3)
@@ -85,16 +85,16 @@ def test_a_file_comes_back(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": "bertviz"}, "not an attention map"),
-        ({"shape": [2, 3, 5, 6]}, "bytes where shape"),
+        ({"shape": [2, 3, 5, 6]}, "does not fit the shape"),
         ({"attn": "%%%"}, "damaged"),
-        ({"shape": [-2, -3, 5, 5]}, "bytes where shape"),
+        ({"shape": [-2, -3, 5, 5]}, "does not fit the shape"),
         ({"shape": [2, 3, 5, "many"]}, "damaged"),
-        ({"shape": [2, 3, 25]}, "where .* uint8 is due"),
+        ({"shape": [2, 3, 25]}, "must be .* uint8"),
         ({"shape": [1e400, 3, 5, 5]}, "damaged"),
-        ({"shape": [2**70, 3, 5, 5]}, "bytes where shape"),
+        ({"shape": [2**70, 3, 5, 5]}, "does not fit the shape"),
         ({"n_windows": "one"}, "damaged"),
         ({"left": [{"word": "x"}]}, "damaged"),
-        ({"layers": [0]}, "where .* uint8 is due"),
+        ({"layers": [0]}, "must be .* uint8"),
     ],
 )
 def test_a_damaged_map_is_told(change: dict[str, Any], message: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.report.attention_map import AttentionMap
-from qkv.report.attention_picture import html
+from qkv.report.attention_picture import attention_page
 from tests.unit.report.test_attention_map import make_map
 
 
@@ -19,7 +19,7 @@ def data_of(page: str) -> dict[str, object]:
 
 def test_the_map_is_inside_and_comes_back() -> None:
     before = make_map(["他", "欠", "</script><script>alert(1)</script>", "<!--", "__DATA__"], second=["B"])
-    page = html(before, 1, 2, token="欠", lang="zh")
+    page = attention_page(before, 1, 2, token="欠", lang="zh")
     data = data_of(page)
     carried = data["map"]
     assert isinstance(carried, dict)
@@ -31,14 +31,14 @@ def test_the_map_is_inside_and_comes_back() -> None:
 def test_places_are_told_apart_from_numbers() -> None:
     whole = make_map(layers=4)
     part = AttentionMap("self", whole.attn[2:], (2, 3), whole.heads, whole.left, whole.right, whole.texts)
-    assert data_of(html(part, 3, 1))["layer"] == 1
-    assert data_of(html(part))["layer"] == 0
+    assert data_of(attention_page(part, 3, 1))["layer"] == 1
+    assert data_of(attention_page(part))["layer"] == 0
     with pytest.raises(InputError, match="no layer 0"):
-        html(part, 0, 1)
+        attention_page(part, 0, 1)
 
 
 def test_nothing_is_fetched() -> None:
-    page = html(make_map())
+    page = attention_page(make_map())
     assert not re.search(r"src=|href=|@import|url\(|fetch\(|XMLHttpRequest|import\(", page)
     assert "default-src 'none'" in page
     addresses = set(re.findall(r"https?://[^\s\"']+", page))
@@ -47,4 +47,4 @@ def test_nothing_is_fetched() -> None:
 
 def test_unknown_language() -> None:
     with pytest.raises(InputError, match="Unknown language"):
-        html(make_map(), lang="de")
+        attention_page(make_map(), lang="de")

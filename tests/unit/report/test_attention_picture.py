@@ -8,7 +8,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.report.attention_picture import FAINTEST, LONGEST, choose, svg
+from qkv.report.attention_picture import FAINTEST, LONGEST_SIDE, choose, draw_attention
 from tests.unit.report.test_attention_map import make_map
 
 NASTY = ["<b>", "&amp;", '"', "巴黎", "ｆｕｌｌ", "🙂", "e\u0301", "\x07bell", "a\u200bb", "\t", "𠮷", "]]>", "אב"]
@@ -21,7 +21,7 @@ def texts_of(picture: str) -> list[str]:
 
 
 def test_it_is_xml_without_script_or_address() -> None:
-    picture = svg(make_map(NASTY, second=["B", *NASTY]), 0, 0)
+    picture = draw_attention(make_map(NASTY, second=["B", *NASTY]), 0, 0)
     tree = ElementTree.fromstring(picture)
     assert {node.tag.split("}")[1] for node in tree.iter()} <= set("svg title style rect text tspan g path".split())
     assert "http" not in picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
@@ -34,7 +34,7 @@ def test_it_is_xml_without_script_or_address() -> None:
 def test_the_chosen_token_is_said_with_its_weights() -> None:
     found = make_map(["The", "animal", "it"])
     weights = found.weights(1, 2)
-    labels = texts_of(svg(found, 1, 2, token="it"))
+    labels = texts_of(draw_attention(found, 1, 2, token="it"))
     assert labels[0].startswith("Layer 1 · Head 2")
     best = int(weights[3].argmax())
     assert labels[1].startswith(f"“it” looks at {found.right[best].label} {100 * weights[3, best]:.0f}%")
@@ -44,7 +44,7 @@ def test_the_chosen_token_is_said_with_its_weights() -> None:
 
 def test_lines_and_cells_carry_the_weights() -> None:
     found = make_map(["The", "animal", "it"])
-    weights, picture = found.weights(0, 1), svg(found, 0, 1, token=2)
+    weights, picture = found.weights(0, 1), draw_attention(found, 0, 1, token=2)
     curves = re.findall(r'<path d="M[\d.]+ [\d.]+C[^"]+"', picture)
     assert len(curves) == (weights >= FAINTEST).sum()
     cells = re.findall(r'<path class="(?:cell|dull)" opacity="([\d.]+)" d="([^"]+)"', picture)
@@ -54,16 +54,16 @@ def test_lines_and_cells_carry_the_weights() -> None:
 
 
 def test_chinese_captions() -> None:
-    labels = texts_of(svg(make_map(["他", "欠", "我"]), 0, 0, token="欠", lang="zh"))
+    labels = texts_of(draw_attention(make_map(["他", "欠", "我"]), 0, 0, token="欠", lang="zh"))
     assert labels[0].startswith("第 0 层 · 第 0 头")
     assert labels[1].startswith("“欠”关注")
     with pytest.raises(InputError, match="Unknown language 'fr'"):
-        svg(make_map(), 0, 0, lang="fr")
+        draw_attention(make_map(), 0, 0, lang="fr")
 
 
 def test_every_label_stays_inside_the_picture() -> None:
     found = make_map(["wwwwwwwwwwwwwwwwwwwwwwww", "汉字汉字汉字汉字汉字汉字汉字", "it"], second=["MMMMMMMMMMMMMM"])
-    picture = svg(found, 0, 0)
+    picture = draw_attention(found, 0, 0)
     width, height = map(int, re.findall(r'<svg [^>]*width="(\d+)" height="(\d+)"', picture)[0])
     for x, y in re.findall(r'<text x="([-\d.]+)" y="([-\d.]+)"', picture):
         assert -100 <= float(x) < width and -100 <= float(y) < height
@@ -71,18 +71,18 @@ def test_every_label_stays_inside_the_picture() -> None:
 
 
 def test_long_texts_scale_and_end_somewhere() -> None:
-    picture = svg(make_map([f"w{n}" for n in range(LONGEST - 2)], layers=1, heads=1), 0, 0)
+    picture = draw_attention(make_map([f"w{n}" for n in range(LONGEST_SIDE - 2)], layers=1, heads=1), 0, 0)
     ElementTree.fromstring(picture)
     assert len(picture) < 3_000_000
-    with pytest.raises(InputError, match=rf"up to {LONGEST} tokens and this text has {LONGEST + 1}.*html"):
-        svg(make_map([f"w{n}" for n in range(LONGEST - 1)], layers=1, heads=1), 0, 0)
+    with pytest.raises(InputError, match=rf"up to {LONGEST_SIDE} tokens and this text has {LONGEST_SIDE + 1}.*html"):
+        draw_attention(make_map([f"w{n}" for n in range(LONGEST_SIDE - 1)], layers=1, heads=1), 0, 0)
 
 
 def test_a_layer_or_head_that_is_not_there() -> None:
     with pytest.raises(InputError, match="no layer 2"):
-        svg(make_map(), 2, 0)
+        draw_attention(make_map(), 2, 0)
     with pytest.raises(InputError, match="no head -1"):
-        svg(make_map(), 0, -1)
+        draw_attention(make_map(), 0, -1)
 
 
 def pieces() -> AttentionMap:
@@ -110,10 +110,10 @@ def test_choosing_a_token() -> None:
         choose(found, weights, 4)
     with pytest.raises(InputError, match="no token ''"):
         choose(found, weights, "")
-    assert "unhappiness" in texts_of(svg(found, 0, 0, "unhappiness"))[1]
+    assert "unhappiness" in texts_of(draw_attention(found, 0, 0, "unhappiness"))[1]
 
 
 def test_only_special_tokens_can_be_drawn() -> None:
     tokens = (Token("[CLS]", "", 0, 0, special=True), Token("[SEP]", "", 0, 0, special=True))
     found = AttentionMap("self", np.full((1, 1, 2, 2), 127, np.uint8), (0,), (0,), tokens, tokens, ("",))
-    assert ElementTree.fromstring(svg(found, 0, 0)).tag.endswith("svg")
+    assert ElementTree.fromstring(draw_attention(found, 0, 0)).tag.endswith("svg")

@@ -3,7 +3,7 @@
 import pytest
 
 from qkv.errors import InputError
-from qkv.report.bilingual import Phrase, check_language, count, duration, joined, percent, safe, size, spans
+from qkv.report.bilingual import Phrase, check_page_language, count, duration, join_phrases, percent, safe, size, spans
 
 
 def test_both_languages_are_there_and_one_is_enough_for_names() -> None:
@@ -45,6 +45,6 @@ def test_times_sizes_and_shares() -> None:
 
 
 def test_joined_and_unknown() -> None:
-    assert joined([Phrase("a", "甲"), Phrase("b", "乙")], ", ") == Phrase("a, b", "甲, 乙")
+    assert join_phrases([Phrase("a", "甲"), Phrase("b", "乙")], ", ") == Phrase("a, b", "甲, 乙")
     with pytest.raises(InputError, match="Unknown language 'cn'.*Known: en, zh"):
-        check_language("cn")
+        check_page_language("cn")

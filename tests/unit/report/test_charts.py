@@ -10,15 +10,15 @@ import pytest
 
 from qkv.report.bilingual import Phrase
 from qkv.report.charts import (
-    SHAPES,
+    CHART_SIZES,
     Chart,
     Level,
     Series,
-    figure,
     log_ticks,
     nice_ticks,
+    render_chart,
     running_mean,
-    thinned,
+    thin_points,
     tick_labels,
 )
 
@@ -27,7 +27,7 @@ LOSS = Phrase("Loss", "损失")
 
 def picture(chart: Chart) -> ElementTree.Element:
     """The SVG, which must be whole XML."""
-    found = re.search(r"<svg.*</svg>", figure(chart), re.DOTALL)
+    found = re.search(r"<svg.*</svg>", render_chart(chart), re.DOTALL)
     assert found
     return ElementTree.fromstring(found[0])
 
@@ -66,7 +66,7 @@ def test_points_lie_where_they_should() -> None:
     chart = Chart(LOSS, (Series("a", ((0, 0.0), (50, 5.0), (100, 10.0))),), from_zero=True)
     (line,) = of_class(picture(chart), "line")
     (x0, y0), (x1, y1), (x2, y2) = places(line.get("d", ""))
-    width, height = SHAPES["half"]
+    width, height = CHART_SIZES["half"]
     assert 0 < x0 < x2 < width and 0 < y2 < y0 < height, "up is less"
     assert x1 == pytest.approx((x0 + x2) / 2, abs=0.1) and y1 == pytest.approx((y0 + y2) / 2, abs=0.1)
 
@@ -106,7 +106,7 @@ def test_levels_spikes_seams_and_intervals() -> None:
     assert [one.text for one in of_class(root, "level", "zh")] == ["ln V＝9", "close"]
     assert len(of_class(root, "spike")) == 1 and len(of_class(root, "seam")) == 1, "what lies outside is left out"
     assert len(of_class(root, "interval")) == 1 and len(of_class(root, "dot")) == 1
-    assert "spike" in figure(chart) and "续训" in figure(chart)
+    assert "spike" in render_chart(chart) and "续训" in render_chart(chart)
 
 
 def test_long_logs_are_thinned_but_keep_their_spikes() -> None:
@@ -114,11 +114,11 @@ def test_long_logs_are_thinned_but_keep_their_spikes() -> None:
     points[54_321] = (54_321.0, 99.0)
     points[77] = (77.0, -99.0)
     points[500] = (500.0, math.nan)
-    kept = thinned(points, 600)
+    kept = thin_points(points, 600)
     assert len(kept) <= 620 and kept == sorted(kept)
     assert points[54_321] in kept and points[77] in kept and kept[-1] == points[-1]
-    assert len(figure(Chart(LOSS, (Series("a", tuple(points), smooth=True),), shape="wide"))) < 60_000
-    assert thinned(points[:10]) == points[:10]
+    assert len(render_chart(Chart(LOSS, (Series("a", tuple(points), smooth=True),), shape="wide"))) < 60_000
+    assert thin_points(points[:10]) == points[:10]
 
 
 def test_running_mean() -> None:
@@ -130,22 +130,22 @@ def test_running_mean() -> None:
 
 def test_nothing_to_draw() -> None:
     for points in ((), ((1, math.nan),)):
-        text = figure(Chart(LOSS, (Series("a", points),)))
+        text = render_chart(Chart(LOSS, (Series("a", points),)))
         assert "Nothing was logged." in text and "没有记录。" in text and "<svg" not in text
-    assert "<svg" in figure(Chart(LOSS, (Series("a", ((7, 3.0),)),))), "one point is a dot"
-    assert "<svg" in figure(Chart(LOSS, (Series("a", ((1, 2.0), (2, 2.0))),))), "a constant has a height too"
+    assert "<svg" in render_chart(Chart(LOSS, (Series("a", ((7, 3.0),)),))), "one point is a dot"
+    assert "<svg" in render_chart(Chart(LOSS, (Series("a", ((1, 2.0), (2, 2.0))),))), "a constant has a height too"
 
 
 def test_text_stays_text() -> None:
     nasty = "</svg><script>alert('\"&')</script>\x00\ud800"
-    text = figure(Chart(nasty, (Series(nasty, ((1, 1.0), (2, 2.0))),), levels=(Level(1, nasty),), note=nasty))
+    text = render_chart(Chart(nasty, (Series(nasty, ((1, 1.0), (2, 2.0))),), levels=(Level(1, nasty),), note=nasty))
     assert "<script" not in text and "\x00" not in text
     text.encode("utf-8")
 
 
 def test_points_can_be_read_out() -> None:
     chart = Chart(LOSS, (Series(Phrase("training", "训练"), ((10, 0.25), (20, 0.5))),), format="percent")
-    found = re.search(r'data-chart="([^"]*)"', figure(chart))
+    found = re.search(r'data-chart="([^"]*)"', render_chart(chart))
     assert found
     data = json.loads(unescape(found[1]))
     (series,) = data["series"]
@@ -158,5 +158,5 @@ def test_points_can_be_read_out() -> None:
 
 def test_lines_of_one_name_stand_once_in_the_legend() -> None:
     others = tuple(Series(Phrase("other seeds", "其他种子"), ((1, float(i)), (2, 2.0)), "other") for i in range(3))
-    text = figure(Chart(LOSS, (*others, Series("kept", ((2, 2.0),), "kept", dots=True))))
+    text = render_chart(Chart(LOSS, (*others, Series("kept", ((2, 2.0),), "kept", dots=True))))
     assert text.count('class="key other"') == 1 and text.count('class="line other"') == 3 and "key kept dotted" in text

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from qkv.report.confusion import MOST, Confusion, largest
+from qkv.report.confusion import MOST_LABELS, Confusion, largest_confusions
 from tests.support.finetune_runs import INTENTS, confusion_of
 from tests.unit.report.test_run_page import NASTY, checked
 
@@ -12,17 +12,17 @@ COUNTS = np.array([[8, 2, 0], [5, 4, 1], [0, 0, 3]])
 
 
 def test_the_largest_first_and_by_share() -> None:
-    found = largest(COUNTS, ("a", "b", "c"))
+    found = largest_confusions(COUNTS, ("a", "b", "c"))
     assert [(one.expected, one.answered, one.n, one.of) for one in found] == [
         ("b", "a", 5, 10),
         ("a", "b", 2, 10),
         ("b", "c", 1, 10),
     ]
     counts = np.diag(np.full(9, 5)) + np.eye(9, k=1, dtype=np.int64) * 2 + np.eye(9, k=2, dtype=np.int64)
-    assert {one.n for one in largest(counts, tuple("abcdefghi"))} == {2}, (
+    assert {one.n for one in largest_confusions(counts, tuple("abcdefghi"))} == {2}, (
         "what happened once is left out where more did twice"
     )
-    assert largest(np.diag([3, 4]), ("a", "b")) == ()
+    assert largest_confusions(np.diag([3, 4]), ("a", "b")) == ()
 
 
 def test_every_count_is_on_the_map() -> None:
@@ -36,10 +36,10 @@ def test_every_count_is_on_the_map() -> None:
 
 def test_no_confusion_and_too_many_labels() -> None:
     assert "Nothing was confused." in Confusion("t", np.diag([3, 4]), ("a", "b")).html()
-    labels = tuple(f"{INTENTS[i % 10]}{i}" for i in range(MOST + 1))
-    text = Confusion("t", confusion_of(MOST + 1), labels).html()
+    labels = tuple(f"{INTENTS[i % 10]}{i}" for i in range(MOST_LABELS + 1))
+    text = Confusion("t", confusion_of(MOST_LABELS + 1), labels).html()
     assert "<svg" not in text and "31 labels" in text
-    assert "<svg" in Confusion("t", confusion_of(MOST), labels[:MOST]).html()
+    assert "<svg" in Confusion("t", confusion_of(MOST_LABELS), labels[:MOST_LABELS]).html()
 
 
 def test_labels_of_any_length_and_kind() -> None:

@@ -1,6 +1,6 @@
 """Widths and spellings of labels."""
 
-from qkv.report.charts import percent, printable, shorten, text_width
+from qkv.report.charts import format_share, printable, shorten, text_width
 
 
 def test_wide_characters_take_an_em_and_marks_none() -> None:
@@ -24,4 +24,4 @@ def test_what_cannot_be_seen_is_made_visible() -> None:
 
 
 def test_percent() -> None:
-    assert (percent(0.647), percent(1.0), percent(0.0)) == ("65%", "100%", "0%")
+    assert (format_share(0.647), format_share(1.0), format_share(0.0)) == ("65%", "100%", "0%")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qkv.report.language_model import LanguageModelFacts, language_model_page
-from qkv.report.page import html
+from qkv.report.page import render_page
 
 FACTS = LanguageModelFacts("rnnlm", 8000, 6.4, 100, 5, 2000, 50_000, 3_000_000, 90.0, 500_000_000, resumed_from=(40,))
 
@@ -31,7 +31,7 @@ def write_run(run: Path, steps: int = 100, planned: int = 100) -> Path:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_perplexity_is_that_of_the_last_evaluation(tmp_path: Path, lang: str) -> None:
     page = language_model_page(write_run(tmp_path), FACTS)
-    text = html(page, lang)
+    text = render_page(page, lang)
     perplexity = math.exp(5.1 + 3 * math.exp(-2.5))
     assert page.figures[0].value == f"{perplexity:.1f}" and f"{perplexity:.1f}" in text
     assert "循环神经网络语言模型" in text and "Recurrent language model" in text and not page.notices
@@ -40,7 +40,7 @@ def test_perplexity_is_that_of_the_last_evaluation(tmp_path: Path, lang: str) ->
 
 def test_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("rows = 4\n")
-    assert "No step was logged yet" in html(language_model_page(tmp_path, LanguageModelFacts("nnlm", 100)))
+    assert "No step was logged yet" in render_page(language_model_page(tmp_path, LanguageModelFacts("nnlm", 100)))
     page = language_model_page(write_run(tmp_path, steps=40), LanguageModelFacts("nnlm", 100))
-    text = html(page)
-    assert "stands at step 40 of 100" in text and "There was no evaluation" in text
+    text = render_page(page)
+    assert "stopped at step 40 of 100" in text and "There was no evaluation" in text

@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from qkv.report.bilingual import Phrase
-from qkv.report.plane import FAINT, SHAPES, Axis, Band, Dots, Line, Plane, Planes, Rule, figure
+from qkv.report.plane import FAINT, PLANE_SIZES, Axis, Band, Dots, Line, Plane, Planes, Rule, _render_plane
 from tests.unit.report.test_charts import of_class
 from tests.unit.report.test_run_page import NASTY, checked
 
 
 def picture(plane: Plane) -> ElementTree.Element:
-    found = re.search(r"<svg.*</svg>", figure(plane), re.DOTALL)
+    found = re.search(r"<svg.*</svg>", _render_plane(plane), re.DOTALL)
     assert found
     return ElementTree.fromstring(found[0])
 
@@ -33,7 +33,7 @@ def test_equal_factors_are_equal_steps() -> None:
     assert straight[1] == pytest.approx([(a + b) / 2 for a, b in zip(straight[0], straight[2], strict=True)], abs=0.1)
     (x0, _), (x1, _), (x2, _) = places(picture(plane(Dots("d", ((10, 1), (100, 2), (1000, 3))), log=True)))
     assert x1 == pytest.approx((x0 + x2) / 2, abs=0.1)
-    width, height = SHAPES["half"]
+    width, height = PLANE_SIZES["half"]
     assert all(0 < x < width and 0 < y < height for x, y in straight)
 
 
@@ -42,8 +42,8 @@ def test_what_is_no_number_is_left_out() -> None:
     assert len(places(picture(plane(Dots("d", points))))) == 2
     assert len(places(picture(plane(Dots("d", points), log=True)))) == 1, "zero has no place on a logarithmic axis"
     for empty in ((), ((math.nan, 1.0),)):
-        text = figure(plane(Dots("d", empty), Rule("r", y=0.5)))
-        assert "nothing to draw" in text and "<svg" not in text
+        text = _render_plane(plane(Dots("d", empty), Rule("r", y=0.5)))
+        assert "no data to draw" in text and "<svg" not in text
 
 
 def test_layers_are_drawn() -> None:
@@ -71,15 +71,15 @@ def test_a_line_of_one_point_is_a_dot() -> None:
 
 def test_many_dots_are_faint_and_not_read_out() -> None:
     many = plane(Dots("d", tuple((float(x), float(x)) for x in range(FAINT))))
-    assert "dot train faint" in figure(many)
-    found = re.search(r'data-chart="([^"]*)"', figure(many))
+    assert "dot train faint" in _render_plane(many)
+    found = re.search(r'data-chart="([^"]*)"', _render_plane(many))
     assert found and json.loads(unescape(found[1]))["series"] == []
 
 
 def test_points_can_be_read_out_by_the_name_of_x() -> None:
     line = Line(Phrase("right", "对"), ((0.5, 0.9), (math.nan, 1.0)), more=(" (p ≥ 0.7)", " never"))
     drawn = Plane("t", Axis(Phrase("answered", "作答"), "percent"), Axis("y", "percent"), (line,))
-    found = re.search(r'data-chart="([^"]*)"', figure(drawn))
+    found = re.search(r'data-chart="([^"]*)"', _render_plane(drawn))
     assert found
     data = json.loads(unescape(found[1]))
     assert data["x"] == {"en": "answered", "zh": "作答"}

@@ -56,12 +56,12 @@ def test_the_share_of_masks_moves_the_line() -> None:
 
 def test_next_sentence_against_chance() -> None:
     # 100 pairs: the interval of 60 is 50.2 to 69.1 %, that of 59 is 49.2 to 68.1 %
-    check(remarks.next_sentence(60, 100), GOOD, "60.0", "50.2", "69.1", "100")
-    check(remarks.next_sentence(59, 100), WARNING, "59.0", "49.2", "68.1")
-    assert "includes 50" in check(remarks.next_sentence(41, 100), WARNING).text.en
-    assert "below" in check(remarks.next_sentence(40, 100), WARNING).text.en
-    check(remarks.next_sentence(5_500, 10_000), GOOD, "10,000")
-    assert remarks.next_sentence(None, None) is None and remarks.next_sentence(0, 0) is None
+    check(remarks.next_sentence_accuracy(60, 100), GOOD, "60.0", "50.2", "69.1", "100")
+    check(remarks.next_sentence_accuracy(59, 100), WARNING, "59.0", "49.2", "68.1")
+    assert "includes 50" in check(remarks.next_sentence_accuracy(41, 100), WARNING).text.en
+    assert "below" in check(remarks.next_sentence_accuracy(40, 100), WARNING).text.en
+    check(remarks.next_sentence_accuracy(5_500, 10_000), GOOD, "10,000")
+    assert remarks.next_sentence_accuracy(None, None) is None and remarks.next_sentence_accuracy(0, 0) is None
 
 
 def steady(n: int = 60, level: float = 2.0) -> list[tuple[float, float]]:
@@ -96,7 +96,7 @@ def test_vocabulary_unseen() -> None:
     assert remarks.vocabulary_unseen(990, 1000) is None
     check(remarks.vocabulary_unseen(989, 1000), NOTE, "1.1", "11", "1,000")
     check(remarks.vocabulary_unseen(800, 1000), NOTE, "20.0")
-    assert "learnt from this text" in check(remarks.vocabulary_unseen(799, 1000), WARNING, "20.1").text.en
+    assert "learned from this text" in check(remarks.vocabulary_unseen(799, 1000), WARNING, "20.1").text.en
     assert remarks.vocabulary_unseen(None, 1000) is None
 
 
@@ -140,7 +140,7 @@ def test_waiting_for_batches() -> None:
 
 def test_training_and_evaluation() -> None:
     check(remarks.training_and_evaluation(4.0, 4.19), GOOD, "4.19", "4.00")
-    assert "by heart" in check(remarks.training_and_evaluation(4.0, 4.21), WARNING, "0.21").text.en
+    assert "overfits" in check(remarks.training_and_evaluation(4.0, 4.21), WARNING, "0.21").text.en
     check(remarks.training_and_evaluation(4.0, 3.81), GOOD)
     check(remarks.training_and_evaluation(4.0, 3.79), NOTE, "0.21")
     assert remarks.training_and_evaluation(None, 4.0) is None

@@ -78,6 +78,8 @@ def test_what_is_said_first(tmp_path: Path) -> None:
     assert missing.en == "log.jsonl is missing." and "No step was logged yet" in nothing.en
     (tmp_path / "log.jsonl").write_text('{"step": 20}\n')
     (said,) = read_run(tmp_path).notices()
-    assert said.en.startswith("The run stands at step 20 of 50:") and said.zh.startswith("训练停在第 20 步，共 50 步：")
+    assert said.en.startswith("The run stopped at step 20 of 50:") and said.zh.startswith(
+        "训练停在第 20 步，共 50 步："
+    )
     (tmp_path / "log.jsonl").write_text('{"step": 50}\n')
     assert list(read_run(tmp_path).notices()) == []

@@ -24,7 +24,7 @@ from qkv.report.page import (
     Samples,
     Settings,
     Table,
-    html,
+    render_page,
     write_report,
 )
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
@@ -100,13 +100,13 @@ def test_a_real_run_is_whole_html(tmp_path: Path) -> None:
 
 
 def test_nothing_is_fetched(tmp_path: Path) -> None:
-    page = html(pretraining_page(make_run(tmp_path / "run"), FACTS))
+    page = render_page(pretraining_page(make_run(tmp_path / "run"), FACTS))
     assert not re.search(r"src=|href=|@import|url\(|fetch\(|XMLHttpRequest|import\(|https?:", page)
     assert "default-src 'none'" in page
 
 
 def test_text_stays_text_everywhere() -> None:
-    page = html(full(NASTY))
+    page = render_page(full(NASTY))
     found = checked(page)
     assert found.shown.count("script") == 1, "the page's own"
     assert page.count("__BODY__") >= 15 and "<!-- __BODY__" not in page
@@ -115,7 +115,7 @@ def test_text_stays_text_everywhere() -> None:
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_both_languages_and_one_shown(lang: str) -> None:
-    page = html(full("x"), lang)
+    page = render_page(full("x"), lang)
     assert f'<html lang="{lang}">' in page
     (shown,) = re.findall(r'<input [^>]*id="lang-(\w\w)"[^>]* checked>', page)
     assert shown == lang
@@ -125,7 +125,7 @@ def test_both_languages_and_one_shown(lang: str) -> None:
 
 def test_unknown_language() -> None:
     with pytest.raises(InputError, match="Unknown language"):
-        html(full("x"), "de")
+        render_page(full("x"), "de")
 
 
 def test_a_chart_without_a_neighbour_takes_the_width() -> None:
@@ -135,7 +135,7 @@ def test_a_chart_without_a_neighbour_takes_the_width() -> None:
 
 
 def test_facts_stand_side_by_side_and_tables_do_not() -> None:
-    page = html(full("x"))
+    page = render_page(full("x"))
     assert page.count('<div class="columns">') == 1
     assert "<thead>" in page and page.count("<table>") == 2
 
@@ -153,13 +153,13 @@ class Own:
 
 
 def test_a_section_of_another_job_brings_its_style_once() -> None:
-    page = html(RunPage("t", Phrase("k", "k"), sections=(Own(), Own())))
+    page = render_page(RunPage("t", Phrase("k", "k"), sections=(Own(), Own())))
     assert page.count(Own.style) == 1 and page.count("drawn") == 2
 
 
 def test_gauge_marks_make_room() -> None:
     gauge = Gauge(0, 10, 20, None, ((9.5, "right"), (0, "left"), (5, "near"), (7, "next")))
-    page = html(RunPage("t", Phrase("k", "k"), figures=(Figure("f", "1", "", gauge),)))
+    page = render_page(RunPage("t", Phrase("k", "k"), figures=(Figure("f", "1", "", gauge),)))
     found = re.findall(r'class="mark (\w+)"[^>]*><em(?: style="top:(\d+)px")?>(\w+)', page)
     assert {name: (side, top) for side, top, name in found} == {
         "right": ("end", ""),
@@ -171,7 +171,7 @@ def test_gauge_marks_make_room() -> None:
 
 
 def test_an_empty_page_and_few_remarks() -> None:
-    checked(html(RunPage("空", Phrase("Report", "报告"))))
+    checked(render_page(RunPage("空", Phrase("Report", "报告"))))
     assert "Too little was logged" in Remarks("t", ()).html()
 
 

@@ -12,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.data.labelled.examples import Answer as Accepted
 from qkv.data.labelled.examples import AnswerExample, Place
+from qkv.data.labelled.examples import AnswerSpan as Accepted
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.tasks.answer import Answer, AnswerResult, AnswerSettings

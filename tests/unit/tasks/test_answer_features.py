@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qkv.data.labelled.examples import Answer, AnswerExample, Place
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, Place
 from qkv.errors import InputError
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.tasks.answer import candidates
@@ -15,7 +15,7 @@ DRAW = np.random.default_rng(0)
 
 
 def asked(question: str, text: str, *answers: str, line: int = 1) -> AnswerExample:
-    found = tuple(Answer(text.index(answer), answer) for answer in answers)
+    found = tuple(AnswerSpan(text.index(answer), answer) for answer in answers)
     return AnswerExample(question, text, found, place=Place("train.json", line))
 
 
@@ -119,7 +119,7 @@ def test_tokens_of_spans_over_many_texts() -> None:
 
 def test_a_very_long_passage() -> None:
     text = "今天天气很好。" * 14_286
-    example = AnswerExample("天气?", text, (Answer(70_003, text[70_003:70_005]),))
+    example = AnswerExample("天气?", text, (AnswerSpan(70_003, text[70_003:70_005]),))
     features = built(example, max_length=64, overlap=16)
     assert features.rows.n_tokens.tolist() == [100_002 + 3 + 3]
     assert features.holds.sum() in (1, 2)

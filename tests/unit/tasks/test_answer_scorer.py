@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from qkv.data.labelled.examples import Answer, AnswerExample
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan
 from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer import AnswerScorer, Candidate, is_right, no_answer_threshold
 
@@ -21,7 +21,7 @@ class Weighed:
 
 
 def asked(*accepted: str) -> AnswerExample:
-    return AnswerExample("?", " ".join(accepted), tuple(Answer(0, text) for text in accepted))
+    return AnswerExample("?", " ".join(accepted), tuple(AnswerSpan(0, text) for text in accepted))
 
 
 def test_squad_by_hand() -> None:

@@ -90,7 +90,7 @@ def test_what_is_missing_for_a_language_is_told_before_and_after(monkeypatch: py
 
     check_scores("en")
     check_scores("zh-CN")
-    for language, message in (("english?", "is not the code of a language"), ("ja", r"pip install 'sacrebleu\[ja\]'")):
+    for language, message in (("english?", "is not a language code"), ("ja", r"pip install 'sacrebleu\[ja\]'")):
         with monkeypatch.context() as patch:
             if language == "ja":
                 patch.setattr("sacrebleu.metrics.bleu.BLEU", without_mecab)

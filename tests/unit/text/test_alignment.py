@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qkv.errors import InputError
-from qkv.text.alignment import METHODS, Alignment, Span, WordAttention, align, word_attention, word_spans
+from qkv.text.alignment import ALIGNMENT_METHODS, Alignment, WordAttention, WordSpan, align, word_attention, word_spans
 from qkv.text.segmenter import Segmenter
 
 BY_HAND = Segmenter(
@@ -57,9 +57,9 @@ def test_with_a_segmenter_the_rows_are_words() -> None:
     spans = [(n, n + 1) for n in range(6)]
     attention = np.eye(6)
     found = word_attention(attention, "汤姆追逐杰瑞", spans, "汤姆追逐杰瑞", spans, BY_HAND)
-    assert found.target_words == found.source_words == (Span(0, 2), Span(2, 4), Span(4, 6))
+    assert found.target_words == found.source_words == (WordSpan(0, 2), WordSpan(2, 4), WordSpan(4, 6))
     assert np.allclose(found.weights, np.eye(3)) and not found.by_character
-    assert align(found) == [Alignment(Span(n, n + 2), Span(n, n + 2), 1.0) for n in (0, 2, 4)]
+    assert align(found) == [Alignment(WordSpan(n, n + 2), WordSpan(n, n + 2), 1.0) for n in (0, 2, 4)]
 
 
 def test_words_side_by_side_in_the_same_place_stay_two_words() -> None:
@@ -75,8 +75,11 @@ def test_words_side_by_side_in_the_same_place_stay_two_words() -> None:
 def test_mutual_links_are_the_best_both_ways() -> None:
     attention = [[0.9, 0.1], [0.6, 0.4]]
     found = word_attention(attention, "a b", [(0, 1), (2, 3)], "x y", [(0, 1), (2, 3)])
-    assert align(found) == [Alignment(Span(0, 1), Span(0, 1), 0.9), Alignment(Span(0, 1), Span(2, 3), 0.6)]
-    assert align(found, "mutual") == [Alignment(Span(0, 1), Span(0, 1), 0.9)]
+    assert align(found) == [
+        Alignment(WordSpan(0, 1), WordSpan(0, 1), 0.9),
+        Alignment(WordSpan(0, 1), WordSpan(2, 3), 0.6),
+    ]
+    assert align(found, "mutual") == [Alignment(WordSpan(0, 1), WordSpan(0, 1), 0.9)]
     with pytest.raises(InputError, match="Unknown alignment 'mutul'. Did you mean 'mutual'"):
         align(found, "mutul")
 
@@ -85,7 +88,7 @@ def test_mutual_links_are_among_the_others() -> None:
     draw = np.random.default_rng(0)
     for _ in range(50):
         weights = draw.dirichlet(np.ones(draw.integers(1, 7)), draw.integers(1, 7))
-        either, both = (set(METHODS[name](weights)) for name in ("argmax", "mutual"))
+        either, both = (set(ALIGNMENT_METHODS[name](weights)) for name in ("argmax", "mutual"))
         assert both <= either and len(both) >= 1 and len(either) == len(weights)
 
 
@@ -93,7 +96,7 @@ def test_a_token_across_words_makes_one_of_them() -> None:
     found = word_attention([[0.7, 0.3]], "你好世界", [(0, 3), (3, 4)], "hello", [(0, 5)])
     assert [found.source[slice(*span)] for span in found.source_words] == ["你好世", "界"]
     cut = word_attention([[1.0]], "汤姆追逐杰瑞", [(1, 3)], "x", [(0, 1)], BY_HAND)
-    assert cut.source_words == (Span(0, 4), Span(4, 6)) and cut.weights.tolist() == [[1.0, 0.0]]
+    assert cut.source_words == (WordSpan(0, 4), WordSpan(4, 6)) and cut.weights.tolist() == [[1.0, 0.0]]
 
 
 def test_more_rows_and_columns_than_tokens() -> None:

@@ -67,7 +67,7 @@ def test_lower_case_words_without_a_mark(tmp_path: Path, write: object) -> None:
     assert ids == gpt_backend().encode("The CAT sat.").ids
     assert tokenizer.decode(ids) == "the cat sat ."
     for special in (lambda: tokenizer.encode("the cat"), lambda: tokenizer.with_special(ids)):
-        with pytest.raises(InputError, match="has no mark for the beginning and the end of a text"):
+        with pytest.raises(InputError, match="has no special token for the start and end of a text"):
             special()
 
 
@@ -100,5 +100,5 @@ def test_two_files_are_what_transformers_makes_of_them(tmp_path: Path, backend: 
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
     folder = write_two_files(tmp_path / "two", gpt2_backend())
     (folder / "merges.txt").write_text("#version: 0.2\nno such\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"vocab.json and merges.txt beside it cannot be read"):
+    with pytest.raises(InputError, match=r"vocab.json and merges.txt next to it cannot be read"):
         Tokenizer.load(folder)

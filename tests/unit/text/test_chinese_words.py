@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 import qkv.text.segmenter as module
 from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
-from qkv.text.segmenter import ChineseWords, segmenter, spans_before
+from qkv.text.segmenter import ChineseWords, find_segmenter, spans_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 
@@ -59,7 +59,7 @@ def test_by_hand() -> None:
 
 def test_a_word_that_is_not_known_is_read_as_the_longest_known_ones() -> None:
     tokenizer = words_of()
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     assert jieba is not None and jieba.cut("西安站") == ["西安站"]
     assert tokens(tokenizer, "西安站") == "西安 站"
     assert tokenizer.encode("西安站", special=False).offsets == [(0, 2), (2, 3)]
@@ -112,7 +112,7 @@ def test_a_vocabulary_of_words_is_learned(tmp_path: Path) -> None:
     assert {"国王", "北京大学", "语言", "模型", "天安门", "the"} <= tokenizer.vocabulary.keys()
     assert tokens(tokenizer, TEXTS[0]) == "国王 在 北京大学 ， 我 爱 语言 模型 。"
     assert Tokenizer.train(TEXTS, "word", 60, segmenter="none").segmenter is None
-    with pytest.raises(InputError, match="the kind wordpiece a 汉字 is a token"):
+    with pytest.raises(InputError, match="with kind wordpiece each 汉字 is a token"):
         Tokenizer.train(TEXTS, "wordpiece", 60, segmenter="rjieba")
     with pytest.raises(InputError, match="no segmenter 'jieba'"):
         Tokenizer.train(TEXTS, "word", 60, segmenter="jieba")
@@ -171,7 +171,7 @@ def test_another_version_is_said_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tokenizer.encode("the cat")
-        with pytest.raises(UserWarning, match="made with rjieba 0.0.1, and rjieba .* is installed"):
+        with pytest.raises(UserWarning, match="trained with rjieba 0.0.1, but rjieba .* is installed"):
             tokenizer.encode("北京")
         assert tokens(tokenizer, "北京") == "北京"
 
@@ -181,7 +181,7 @@ def test_without_a_segmenter_all_but_chinese_is_read(tmp_path: Path, monkeypatch
     monkeypatch.setattr(module, "is_installed", lambda name: False)
     tokenizer = Tokenizer.load(tmp_path)
     assert tokens(tokenizer, "the cat!") == "the cat [UNK]" and tokenizer.id("国王") and tokenizer.token(5) == "the"
-    with pytest.raises(InputError, match=r"in words, which rjieba cuts.*pip install 'qkv\[zh\]'"):
+    with pytest.raises(InputError, match=r"needs the segmenter rjieba for Chinese words.*pip install 'qkv\[zh\]'"):
         tokenizer.encode("the 猫")
 
 

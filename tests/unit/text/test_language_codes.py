@@ -6,7 +6,15 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.metrics.translation import words_by
-from qkv.text.languages import CODES, COUNTRIES, NAMES, SLIPS, check_language, check_letters, is_language
+from qkv.text.languages import (
+    COUNTRIES,
+    LANGUAGE_CODES,
+    LANGUAGE_NAMES,
+    SLIPS,
+    check_language,
+    check_letters,
+    is_language,
+)
 
 
 @pytest.mark.parametrize("code", ["en", "DE", "zh", "zh-CN", "zh_Hans_CN", "pt-BR", "yue", "cmn", "und", " fr ", "kr"])
@@ -34,7 +42,7 @@ def test_codes(code: str) -> None:
     ],
 )
 def test_what_is_none_is_refused(code: str, meant: str | None) -> None:
-    with pytest.raises(InputError, match="is not the code of a language") as raised:
+    with pytest.raises(InputError, match="is not a language code") as raised:
         check_language(code, "bitext.source_language")
     message = str(raised.value)
     assert message.startswith(f"bitext.source_language: '{code}'") and "zh (汉字), ja and ko" in message
@@ -66,11 +74,11 @@ def test_a_code_that_the_letters_belie(code: str, text: str, meant: str | None) 
 
 
 def test_what_is_proposed_is_a_code() -> None:
-    assert len(CODES) >= 184 and all(len(code) == 2 for code in CODES)
-    assert {*NAMES.values(), *COUNTRIES.values()} <= CODES and not CODES & set(COUNTRIES)
-    assert set(SLIPS) <= CODES and all(is_language(meant) for _, meant, _ in SLIPS.values())
+    assert len(LANGUAGE_CODES) >= 184 and all(len(code) == 2 for code in LANGUAGE_CODES)
+    assert {*LANGUAGE_NAMES.values(), *COUNTRIES.values()} <= LANGUAGE_CODES and not LANGUAGE_CODES & set(COUNTRIES)
+    assert set(SLIPS) <= LANGUAGE_CODES and all(is_language(meant) for _, meant, _ in SLIPS.values())
 
 
 def test_codes_of_two_letters_are_those_of_the_registry() -> None:
     pairs = ["".join(letters) for letters in product(string.ascii_lowercase, repeat=2)]
-    assert {code for code in pairs if langcodes.tag_is_valid(code)} == CODES
+    assert {code for code in pairs if langcodes.tag_is_valid(code)} == LANGUAGE_CODES

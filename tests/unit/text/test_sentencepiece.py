@@ -20,7 +20,7 @@ from qkv.text.sentencepiece import (
     USER_DEFINED,
     MarianTokenizer,
     parse_model,
-    read_vocabulary,
+    read_marian_vocabulary,
 )
 
 # The format: a field is its number and kind, then the value
@@ -196,7 +196,7 @@ def test_a_language_before_the_text_is_one_token(tokenizer: MarianTokenizer) -> 
     assert pieces(tokenizer, ">>zh_Hans<<Tom") == [">>zh_Hans<<", "▁Tom"]
     assert ">>fra<<" not in pieces(tokenizer, "Tom >>fra<<")
     assert tokenizer.languages == (">>fra<<", ">>zh_Hans<<")
-    with pytest.raises(InputError, match=">>fre<< is no language of this model. Did you mean '>>fra<<'?"):
+    with pytest.raises(InputError, match=">>fre<< is not a language of this model. Did you mean '>>fra<<'?"):
         tokenizer.encode(">>fre<< Tom")
     one = MarianTokenizer(
         parse_model(MODEL), {token: place for place, token in enumerate([*WORDS.split()[:18], "<pad>"])}
@@ -258,7 +258,7 @@ def test_other_faults_are_named(tmp_path: Path) -> None:
         MarianTokenizer(parse_model(MODEL), {"<unk>": 0})
     with pytest.raises(InputError, match="this one has 1 and 0"):
         MarianTokenizer(parse_model(piece("a", -1.0)), VOCABULARY)
-    with pytest.raises(InputError, match="table of characters in a SentencePiece model is damaged"):
+    with pytest.raises(InputError, match="character table of a SentencePiece model is damaged"):
         MarianTokenizer(parse_model(MODEL + text(3, text(2, b"abc"))), VOCABULARY)
     for content, message in (
         ({"a": "1"}, "the id of 'a' is '1'"),
@@ -266,6 +266,6 @@ def test_other_faults_are_named(tmp_path: Path) -> None:
     ):
         (tmp_path / "vocab.json").write_text(json.dumps(content))
         with pytest.raises(InputError, match=message):
-            read_vocabulary(tmp_path / "vocab.json")
-    with pytest.raises(InputError, match="half of a character"):
+            read_marian_vocabulary(tmp_path / "vocab.json")
+    with pytest.raises(InputError, match="half of a surrogate pair"):
         MarianTokenizer(parse_model(MODEL), VOCABULARY).encode("\ud83d")

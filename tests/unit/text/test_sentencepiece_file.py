@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.text.sentencepiece import NORMAL, UNKNOWN_KIND, UNUSED, Piece, parse_model, read_model
+from qkv.text.sentencepiece import NORMAL, UNKNOWN_KIND, UNUSED, VocabularyPiece, parse_model, read_model
 from tests.unit.text.test_sentencepiece import CHARACTERS, MODEL, PIECES, charsmap, number, text
 
 
@@ -13,8 +13,8 @@ def test_a_file_gives_its_pieces_and_settings(tmp_path: Path) -> None:
     (tmp_path / "source.spm").write_bytes(MODEL)
     model = read_model(tmp_path / "source.spm")
     assert len(model.pieces) == len(PIECES)
-    assert model.pieces[0] == Piece("<unk>", 0.0, UNKNOWN_KIND)
-    assert model.pieces[4] == Piece("▁chase", -4.0, NORMAL)
+    assert model.pieces[0] == VocabularyPiece("<unk>", 0.0, UNKNOWN_KIND)
+    assert model.pieces[4] == VocabularyPiece("▁chase", -4.0, NORMAL)
     assert model.pieces[17].kind == UNUSED
     assert model.charsmap == charsmap(CHARACTERS)
     assert model.add_dummy_prefix and model.remove_extra_whitespaces and not model.byte_fallback
@@ -27,12 +27,12 @@ def test_a_file_gives_its_pieces_and_settings(tmp_path: Path) -> None:
     ("data", "message"),
     [
         (b"", "is not a SentencePiece model (it holds no pieces)"),
-        (MODEL[:-5], "is not a SentencePiece model (cut off: 5 bytes are missing)"),
+        (MODEL[:-5], "is not a SentencePiece model (truncated: 5 bytes are missing)"),
         (b"just some text, not a model at all", "is not a SentencePiece model"),
-        (b"\x80" * 20, "is not a SentencePiece model (no whole number ends"),
-        (number(1, 5), "is not a SentencePiece model (the number 5 stands where text belongs)"),
+        (b"\x80" * 20, "is not a SentencePiece model (invalid integer"),
+        (number(1, 5), "is not a SentencePiece model (found the number 5 instead of text)"),
         (text(1, text(1, b"\xff")), "is not a SentencePiece model"),
-        (MODEL + text(2, number(3, 2)), "a SentencePiece model of the type byte-pair encoding; qkv reads unigram"),
+        (MODEL + text(2, number(3, 2)), "a SentencePiece model of type byte-pair encoding; qkv reads unigram"),
         (MODEL + text(2, number(24, 1)), "with the space after a word"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qkv.text.sentences import split
+from qkv.text.sentences import split_sentences
 
 # Each text is written with a ¶ where a sentence ends.
 ENGLISH = [
@@ -58,11 +58,11 @@ MIXED = [
 def test_by_hand(marked: str) -> None:
     text = marked.replace("¶", "")
     expected = [sentence.strip() for sentence in marked.split("¶") if sentence.strip()]
-    assert [text[start:end] for start, end in split(text)] == expected
+    assert [text[start:end] for start, end in split_sentences(text)] == expected
 
 
 def check(text: str) -> None:
-    spans = split(text)
+    spans = split_sentences(text)
     after = 0
     for start, end in spans:
         assert text[after:start].strip() == "", "what lies between sentences is white space"
@@ -87,12 +87,14 @@ def test_nothing_is_lost_in_wikipedia(shared_data: Path, folder: str) -> None:
     with lzma.open(shared_data / folder / "valid-00.txt.xz", "rt", encoding="utf-8") as stream:
         text = stream.read(1_000_000)
     check(text)
-    lengths = [end - start for start, end in split(text)]
+    lengths = [end - start for start, end in split_sentences(text)]
     assert 25 < sum(lengths) / len(lengths) < 200
 
 
 def test_a_line_has_the_same_sentences_wherever_it_stands() -> None:
     lines = [marked.replace("¶", "").split("\n")[0] for marked in ENGLISH + CHINESE + MIXED]
-    alone = [[line[start:end] for start, end in split(line)] for line in lines]
+    alone = [[line[start:end] for start, end in split_sentences(line)] for line in lines]
     text = "\n".join(lines)
-    assert [text[start:end] for start, end in split(text)] == [sentence for line in alone for sentence in line]
+    assert [text[start:end] for start, end in split_sentences(text)] == [
+        sentence for line in alone for sentence in line
+    ]

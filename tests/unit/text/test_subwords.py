@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qkv.errors import InputError
-from qkv.text.subwords import SPACE, train_subwords
+from qkv.text.subwords import SPACE_MARK, train_subwords
 from qkv.text.tokenizer import Tokenizer
 
 TEXTS = (
@@ -38,12 +38,12 @@ def test_spaces_are_kept_where_they_were(tokenizer: Tokenizer, text: str) -> Non
 
 
 def test_digits_and_characters_stand_alone(tokenizer: Tokenizer) -> None:
-    assert tokenizer.encode("3.14", special=False).tokens == [f"{SPACE}3", ".", "1", "4"]
+    assert tokenizer.encode("3.14", special=False).tokens == [f"{SPACE_MARK}3", ".", "1", "4"]
     assert tokenizer.encode("追逐", special=False).tokens == ["追", "逐"]
 
 
 def test_what_does_not_come_back_is_blanks_alone(tokenizer: Tokenizer) -> None:
-    for text in ("  a \t T-shirt ", f"a{SPACE}T-shirt"):
+    for text in ("  a \t T-shirt ", f"a{SPACE_MARK}T-shirt"):
         assert tokenizer.decode(tokenizer.encode_ids([text])[0]) == "a T-shirt"
 
 
@@ -69,7 +69,7 @@ def test_the_same_texts_give_the_same_vocabulary() -> None:
     [
         ([], 100, "no text"),
         (["  "], 100, "no text"),
-        (["a b"], 5, "no room"),
+        (["a b"], 5, "is too small"),
         (["abcdefghijklmnopqrstuvwxyz" * 2], 20, "too small for these texts: its alphabet would hold"),
     ],
 )

@@ -37,13 +37,13 @@ BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "half of it": ({"vocab.json": "{}"}, "only vocab.json. Copy one of the two there, or vocab.json and merges.txt"),
     "no special tokens": ({"vocab.txt": "[PAD]\n[UNK]\na\n"}, r"vocab.txt has no \[CLS\] \[SEP\] \[MASK\]: .*all of"),
     "empty vocabulary": ({"vocab.txt": ""}, "vocab.txt, line 1 is empty"),
-    "a token twice": ({"vocab.txt": GOOD + "\na\n"}, "vocab.txt, line 7: 'a' stands on line 6 already"),
+    "a token twice": ({"vocab.txt": GOOD + "\na\n"}, "vocab.txt, line 7: 'a' is already on line 6"),
     "an empty line": ({"vocab.txt": "\n" + GOOD}, "vocab.txt, line 1 is empty"),
     "not UTF-8": ({"vocab.txt": "[PAD]\n汉".encode("gbk")}, "vocab.txt, line 2 is not UTF-8"),
     "not JSON": ({"tokenizer.json": '{"model":\n ...'}, "tokenizer.json is not valid JSON at line 2, column 2"),
     "cut short": ({"tokenizer.json": '{"version": "1.0", "truncation'}, "line 1, column 20: .*Copy it again"),
-    "a list": ({"tokenizer.json": "[]"}, "holds a JSON list, where an object"),
-    "no tokenizer": ({"tokenizer.json": "{}"}, "tokenizer.json is not a tokenizer that can be read"),
+    "a list": ({"tokenizer.json": "[]"}, "holds a JSON list; it must be an object"),
+    "no tokenizer": ({"tokenizer.json": "{}"}, "tokenizer.json is not a readable tokenizer"),
     "bad settings": ({"vocab.txt": GOOD, "tokenizer_config.json": "{"}, "tokenizer_config.json is not valid JSON"),
     "odd added tokens": (
         {"vocab.txt": GOOD, "tokenizer_config.json": '{"added_tokens_decoder": {"x": {"content": "b"}}}'},
@@ -61,14 +61,17 @@ BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
         {"vocab.txt": GOOD, "added_tokens.json": '{"b": null, "c": 7}'},
         "added_tokens.json: the added tokens are not a table",
     ),
-    "an odd normalizer": ({"tokenizer.json": '{"normalizer": "x"}'}, "tokenizer.json is not a tokenizer"),
-    "odd normalizers": ({"tokenizer.json": '{"normalizer": {"normalizers": [null]}}'}, "tokenizer.json is not a tok"),
-    "odd settings": ({"vocab.txt": GOOD, "tokenizer_config.json": '{"do_lower_case": "no"}'}, "lowercase is 'no'; it"),
-    "byte pairs": (
-        {"tokenizer.json": Backend(models.Unigram([("a", 0.0)])).to_str()},
-        "holds a Unigram tokenizer, as XLM or T5 have; qkv reads WordPiece, byte-pair",
+    "an odd normalizer": ({"tokenizer.json": '{"normalizer": "x"}'}, "tokenizer.json is not a readable tokenizer"),
+    "odd normalizers": (
+        {"tokenizer.json": '{"normalizer": {"normalizers": [null]}}'},
+        "tokenizer.json is not a readable tok",
     ),
-    "unigram": ({"tokenizer.json": Backend(models.Unigram([("a", 0.0)], 0, False)).to_str()}, "holds a Unigram"),
+    "odd settings": ({"vocab.txt": GOOD, "tokenizer_config.json": '{"do_lower_case": "no"}'}, "lowercase is 'no'; it"),
+    "unigram": (
+        {"tokenizer.json": Backend(models.Unigram([("a", 0.0)], 0, False)).to_str()},
+        r"tokenizer.json has no \[PAD\] \[UNK\]",
+    ),
+    "sentencepiece": ({"spiece.model": b"x"}, "has spiece.model, and no tokenizer.json. Have transformers write one"),
 }
 
 

@@ -17,7 +17,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from qkv.errors import InputError
 from qkv.text import vocabulary
-from qkv.text.segmenter import segmenter
+from qkv.text.segmenter import find_segmenter
 from qkv.text.vocabulary import (
     Kind,
     check_kind,
@@ -26,10 +26,10 @@ from qkv.text.vocabulary import (
     count_characters,
     count_words,
     is_cased,
-    learn,
+    learn_subwords,
     learn_vocabulary,
-    letters,
     read_vocabulary,
+    split_letters,
 )
 from qkv.text.wordpiece import SPECIAL
 
@@ -64,15 +64,15 @@ def test_the_name_of_a_segmenter_is_checked_first(kind: str) -> None:
 def test_joins_worked_by_hand() -> None:
     """aab x 3, ab x 2: "a ##b" stands together 2 times, "a ##a" and "##a ##b" 3 each, and "##a" is younger than "a"."""
     words = {"aab": 3, "ab": 2}
-    assert learn(words, ["a", "##a", "##b"], 9) == ["a", "##a", "##b", "aa", "aab", "ab"]
-    assert learn(words, ["a", "##a", "##b"], 4) == ["a", "##a", "##b", "aa"]
-    assert learn(words, ["a", "##a", "##b"], 9, min_frequency=3) == ["a", "##a", "##b", "aa", "aab"]
-    assert learn({"a": 5}, ["a"], 9) == ["a"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 9) == ["a", "##a", "##b", "aa", "aab", "ab"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 4) == ["a", "##a", "##b", "aa"]
+    assert learn_subwords(words, ["a", "##a", "##b"], 9, min_frequency=3) == ["a", "##a", "##b", "aa", "aab"]
+    assert learn_subwords({"a": 5}, ["a"], 9) == ["a"]
 
 
 def test_a_pair_that_overlaps_itself() -> None:
     """##a ##a stands three times in baaaa and is joined twice; what is left over is counted afresh."""
-    assert learn({"baaaa": 2}, ["b", "##a"], 99) == ["b", "##a", "##aa", "baa", "baaaa"]
+    assert learn_subwords({"baaaa": 2}, ["b", "##a"], 99) == ["b", "##a", "##aa", "baa", "baaaa"]
 
 
 def test_equal_to_the_librarys_trainer() -> None:
@@ -85,7 +85,7 @@ def test_equal_to_the_librarys_trainer() -> None:
     trainer = trainers.WordPieceTrainer(vocab_size=400, min_frequency=2, show_progress=False, special_tokens=alphabet)
     backend.train_from_iterator([" ".join(words.elements())], trainer)
     expected = sorted(backend.get_vocab().items(), key=lambda entry: entry[1])
-    found = learn(words, alphabet, 400)
+    found = learn_subwords(words, alphabet, 400)
     assert found == [token for token, _ in expected] and len(found) == 400
 
 
@@ -121,7 +121,7 @@ def test_words_are_cut_and_counted() -> None:
 
 
 def test_chinese_words_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     texts = ["我爱北京，BEIJING很大", "北京 大学\n北京大学a北京\uf900", "no Chinese", ""]
     expected = Counter("我 爱 北京 ， beijing 很大 北京 大学 北京大学 a 北京 豈 no chinese".split())
     assert count_words(texts, lowercase=True, segmenter=jieba) == expected
@@ -186,7 +186,7 @@ def test_the_alphabet_may_be_limited_by_hand() -> None:
     words = {"aab": 10, "c": 5, "汉": 1}
     assert choose_alphabet(words, 100, limit=1) == ["a", "##a"]
     assert choose_alphabet(words, 100, limit=99) == ["a", "c", "汉", "##a", "##b"]
-    with pytest.raises(InputError, match="A vocabulary of 8 is too small for an alphabet of 5 pieces .99 characters."):
+    with pytest.raises(InputError, match="vocabulary of 8 is too small for an alphabet of 5 subwords .99 characters."):
         choose_alphabet(words, 3, limit=99)
 
 
@@ -202,8 +202,8 @@ def test_characters_keep_space_and_line_end() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no room": ({"size": 5}, "A vocabulary of 5 has no room"),
-    "negative": ({"size": -1}, "A vocabulary of -1 has no room"),
+    "no room": ({"size": 5}, "A vocabulary of 5 is too small"),
+    "negative": ({"size": -1}, "A vocabulary of -1 is too small"),
     "too small for the alphabet": ({"size": 12}, "A vocabulary of 12 is too small for this text: .* characters. "),
     "too small for the characters": ({"size": 12, "kind": "character"}, "A vocabulary of 12 is too small"),
     "nothing": ({"texts": []}, "There is no text to learn a vocabulary from"),
@@ -213,7 +213,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "frequency": ({"min_frequency": 0}, "min_frequency is 0; it must be at least 1"),
     "limit": ({"limit_alphabet": 0}, "limit_alphabet is 0"),
     "no word twice": ({"texts": ["a b c"], "kind": "word"}, "No word occurs 2 times"),
-    "half a character": ({"texts": ["a\ud83d b"]}, "A text holds U\\+D83D, half of a character"),
+    "half a character": ({"texts": ["a\ud83d b"]}, "A text contains U\\+D83D, half of a surrogate pair"),
     "half a character by itself": ({"texts": ["a\ud83d b"], "kind": "character", "lowercase": False}, "U\\+D83D"),
 }
 
@@ -234,7 +234,7 @@ def test_a_vocabulary_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vocab.txt, line 3 is empty"):
         read_vocabulary(file)
     file.write_bytes(b"[PAD]\na\nb\na\n")
-    with pytest.raises(InputError, match="vocab.txt, line 4: 'a' stands on line 2 already"):
+    with pytest.raises(InputError, match="vocab.txt, line 4: 'a' is already on line 2"):
         read_vocabulary(file)
     file.write_bytes("[PAD]\n汉\n".encode("gb18030"))
     with pytest.raises(InputError, match="vocab.txt, line 2 is not UTF-8"):
@@ -253,4 +253,4 @@ def test_what_says_nothing_about_case() -> None:
 
 
 def test_letters_of_one_character() -> None:
-    assert letters("汉") == ["汉"] and letters("#") == ["#"]
+    assert split_letters("汉") == ["汉"] and split_letters("#") == ["#"]

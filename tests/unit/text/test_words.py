@@ -1,6 +1,6 @@
 """Where Chinese words begin: by rjieba, by any function; a run is cut alike alone and among others."""
 
-from qkv.text.segmenter import Segmenter, segmenter, word_starts
+from qkv.text.segmenter import Segmenter, find_segmenter, word_starts
 
 
 def marked(runs: list[str], cut: Segmenter | None) -> str:
@@ -10,14 +10,14 @@ def marked(runs: list[str], cut: Segmenter | None) -> str:
 
 
 def test_rjieba_by_hand() -> None:
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     assert jieba is not None and jieba.name.startswith("rjieba ")
     assert marked(["我爱北京天安门"], jieba) == "|我|爱|北京|天安门"
     assert marked(["使用语言模型来预测下一个词的概率"], jieba) == "|使用|语言|模型|来|预测|下|一个|词|的|概率"
 
 
 def test_a_run_is_cut_alike_alone_and_among_others() -> None:
-    jieba = segmenter("rjieba")
+    jieba = find_segmenter("rjieba")
     runs = [
         "我来到北京清华大学",
         "的",
@@ -36,6 +36,6 @@ def pairs(run: str) -> list[str]:
 
 
 def test_any_function() -> None:
-    assert marked(["甲乙丙", "丁戊"], segmenter(pairs)) == "|甲乙|丙|丁戊"
-    assert marked(["甲乙"], segmenter(lambda run: ["", run, ""])) == "|甲乙"
+    assert marked(["甲乙丙", "丁戊"], find_segmenter(pairs)) == "|甲乙|丙|丁戊"
+    assert marked(["甲乙"], find_segmenter(lambda run: ["", run, ""])) == "|甲乙"
     assert word_starts([], Segmenter("characters", list)).tolist() == []

@@ -9,10 +9,12 @@ from qkv.train.run_folder import (
     add_line,
     begin,
     check_folder_sha256,
-    config_of,
     folder_sha256,
+    job_of,
     read_lines,
     remove_drafts,
+    settings_of,
+    write_settings,
 )
 
 
@@ -49,6 +51,28 @@ def test_a_run_that_is_there_is_named_as_what_it_is(tmp_path: Path, settings: st
         begin(tmp_path, verb)
 
 
+@pytest.mark.parametrize(
+    ("settings", "job"),
+    [
+        ('task = "tag"', "finetune"),
+        ('draws = 3\n[finetune]\ntask = "tag"', "curve"),
+        ('model_type = "seq2seq"\n[bitext]', "translate"),
+        ('model_type = "gpt"', "pretrain"),
+        ("[masking]", "pretrain"),
+        ("# [bitext]\nrows = 3", None),
+        ("# job: knitting\nrows = 3", None),
+    ],
+)
+def test_which_job_a_run_was(tmp_path: Path, settings: str, job: str | None) -> None:
+    """It is written down; of a run that began before that, its settings say so."""
+    (tmp_path / "config.toml").write_text(settings, encoding="utf-8")
+    assert job_of(tmp_path) == job
+    write_settings(tmp_path, "curve", settings)
+    assert job_of(tmp_path) == "curve"
+    with pytest.raises(InputError, match="is a learning curve: qkv curve --resume"):
+        settings_of(tmp_path, "translate")
+
+
 def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / ".report.html.0a1b2c3d.part").write_text("half", encoding="utf-8")
     (tmp_path / ".model.0a1b2c3d.old").mkdir()
@@ -67,7 +91,7 @@ def test_lines_are_added_whole(tmp_path: Path) -> None:
 
 def test_a_run_and_its_model_are_recognised(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run"):
-        config_of(tmp_path)
+        settings_of(tmp_path, "finetune")
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     before = folder_sha256(tmp_path)
     check_folder_sha256(tmp_path, before)

@@ -17,7 +17,7 @@ from qkv.data.batch import Batch
 from qkv.data.corpus.segments import PairConfig
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, training_flops
+from qkv.models.bert.objective import MaskedAndNextSentence, MaskingConfig, PretrainingBatches, pretraining_flops
 from qkv.train import checkpoint
 from qkv.train.loop import Job, Outcome, TrainConfig, Trainer, environment
 from qkv.train.progress import Silent
@@ -45,11 +45,11 @@ def job(out: Path, *, rows: int = 8, accumulate: int = 1, dropout: float = 0.1, 
     )
     defaults: dict[str, Any] = {
         "evaluate": lambda network: {"sum": float(sum(p.double().sum() for p in network.parameters()))},
-        "flops": lambda batch: training_flops(model, batch),
+        "flops": lambda batch: pretraining_flops(model, batch),
         "recomputed": list(model.encoder.blocks),
         "compiled": [block.feed_forward for block in model.encoder.blocks],
     }
-    return Job(model, Pretraining(), batches, out, **(defaults | options))
+    return Job(model, MaskedAndNextSentence(), batches, out, **(defaults | options))
 
 
 def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Batch], Outcome]:
@@ -58,7 +58,7 @@ def run(out: Path, config: TrainConfig = CONFIG, **options: Any) -> tuple[Job[Ba
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    last = checkpoint.steps(out / "checkpoints")[-1]
+    last = checkpoint.checkpoint_steps(out / "checkpoints")[-1]
     files = [out / "log.jsonl", last / "model.safetensors", last / "optimizer.safetensors", last / "state.json"]
     return {file.name: file.read_bytes() for file in files}
 
@@ -148,13 +148,13 @@ def test_a_signal_saves_and_returns(tmp_path: Path, number: signal.Signals) -> N
     outcome = Trainer(replace(stopped, batches=batches), CONFIG, Silent()).run()
     assert not outcome.finished
     assert outcome.signal == number
-    assert checkpoint.steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
+    assert checkpoint.checkpoint_steps(stopped.out / "checkpoints")[-1].name == f"step-{outcome.step:08d}"
     run(tmp_path / "stopped")
     assert contents(tmp_path / "stopped") == whole
 
 
 def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
-    class Explodes(Pretraining):
+    class Explodes(MaskedAndNextSentence):
         calls = 0
 
         def terms(self, model: nn.Module, batch: Batch) -> Any:
@@ -164,9 +164,12 @@ def test_a_lost_loss_stops_and_keeps_the_last_good_checkpoint(tmp_path: Path) ->
             return {name: term._replace(loss=term.loss * factor) for name, term in terms.items()}
 
     broken = replace(job(tmp_path), objective=Explodes())
-    with pytest.raises(InputError, match=r"not a number any more at step 8 \(learning rate .*step-00000006"):
+    with pytest.raises(InputError, match=r"is NaN or infinite at step 8 \(learning rate .*step-00000006"):
         Trainer(broken, CONFIG, Silent()).run()
-    assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003", "step-00000006"]
+    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == [
+        "step-00000003",
+        "step-00000006",
+    ]
 
 
 def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
@@ -175,14 +178,14 @@ def test_a_lost_gradient_stops_too(tmp_path: Path) -> None:
     parameter = next(broken.model.parameters())
     trainer = Trainer(broken, replace(CONFIG, log_every=6), Silent())
     parameter.register_hook(lambda gradient: gradient * float("inf") if trainer.step == 4 else gradient)
-    with pytest.raises(InputError, match=r"gradient, is not a number any more at step 5 \(learning rate 0.00218\)"):
+    with pytest.raises(InputError, match=r"gradient is NaN or infinite at step 5 \(learning rate 0.00218\)"):
         trainer.run()
-    assert [path.name for path in checkpoint.steps(tmp_path / "checkpoints")] == ["step-00000003"]
+    assert [path.name for path in checkpoint.checkpoint_steps(tmp_path / "checkpoints")] == ["step-00000003"]
 
 
 def test_a_lost_evaluation_stops_before_it_is_logged(tmp_path: Path) -> None:
     broken = job(tmp_path, evaluate=lambda model: {"masked_loss": float("nan")})
-    with pytest.raises(InputError, match="not a number any more at step 4"):
+    with pytest.raises(InputError, match="is NaN or infinite at step 4"):
         Trainer(broken, CONFIG, Silent()).run()
     assert "NaN" not in (tmp_path / "log.jsonl").read_text()
 
@@ -205,7 +208,7 @@ def test_another_environment_is_said(tmp_path: Path) -> None:
     state.write_text(state.read_text().replace(torch.__version__, "2.11.0"))
     recorder = Recorder()
     Trainer(job(tmp_path), CONFIG, recorder).run()
-    assert any("begun with torch 2.11.0 and goes on with" in message for message in recorder.messages)
+    assert any("started with torch 2.11.0 and resumes with" in message for message in recorder.messages)
 
 
 def test_the_device_of_the_run_is_what_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +226,7 @@ def test_compiling_on_a_gpu_is_said_to_be_slower(tmp_path: Path, monkeypatch: py
         trainer = Trainer(job(tmp_path), replace(CONFIG, compile=compiles), recorder)
         trainer.device = torch.device(device)
         trainer.run()
-        assert ["train.compile=true keeps the blocks from" in one for one in recorder.messages] == [True] * notes
+        assert ["train.compile=true replaces" in one for one in recorder.messages] == [True] * notes
 
 
 def test_minutes_become_steps_and_move_nothing(tmp_path: Path) -> None:

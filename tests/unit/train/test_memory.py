@@ -12,10 +12,10 @@ from torch import nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
+from qkv.jobs import pretrain
 from qkv.jobs.finetune import run
 from qkv.jobs.finetune.model import configured_for
-from qkv.models.bert import pretrain
-from qkv.models.bert.objective import Pretraining
+from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.train.device import Sizes, savings, too_large
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 DEVICE = torch.device("cpu")
 
 
-class Small(Pretraining):
+class Small(MaskedAndNextSentence):
     """A device that holds so many rows."""
 
     def __init__(self, rows: int) -> None:
@@ -52,7 +52,7 @@ def sizes(smaller: Sequence[int]) -> Sizes[Batch]:
 def test_the_largest_that_fits_is_found(tmp_path: Path) -> None:
     the_job = replace(job(tmp_path), objective=Small(3), sizes=sizes([4, 2, 1]))
     before = {name: weight.clone() for name, weight in the_job.model.state_dict().items()}
-    expected = r"a batch of 8 rows is too large\. 2 rows fit, .* at learning rate 0\. Set rows to 2\. Or: "
+    expected = r"a batch of 8 rows is too large\. 2 rows fit .* at learning rate 0\)\. Set rows to 2\. Or: "
     with pytest.raises(InputError, match=expected):
         Trainer(the_job, CONFIG, Silent()).run()
     assert all(torch.equal(weight, before[name]) for name, weight in the_job.model.state_dict().items())
@@ -70,10 +70,10 @@ def test_nothing_fits() -> None:
         raise torch.OutOfMemoryError
 
     assert too_large(DEVICE, sizes([4, 1]), 0, attempt, "").endswith(
-        "Not even 1 rows fit: take a smaller model or shorter rows."
+        "Not even 1 rows fit: use a smaller model or shorter rows."
     )
     assert too_large(DEVICE, sizes([]), 0, attempt, "Less.").endswith(
-        "Not even 8 rows fit: take a smaller model or shorter rows. Or: Less."
+        "Not even 8 rows fit: use a smaller model or shorter rows. Or: Less."
     )
     assert too_large(DEVICE, None, 0, attempt, "Less.").endswith(": the batches are too large. Less.")
 
@@ -85,7 +85,7 @@ def test_what_was_tried_is_the_step_that_failed(tmp_path: Path) -> None:
     def attempt(batches: Sequence[Batch]) -> None:
         tried.append([batch.n_tokens for batch in batches])
 
-    assert "4 rows fit, as was just tried with this step" in too_large(DEVICE, sizes([4]), 5, attempt, "")
+    assert "4 rows fit (just tried with this step" in too_large(DEVICE, sizes([4]), 5, attempt, "")
     found = sorted((batch.n_tokens for batch in job(tmp_path, rows=4, accumulate=3).batches(5)), reverse=True)
     assert tried == [found[:2]] and found[1] > found[2]
 
@@ -100,7 +100,7 @@ def test_the_step_that_failed_is_handed_on(tmp_path: Path) -> None:
     class AtStepTwo(Small):
         def terms(self, model: nn.Module, batch: Batch) -> Any:
             if batch.n_rows == 8 and trainer.step < 2:
-                return Pretraining.terms(self, model, batch)
+                return MaskedAndNextSentence.terms(self, model, batch)
             return super().terms(model, batch)
 
     the_job = replace(job(tmp_path), objective=AtStepTwo(3), sizes=replace(sizes([4, 2]), batches=batches))
@@ -125,10 +125,10 @@ def no_room(*_: Any) -> Any:
 
 def test_an_evaluation_is_not_a_batch_of_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     the_job = replace(job(tmp_path, evaluate=no_room), sizes=sizes([4, 2]))
-    with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a step of"):
+    with pytest.raises(InputError, match=r"Out of memory on cpu in the evaluation after step 4, not in a training"):
         Trainer(the_job, CONFIG, Silent()).run()
-    monkeypatch.setattr("qkv.train.loop.measured_peak", no_room)
-    with pytest.raises(InputError, match=r"Out of memory on cpu beside the steps, not in a step of training"):
+    monkeypatch.setattr("qkv.train.loop.measure_peak", no_room)
+    with pytest.raises(InputError, match=r"Out of memory on cpu between training steps, not in a training"):
         Trainer(the_job, CONFIG, Silent()).run()
 
 
@@ -179,7 +179,9 @@ def test_finetuning_names_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     settings = ["train.threads=1", "tokens_per_step=400"]
     limit(monkeypatch, "n_tokens", 120)
     with pytest.raises(InputError, match=r"a batch of 400 tokens .* 100 tokens fit.* --set tokens_at_once=100\."):
-        run.start(configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent())
+        run.FINETUNING.start(
+            configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent()
+        )
     settings.append("tokens_at_once=100")
     config = configured_for("classify", str(model), None, None, given, settings)
-    assert run.start(config, tmp_path / "new", Silent()).finished
+    assert run.FINETUNING.start(config, tmp_path / "new", Silent()).finished

@@ -147,12 +147,12 @@ def test_adamw_inside_sees_the_same_groups_and_state(tmp_path: Path) -> None:
 
 
 def test_a_rate_for_muon_without_muon(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train.muon_lr is for the optimizer muon, and train.optimizer is adamw\."):
+    with pytest.raises(InputError, match=r"train.muon_lr is for the optimizer muon, but train.optimizer is adamw\."):
         trainer(tmp_path, replace(CONFIG, muon_lr=2e-3))
 
 
 def test_muon_without_matrices(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="muon, which is for matrices between hidden layers, and none is trained here"):
+    with pytest.raises(InputError, match="muon, which is for matrices of hidden layers, but none is trained here"):
         Trainer(job(tmp_path), WITH_MUON, Silent())
     made = job(tmp_path)
     for name, parameter in made.model.named_parameters():

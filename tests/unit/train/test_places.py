@@ -23,9 +23,10 @@ def test_the_model_of_a_run(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ("", "is not finished. Go on with it: qkv pretrain --resume"),
-        ("[classify]", "qkv finetune --resume"),
+        ('task = "tag"', "qkv finetune --resume"),
         ("[bitext]", "qkv train translate --resume"),
         ("[finetune]", "a learning curve, which has no model"),
+        ('# job: finetune\nnote = "[finetune] and [bitext] are words here"', "qkv finetune --resume"),
     ],
 )
 def test_a_run_without_a_model(tmp_path: Path, settings: str, message: str) -> None:

@@ -1,8 +1,8 @@
-"""A look at a corpus before anything is trained on it: what there is, what is wrong with it, and where.
+"""Check a corpus before training: statistics, and problems with their file and line.
 
-Unlike everything else that reads files here, a check does not stop at the first fault: it counts them all and names the
-first few of each kind. The files are read once, a block at a time; what stays in memory is a hash for every document
-and every long line, by which repetitions are found.
+Unlike other readers, a check does not stop at the first problem: it counts all and reports the first few of each kind.
+The files are read once, a block at a time; only a hash of every document and every long line is kept, to find
+repetitions.
 """
 
 import re
@@ -14,33 +14,33 @@ from typing import Any
 
 import numpy as np
 
-from qkv.data.corpus.documents import Block, Documents, Source, blocks, read, sources
+from qkv.data.corpus.documents import Block, Documents, SourceFile, open_sources, read_blocks, read_documents
 from qkv.data.readers import AnyPath
-from qkv.data.same_texts import Seen
+from qkv.data.same_texts import SeenTexts
 from qkv.errors import InputError
-from qkv.text.languages import LANGUAGES, Letters, shares
-from qkv.text.sentences import split
+from qkv.text.languages import COUNTED_LANGUAGES, Letters, language_shares
+from qkv.text.sentences import split_sentences
 
-KINDS = {
+CORPUS_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "encoding": "lines that are not UTF-8",
     "object": "lines of a .jsonl file without a text",
-    "lost characters": "U+FFFD, which stands for characters that were lost",
-    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "lost characters": "U+FFFD, the replacement for lost characters",
+    "mojibake": "wrongly decoded text, such as Ã© for é or 锟斤拷",
     "control": "control characters, which are dropped",
     "empty document": "documents without a word",
     "long document": "documents longer than 100,000 characters",
-    "long sentence": "sentences longer than 1,000 characters: perhaps their ends were lost",
-    "repeated document": "documents that were there before",
-    "repeated line": "long lines that were there before",
+    "long sentence": "sentences longer than 1,000 characters: line ends or punctuation may be missing",
+    "repeated document": "repeated documents",
+    "repeated line": "repeated long lines",
 }
 LONG_DOCUMENT, LONG_SENTENCE, LONG_LINE = 100_000, 1_000, 50  # characters
-_NAMED = 20  # findings of each kind
+_NAMED = 20  # findings of each kind in the report
 
-# The bytes of UTF-8 after the first, when they are read as Windows-1252.
+# continuation bytes of UTF-8, read as Windows-1252
 _after = "[\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
-# So read, é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is memory
-# never written to. The first characters stand in front because a search for them is what takes the time.
+# é becomes Ã©, ’ becomes â€™, 中国 becomes ä¸­å›½. 锟斤拷 is U+FFFD in UTF-8 read as GBK, 烫烫烫 is unused memory. The
+# first characters are matched first, which makes the search fast.
 _mojibake = re.compile(
     rf"[ÃÂâä-éï锟烫屯](?:(?<=[ÃÂ]){_after}|(?<=â)€{_after}|(?<=[ä-é]){_after}{{2}}[ä-é]{_after}{{2}}|"
     "(?<=锟)斤拷|(?<=烫)烫烫|(?<=屯)屯屯|(?<=ï)»¿)"
@@ -54,7 +54,7 @@ _word = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class Finding:
-    kind: str  # one of KINDS
+    kind: str  # a key of CORPUS_FINDINGS, LABELLED_FINDINGS or PAIR_FINDINGS
     file: str
     line: int
     message: str
@@ -63,16 +63,16 @@ class Finding:
 @dataclass(frozen=True)
 class CorpusReport:
     files: int
-    bytes: int  # of text, unpacked
+    bytes: int  # of text, uncompressed
     documents: int
     sentences: int
     characters: int
     languages: dict[str, float]  # share of the letters
     longest_document: int  # characters
     single_sentence_documents: int
-    counts: dict[str, int]  # findings of each kind, all of them
+    counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
-    limits: list[str]  # what next-sentence prediction will come up against
+    limits: list[str]  # problems for next-sentence prediction
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,14 +84,14 @@ def check_corpus(
     named: int = _NAMED,
     progress: Callable[[float], None] | None = None,
 ) -> CorpusReport:
-    """Look through files; `named` findings of each kind are told in full. `progress` is told the share that is read."""
-    files = sources(paths)
+    """Check files, with at most `named` findings of each kind. `progress` is called with the share read so far."""
+    files = open_sources(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
     check = _Check(files, field, named)
     for number, source in enumerate(files):
         try:
-            for block in blocks([source]):
+            for block in read_blocks([source]):
                 check.block(number, block)
                 if progress is not None:
                     progress((number + block.share) / len(files))
@@ -103,9 +103,9 @@ def check_corpus(
 
 @dataclass
 class _Document:
-    """The one that is being read."""
+    """The current document."""
 
-    line: int = 0  # where its text begins; 0: nowhere yet
+    line: int = 0  # first line of its text; 0: none yet
     hash: int = 0
     sentences: int = 0
     characters: int = 0
@@ -113,16 +113,16 @@ class _Document:
 
 
 class _Check:
-    def __init__(self, files: list[Source], field: str, named: int) -> None:
+    def __init__(self, files: list[SourceFile], field: str, named: int) -> None:
         self.files, self.field, self.named = files, field, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
-        self.letters, self.by_language = Letters(), np.zeros(len(LANGUAGES), np.int64)
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in CORPUS_FINDINGS}
+        self.letters, self.by_language = Letters(), np.zeros(len(COUNTED_LANGUAGES), np.int64)
         self.bytes = self.documents = self.sentences = self.characters = self.longest = self.single = 0
-        self.seen_documents, self.seen_lines = Seen(), Seen()
+        self.seen_documents, self.seen_lines = SeenTexts(), SeenTexts()
         self.document = _Document()
         self.limits: list[str] = []
-        self._before = (0, 0)  # documents and lines when the file began
+        self._before = (0, 0)  # documents and long lines before the current file
 
     def found(self, kind: str, source: int, line: int, message: str) -> None:
         self.counts[kind] += 1
@@ -130,13 +130,13 @@ class _Check:
             self.findings[kind].append(Finding(kind, str(self.files[source].path), line, message))
 
     def block(self, source: int, block: Block) -> None:
-        content = read(block, self.field, lambda kind, line, message: self.found(kind, source, line, message))
+        content = read_documents(block, self.field, lambda kind, line, message: self.found(kind, source, line, message))
         text = content.text
         self.bytes += len(block.data)
         self.by_language += self.letters.count(text)
         lines = _Lines(block, content)
         self.faults(source, text, lines)
-        spans = np.array(split(text), np.int64).reshape(-1, 2)
+        spans = np.array(split_sentences(text), np.int64).reshape(-1, 2)
         lengths = spans[:, 1] - spans[:, 0]
         for start in spans[lengths > LONG_SENTENCE, 0].tolist():
             self.found("long sentence", source, lines.at(start), f"begins {text[start : start + 40]!r}")
@@ -152,7 +152,7 @@ class _Check:
             self.lines(source, text[begin:end], begin, lines)
 
     def lines(self, source: int, text: str, begin: int, lines: "_Lines") -> None:
-        """Part of a document, which begins at `begin` of its block."""
+        """Process the part of a document that begins at `begin` of its block."""
         document, start = self.document, begin
         for line in text.split("\n"):
             if content := line.strip():
@@ -166,7 +166,7 @@ class _Check:
             document.line = lines.at(start)
 
     def faults(self, source: int, text: str, lines: "_Lines") -> None:
-        """One finding for a line, however many characters of it are bad."""
+        """Report one finding per line and kind."""
         for kind, pattern in FAULTS.items():
             last = 0
             for found in pattern.finditer(text):
@@ -213,29 +213,29 @@ class _Check:
             documents=self.documents,
             sentences=self.sentences,
             characters=self.characters,
-            languages=shares(self.by_language),
+            languages=language_shares(self.by_language),
             longest_document=self.longest,
             single_sentence_documents=self.single,
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            counts={kind: self.counts[kind] for kind in CORPUS_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             limits=[*self.limits, *self.pairs()],
         )
 
     def pairs(self) -> list[str]:
-        """What next-sentence prediction will come up against."""
+        """Return problems for next-sentence prediction."""
         if not self.documents:
-            return ["there is no text: nothing can be trained on this."]
+            return ["there is no text to train on."]
         limits = []
         if self.documents == 1:
             limits.append("one document only: negatives must come from the corpus (negatives = corpus).")
         if self.single:
             share = f"{self.single:,} of {self.documents:,} documents"
-            limits.append(f"{share} have one sentence only: a pair from them is a sentence cut in two.")
+            limits.append(f"{share} have one sentence only: their segments are two halves of a sentence.")
         return limits
 
 
 class _Lines:
-    """Which line of its file a character of a block stands on."""
+    """Maps positions in a block to line numbers of its file."""
 
     def __init__(self, block: Block, content: Documents) -> None:
         self.is_object = block.source.kind == ".jsonl"

@@ -1,23 +1,22 @@
-"""Large amounts of text to ids: exactly those of `Tokenizer.encode_ids`, several times as fast.
+"""Fast encoding of large texts: the same ids as `Tokenizer.encode_ids`, several times as fast.
 
-BERT's tokenization looks at little at a time. Spaces part words, every 汉字 and every punctuation mark is a word by
-itself, and what happens to one word depends on no other. So a text is seen here as three kinds of characters:
+BERT's tokenization is local: spaces separate words, every 汉字 and every punctuation mark is a word by itself, and each
+word is tokenized independently of the others. So there are three kinds of characters:
 
-    spaces    give nothing
-    singles   汉字 and punctuation marks: their ids stand in a table by code point
-    others    all the rest; a run of others is a word, or nearly so, and words come again and again: each one is given
-              to the tokenizer once and remembered
+    spaces    no token
+    singles   汉字 and punctuation marks: their ids are in a table by code point
+    others    everything else; a run of others is roughly a word, and words repeat: each is tokenized once and cached
 
-The work is done on whole arrays, and the tokenizer is asked about what is new. Whatever is not certain to stand alone
-counts as "other" and is left to the tokenizer together with its neighbours, which is always right. A character-level
-tokenizer is the same with nearly all characters single. For a tokenizer that works otherwise (a foreign normalizer,
-added tokens that may be found inside a text) nothing is assumed, and every sentence goes through it. One of Chinese
-words has spaces put between them first; then 汉字 are others, and a word of them is remembered like any word.
+The work is done on whole arrays, and the tokenizer is called only for new words. Any character that may interact with
+its neighbours is an "other" and is tokenized together with them, which is always right. For a character-level tokenizer
+nearly all characters are singles. For other tokenizers (a foreign normalizer, added tokens inside a text) nothing is
+assumed, and every sentence is tokenized. For a tokenizer of Chinese words, spaces are inserted between them first; then
+汉字 are others, and Chinese words are cached like any word.
 
-A corpus must not smuggle in special tokens: "[MASK]" in a text is read as the three words it is written with. That is
-the one difference to `Tokenizer.encode_ids`, where it means a blank.
+A corpus must not contain special tokens: "[MASK]" in a text is read as three words. This is the only difference from
+`Tokenizer.encode_ids`.
 
-Kept although `tokenizers` encodes batches itself: it normalises and splits every text anew, which would be the slowest
+Kept although `tokenizers` encodes batches itself: it normalises and splits every text again, which would be the slowest
 part of preparing a corpus.
 """
 
@@ -37,12 +36,12 @@ from qkv.text.segmenter import Segmenter, word_starts
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE, WHITE, is_punctuation
 
-_MOST_WORDS = 1 << 17  # remembered at a time, and
-MOST_CHARACTERS = 1 << 24  # how many characters these may have, together
+_MOST_WORDS = 1 << 17  # words in the cache
+MOST_CHARACTERS = 1 << 24  # total characters of the words in the cache
 
-# What a character is to the tokenizer. NEW: not yet looked at.
+# kinds of characters; NEW: not yet classified
 NEW, OTHER, SPACE, SINGLE, HAN = range(5)
-LAST = 0x110000  # code points there are
+LAST = 0x110000  # number of code points
 
 Cuts = Literal["words", "characters", "somehow"]
 
@@ -51,29 +50,29 @@ _han = re.compile(f"[{CHINESE}]")
 
 
 class Pieces(NamedTuple):
-    """Sentences as tokens, end to end."""
+    """Tokens of all sentences, concatenated."""
 
     ids: NDArray[np.uint32]  # (N,)
     word_starts: NDArray[np.bool_]  # (N,)
     lengths: NDArray[np.int64]  # (sentences,) tokens of each
 
 
-class Looked(NamedTuple):
-    """Words as tokens, end to end."""
+class LookedUp(NamedTuple):
+    """Tokens of all words, concatenated."""
 
     ids: NDArray[np.uint32]
     counts: NDArray[np.int64]  # (words,) tokens of each
 
 
 class _Memory(dict[str, int]):
-    """Word → its number, in the order in which words came; the ids of word n stand in one long array.
+    """Cache of tokenized words: word → its number, in order of arrival; the ids of all words are in one array.
 
-    `continues` says of every id whether such a piece can only go on with a word; None when a word can be anything.
+    `continues`: by id, whether the subword continues a word; None if words have no such form.
 
     >>> tokenizer = Tokenizer.from_vocabulary("[PAD] [UNK] [CLS] [SEP] [MASK] a ##b".split())
-    >>> memory = Memory(tokenizer.backend, np.array([False, False, False, False, False, False, True]))
+    >>> memory = _Memory(tokenizer.backend, np.array([False, False, False, False, False, False, True]))
     >>> memory.look_up(["ab", "a", "ab", "c"])
-    Looked(ids=array([5, 6, 5, 5, 6, 1], dtype=uint32), counts=array([2, 1, 2, 1]))
+    LookedUp(ids=array([5, 6, 5, 5, 6, 1], dtype=uint32), counts=array([2, 1, 2, 1]))
     >>> memory
     {'ab': 0, 'a': 1, 'c': 2}
     """
@@ -97,7 +96,7 @@ class _Memory(dict[str, int]):
         self._new.append(word)
         return number
 
-    def look_up(self, words: list[str]) -> Looked:
+    def look_up(self, words: list[str]) -> LookedUp:
         if self._characters > MOST_CHARACTERS:
             self._forget()
         elif len(self) > _MOST_WORDS:
@@ -107,7 +106,7 @@ class _Memory(dict[str, int]):
             self._learn()
         self._uses += np.bincount(numbers, minlength=len(self))
         counts = self._counts[numbers]
-        return Looked(self._ids[ranges(self._starts[numbers], counts)], counts)
+        return LookedUp(self._ids[ranges(self._starts[numbers], counts)], counts)
 
     def _forget_half(self) -> None:
         """Keep the words that were used most."""
@@ -121,7 +120,7 @@ class _Memory(dict[str, int]):
         self._starts = np.cumsum(self._counts) - self._counts
 
     def _learn(self) -> None:
-        """Ask the tokenizer about the new words, which have the highest numbers."""
+        """Tokenize the new words, which have the highest numbers."""
         simple = np.fromiter(map(str.isalnum, self._new), np.bool_, len(self._new)) & (self._continues is not None)
         starts, counts = np.empty(len(simple), np.int64), np.empty(len(simple), np.int64)
         for chosen, encode in ((np.flatnonzero(simple), self._together), (np.flatnonzero(~simple), self._apart)):
@@ -136,42 +135,42 @@ class _Memory(dict[str, int]):
         self._characters += sum(map(len, self._new))
         self._new = []
 
-    def _together(self, words: list[str]) -> Looked:
-        """Words of letters and digits stay one word each, so that many can be one text: a third of the time."""
+    def _together(self, words: list[str]) -> LookedUp:
+        """Tokenize words of letters and digits as one text, which takes a third of the time."""
         assert self._continues is not None
         texts = [" ".join(words[start : start + 1000]) for start in range(0, len(words), 1000)]
         found = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         ids = np.concatenate([np.array(one.ids, np.uint32) for one in found])
         begins = np.flatnonzero(~self._continues[ids])
         assert len(begins) == len(words)
-        return Looked(ids, np.diff(np.append(begins, len(ids))))
+        return LookedUp(ids, np.diff(np.append(begins, len(ids))))
 
-    def _apart(self, words: list[str]) -> Looked:
-        """Each word as a text: it may turn out to be several, or none."""
+    def _apart(self, words: list[str]) -> LookedUp:
+        """Tokenize each word as a text: it may become several words, or none."""
         found = [one.ids for one in self._backend.encode_batch_fast(words, add_special_tokens=False)]
         counts = np.fromiter(map(len, found), np.int64, len(found))
-        return Looked(np.fromiter(chain.from_iterable(found), np.uint32, counts.sum()), counts)
+        return LookedUp(np.fromiter(chain.from_iterable(found), np.uint32, counts.sum()), counts)
 
 
-class Encoder:
-    """Remembers words from one call to the next; the ids it gives do not depend on what it remembers."""
+class CorpusEncoder:
+    """Encodes sentences with a cache of words, which does not affect the ids."""
 
     def __init__(self, tokenizer: Tokenizer, segmenter: Segmenter | None = None) -> None:
         self._chinese = tokenizer.chinese
-        self._segmenter = segmenter if self._chinese is None else None  # else every token is a word
+        self._segmenter = segmenter if self._chinese is None else None  # otherwise every token is a word
         self._backend = _reads_special_tokens_as_text(tokenizer.backend)
         self._cut = how_it_cuts(tokenizer)
         prefix = tokenizer.backend.model.continuing_subword_prefix if tokenizer.kind == "wordpiece" else None
-        self._continues = np.zeros(tokenizer.size, np.bool_)  # by id: whether the piece goes on with a word
+        self._continues = np.zeros(tokenizer.size, np.bool_)  # by id: whether the subword continues a word
         if prefix:
             self._continues[[id for token, id in tokenizer.vocabulary.items() if token.startswith(prefix)]] = True
         self._kinds = np.zeros(LAST, np.uint8)  # by code point: NEW, OTHER, ...
-        self._letters = np.zeros(LAST, np.bool_)  # by code point: letters and digits that are no 汉字
+        self._letters = np.zeros(LAST, np.bool_)  # by code point: letters and digits except 汉字
         self._single_ids = np.zeros(LAST, np.uint32)  # by code point
         self._memory = _Memory(self._backend, self._continues if self._cut == "words" else None)
 
     def encode(self, text: str, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Pieces:
-        """The sentences text[start:end], which lie in order and apart from one another."""
+        """Encode the sentences text[start:end], which are in order and do not overlap."""
         if self._chinese is not None:
             sentences = self._chinese.spaced([text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)])
             lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
@@ -184,15 +183,15 @@ class Encoder:
         kinds[ranges(np.append(0, ends), np.append(starts, len(codes)) - np.append(0, ends))] = SPACE
         others = kinds == OTHER
         touching = starts[1:][starts[1:] == ends[:-1]]
-        if (others[touching] & others[touching - 1]).any():  # a sentence ends where no word does
+        if (others[touching] & others[touching - 1]).any():  # a sentence ends inside a word
             return self._one_by_one(text, starts, ends)
 
-        places = np.flatnonzero((kinds >= SINGLE) | _begins(others))  # of singles and of words
+        places = np.flatnonzero((kinds >= SINGLE) | _begins(others))  # beginnings of singles and words
         is_word = others[places]
         words = self._memory.look_up(_runs(codes, others, " "))
         counts = np.ones(len(places), np.int64)
         counts[is_word] = words.counts
-        after = np.cumsum(counts)  # tokens up to and with each place
+        after = np.cumsum(counts)  # tokens up to and including each place
         ids = np.empty(counts.sum(), np.uint32)
         ids[after[~is_word] - 1] = self._single_ids[codes[places[~is_word]]]
         ids[ranges(after[is_word] - words.counts, words.counts)] = words.ids
@@ -218,7 +217,7 @@ class Encoder:
         return kinds
 
     def _look_at(self, codes: NDArray[np.uint32]) -> None:
-        """Put new characters into the tables."""
+        """Add new characters to the tables."""
         characters = [chr(code) for code in codes.tolist()]
         found = self._backend.encode_batch_fast(characters, add_special_tokens=False)
         for code, character, one in zip(codes.tolist(), characters, found, strict=True):
@@ -228,17 +227,17 @@ class Encoder:
             if kind >= SINGLE:
                 if len(one.ids) == 1:
                     self._single_ids[code] = one.ids[0]
-                else:  # the tokenizer makes several of it: İ in lower case
+                else:  # several tokens: İ in lower case
                     kind = OTHER
             self._kinds[code] = kind
             self._letters[code] = character.isalnum() and not _is_han(character)
 
     def _one_by_one(self, text: str, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Pieces:
-        """Every sentence through the tokenizer: slow, and right for any tokenizer."""
+        """Tokenize every sentence: slow, but right for any tokenizer."""
         sentences = [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         ids: list[int] = []
         lengths: list[int] = []
-        inside: list[bool] = []  # a Chinese word, not at its beginning
+        inside: list[bool] = []  # inside a Chinese word, not at its beginning
         for sentence, found in zip(
             sentences, self._backend.encode_batch(sentences, add_special_tokens=False), strict=True
         ):
@@ -250,7 +249,7 @@ class Encoder:
         return Pieces(array, ~self._continues[array] & ~np.array(inside, np.bool_), np.array(lengths, np.int64))
 
     def _words_go_on(self, sentence: str) -> NDArray[np.bool_]:
-        """By character: whether it is 汉字 inside a word, and not its first."""
+        """By character: whether it is a 汉字 of a word other than the first."""
         codes = np.frombuffer(sentence.encode("utf-32-le"), np.uint32)
         han = np.fromiter(map(_is_han, sentence), np.bool_, len(sentence))
         goes_on = np.zeros(len(sentence), np.bool_)
@@ -260,14 +259,14 @@ class Encoder:
 
 
 def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
-    """What may be assumed of a tokenizer.
+    """Return which shortcuts are valid for a tokenizer.
 
     >>> how_it_cuts(Tokenizer.from_vocabulary("[PAD] [UNK] [CLS] [SEP] [MASK] a".split(), kind="word"))
     'words'
     """
     state = json.loads(tokenizer.backend.to_str())
     if any(not token["special"] for token in state["added_tokens"]):
-        return "somehow"  # such a token is found inside a text, across spaces too
+        return "somehow"  # such tokens are found inside a text, even across spaces
     if tokenizer.kind == BYTE_PAIR:
         return "somehow"
     normalizer, model = state["normalizer"] or {}, state["model"]
@@ -281,7 +280,7 @@ def how_it_cuts(tokenizer: Tokenizer) -> Cuts:
 
 
 def _reads_special_tokens_as_text(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """A copy of its own, because the setting would change the tokenizer for everyone."""
+    """Return a copy that reads special tokens as text, since the setting would change the shared tokenizer."""
     copy = tokenizers.Tokenizer.from_str(backend.to_str())
     copy.encode_special_tokens = True
     return copy
@@ -294,7 +293,7 @@ def _kind(character: str, cut: Cuts) -> int:
         return SINGLE
     if _white.match(character):
         return SPACE
-    # A mark that decomposes could leave something behind that joins what comes after it.
+    # the rest of a decomposed punctuation mark could join the next word
     alone = is_punctuation(character) and unicodedata.normalize("NFD", character) == character
     return SINGLE if alone else OTHER
 
@@ -304,20 +303,20 @@ def _is_han(character: str) -> bool:
 
 
 def _begins(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Where a run of True begins."""
+    """True at the beginning of each run of True."""
     begins = mask.copy()
     begins[1:] &= ~mask[:-1]
     return begins
 
 
 def _runs(codes: NDArray[np.uint32], mask: NDArray[np.bool_], separator: str) -> list[str]:
-    """The runs of characters that `mask` selects; the separator is a character that it does not select.
+    """Return the runs of characters selected by `mask`; the separator is a character it never selects.
 
     >>> codes = np.frombuffer("ab, c".encode("utf-32-le"), np.uint32)
     >>> _runs(codes, np.array([True, True, False, False, True]), " ")
     ['ab', 'c']
     """
     taken = mask.copy()
-    taken[1:] |= mask[:-1]  # and one place after each run
+    taken[1:] |= mask[:-1]  # and one position after each run
     text = np.where(mask, codes, ord(separator))[taken].astype("<u4").tobytes().decode("utf-32-le")
     return text.removesuffix(separator).split(separator) if text else []

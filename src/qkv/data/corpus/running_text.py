@@ -1,23 +1,24 @@
-"""A corpus as text that runs on, for models that predict the next token: documents one after the other, in an order
-drawn anew every epoch, [CLS] before each and [SEP] where a sentence (or only the document) ends.
+"""A corpus as continuous text, for models that predict the next token.
 
-`StreamBatches` cuts it into as many streams of equal length as a step has rows, and takes the next piece of every one
-of them at each step, so that a recurrent state goes on from where it was. `WindowBatches` takes pieces from anywhere,
-each with the few tokens before it, for a model that sees no further. Both are pure functions of (seed, step).
+Documents are concatenated in an order drawn again every epoch, with [CLS] before each and [SEP] at the end of each
+sentence (or only of the document).
 
-A piece that reaches from one document into the next becomes two rows: nothing is carried from one document to another,
-and no cell has to be told about it.
+`StreamBatches` splits the text into as many streams of equal length as a step has rows. Each step takes the next chunk
+of every stream, so that a recurrent state can be carried over. `WindowBatches` takes chunks in random order, each with
+a few tokens before it, for a model with a fixed context. Both are pure functions of (seed, step).
 
-What a batch's labels say:
+A chunk that spans two documents becomes two rows, so no state passes from one document to another.
 
-    scored_at   (M,)  the tokens after which a token is predicted: all but the last of a document and, of windows, those
-                      that are there to be seen only
-    next        (M,)  that token
-    streams     (S,)  the streams that the batch goes on with; `examples` says it for each of its rows
-    continues   (R,)  whether a row goes on from its stream's state; else it begins with nothing seen
-    last        (S,)  the row whose state its stream goes on from, at the next step
+Labels of a batch:
 
-Shapes: S streams or windows of a batch, R rows, N tokens of all rows, M predicted tokens, L tokens of a piece.
+    scored_at   (M,)  tokens after which a token is predicted: all but the last of a document and those that are only
+                      context of a window
+    next        (M,)  the predicted token
+    streams     (S,)  the streams of the batch; `examples` has the stream of each row
+    continues   (R,)  whether a row continues the state of its stream; otherwise it starts with an empty state
+    last        (S,)  the row whose state the stream continues from at the next step
+
+Shapes: S streams or windows of a batch, R rows, N tokens of all rows, M predicted tokens, L tokens of a chunk.
 """
 
 from copy import copy
@@ -26,15 +27,13 @@ from typing import Protocol, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.data.batching import Epochs
+from qkv.data.batching import Epochs, Integers
 from qkv.data.corpus.segments import Boundaries
 from qkv.errors import InputError, did_you_mean
 
 ENDS = ("sentence", "document")
-Integers = NDArray[np.int64]
 
 
 class _Corpus(Boundaries, Protocol):
@@ -50,8 +49,8 @@ class SpecialIds(Protocol):
 
 @dataclass(frozen=True)
 class TextConfig:
-    length: int = 35  # tokens of a piece: of a recurrent model, how far the gradient goes back
-    ends: str = "sentence"  # where [SEP] is to be predicted: "sentence" or "document"
+    length: int = 35  # tokens per chunk: how far gradients go back in a recurrent model
+    ends: str = "sentence"  # where [SEP] is predicted: "sentence" or "document"
 
     def __post_init__(self) -> None:
         if self.length < 1:
@@ -61,7 +60,7 @@ class TextConfig:
 
 
 class RunningText:
-    """All documents, each with its [CLS] and [SEP]s, in the order of the corpus; ids are looked up by their place."""
+    """All documents with [CLS] and [SEP], in the order of the corpus; ids are looked up by position."""
 
     def __init__(self, corpus: _Corpus, special: SpecialIds, ends: str = "sentence") -> None:
         self.corpus, self.special = corpus, special
@@ -70,7 +69,7 @@ class RunningText:
         self.starts = corpus.sentence_offsets if ends == "sentence" else of_documents  # of units that [SEP] ends
         units = np.diff(documents) if ends == "sentence" else np.ones(len(documents) - 1, np.int64)
         document = np.repeat(np.arange(len(units)), units)
-        # before a unit lie a [SEP] for every unit and a [CLS] for every document up to its own
+        # before a unit are a [SEP] for every earlier unit and a [CLS] for every document up to its own
         self.unit_begins = self.starts[:-1] + np.arange(len(document)) + document + 1
         self.lengths = np.diff(of_documents) + units + 1  # of documents
         self.begins = np.cumsum(self.lengths) - self.lengths
@@ -88,13 +87,13 @@ class RunningText:
         inside = ~begins & (within < length)
         wanted = (self.starts[unit] + within)[inside]
         if len(wanted):
-            breaks = np.flatnonzero(np.diff(wanted, prepend=wanted[0] - 2) != 1)  # where a run of neighbours begins
+            breaks = np.flatnonzero(np.diff(wanted, prepend=wanted[0] - 2) != 1)  # beginnings of contiguous runs
             ids[inside] = self.corpus.tokens(wanted[breaks], np.diff(breaks, append=len(wanted)))
         return ids
 
 
 class Shuffled:
-    """Running text with its documents in another order; places are those of that order."""
+    """Running text with its documents in another order; positions refer to that order."""
 
     def __init__(self, text: RunningText, order: Integers) -> None:
         self.text, self.order = text, order
@@ -102,17 +101,16 @@ class Shuffled:
         self.begins = ends - text.lengths[order]
 
     def look_up(self, places: Integers) -> tuple[Integers, Integers]:
-        """The ids there, and the number of the document each belongs to, counted in this order."""
+        """Return the ids at these positions, and the number of the document of each in this order."""
         document = np.searchsorted(self.begins, places, side="right") - 1
         within = places - self.begins[document]
         return self.text.ids(self.text.begins[self.order[document]] + within), document
 
 
-def _packed(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
-    """Places (S, seen + L + 1), neighbours in each line, of which the last is only predicted → a batch.
+def _pack_rows(text: Shuffled, places: Integers, seen: int, streams: Integers, *, goes_on: bool) -> Batch:
+    """Build a batch from positions (S, seen + L + 1), consecutive in each line; the last is only predicted.
 
-    After the first `seen` of a line nothing is predicted; where they are of an earlier document, or before the first,
-    they are left out.
+    The first `seen` of a line are context without predictions; those of an earlier document are dropped.
     """
     ids, document = (part.reshape(places.shape) for part in text.look_up(np.maximum(places, 0).ravel()))
     in_piece = np.arange(places.shape[1] - 1) >= seen
@@ -143,7 +141,7 @@ def _packed(text: Shuffled, places: Integers, seen: int, streams: Integers, *, g
 
 
 class StreamBatches:
-    """Step → the batches of that step; at the next step each row's stream goes on."""
+    """Step → the batches of that step; the next step continues every stream."""
 
     def __init__(
         self,
@@ -157,17 +155,16 @@ class StreamBatches:
         seen: int = 0,
         shuffle: bool = True,
     ) -> None:
-        """`seen` tokens before each piece are part of its row, and not predicted; without `shuffle`, documents come in
-        the order of the corpus."""
+        """`seen` tokens before each chunk are context; without `shuffle`, documents keep the order of the corpus."""
         self.config, self.seen, self.shuffle = config, seen, shuffle
         self.rows, self.accumulate, self.seed = rows, accumulate, seed
         self.text = RunningText(corpus, special, config.ends)
         self.epoch = Epochs(self._draw_epoch)
         if not self.steps_per_epoch:
             raise InputError(
-                f"The corpus runs to {self.text.n_tokens:,} tokens, and {self.streams} streams of pieces of "
-                f"{config.length} need more than {self.streams * config.length:,}. Give more text, fewer rows a step "
-                "(--set rows=…) or shorter pieces (--set text.length=…)."
+                f"The corpus has {self.text.n_tokens:,} tokens, but {self.streams} streams with chunks of "
+                f"{config.length} need more than {self.streams * config.length:,}. Give more text, fewer rows per step "
+                "(--set rows=…) or shorter chunks (--set text.length=…)."
             )
 
     @property
@@ -183,7 +180,7 @@ class StreamBatches:
         return max(0, self.stream_length - 1) // self.config.length
 
     def resized(self, rows: int, accumulate: int) -> Self:
-        """The same text in batches of another size."""
+        """Return the same text in batches of another size."""
         other = copy(self)
         other.rows, other.accumulate = rows, accumulate
         return other
@@ -197,7 +194,7 @@ class StreamBatches:
     def _batches(self, text: Shuffled, begins: Integers, streams: Integers, *, goes_on: bool) -> list[Batch]:
         places = begins[:, None] + np.arange(-self.seen, self.config.length + 1)
         parts = zip(np.split(places, self.accumulate), np.split(streams, self.accumulate), strict=True)
-        return [_packed(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
+        return [_pack_rows(text, place, self.seen, stream, goes_on=goes_on) for place, stream in parts]
 
     def _draw_epoch(self, epoch: int) -> Shuffled:
         documents = len(self.text.lengths)
@@ -206,7 +203,7 @@ class StreamBatches:
 
 
 class WindowBatches(StreamBatches):
-    """Step → the batches of that step, of pieces from anywhere."""
+    """Step → the batches of that step, of chunks in random order."""
 
     def __init__(
         self,

@@ -1,22 +1,20 @@
-"""Which spans of a corpus stand in a row: pairs for next-sentence prediction, or one long span.
+"""Segments of a corpus for BERT's rows: two segments for next-sentence prediction, or one long segment.
 
-Next-sentence prediction (Devlin et al. 2019, §3.1 task 2): A is a run of sentences, and B is, half of the time, what
-really follows (IsNext), half of the time a run of sentences from elsewhere (NotNext):
+Next-sentence prediction (Devlin et al. 2019, §3.1 task 2): A is a run of sentences. B is, with probability one half,
+what follows in the document (IsNext), otherwise a run of sentences from elsewhere (NotNext):
 
-    "document"  from another document, as the original code does
-    "corpus"    from any other place but the true next one, as the lecture notes say; serves one document too
-    "none"      no second span: one long run of text
+    "document"  from another document, as in the original code
+    "corpus"    from anywhere except the true continuation, as in the lecture notes; works for one document too
+    "none"      no second segment: one long run of text
 
-Spans are filled up to the maximum length, but for a share of short ones (appendix A.2), so that a model sees both. Long
-rows cost more than they teach, so most may be of a usual length and only a few as long as the model can read: they keep
-its later positions trained.
-What A gives up to fit is its beginning, what B gives up is its end: the two stay neighbours. A document of a single
-sentence is split inside it, so that a coin decides every label and IsNext stays at one half.
+Rows are filled up to the maximum length, except for a share of short ones (appendix A.2). Since long rows are
+expensive, most rows may have a usual length and only a few the maximum, which trains the later positions. To fit, A is
+truncated at its beginning and B at its end, so the two stay adjacent. A document of a single sentence is split inside
+it, so that half of the labels are IsNext.
 
-All instances of an epoch are drawn at once, as a pure function of (corpus, seed, epoch). Where a row would end, were
-it to begin at a given sentence, does not depend on the rows before; so this is drawn for all sentences together, and
-only then does one walk through the corpus find out where rows really begin. Positions are token indices of the whole
-corpus.
+All instances of an epoch are drawn at once, as a pure function of (corpus, seed, epoch). Where a row ends depends only
+on the sentence where it begins; so this is drawn for all sentences together, and then one pass through the corpus finds
+where rows begin. Positions are token indices in the whole corpus.
 """
 
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ from qkv.errors import InputError, did_you_mean
 
 IS_NEXT, NOT_NEXT = 0, 1
 _NEGATIVES = ("document", "corpus", "none")
-_TOGETHER = 1 << 20  # sentences that are drawn for at a time, which bounds the memory; another number is another draw
+_TOGETHER = 1 << 20  # sentences drawn at a time, to bound memory; affects the draws
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ class PairConfig:
     negatives: str = "document"
     max_length: int = 128
     short_share: float = 0.1
-    usual_length: int | None = None  # of rows, but for a few that go up to max_length; None: all do
-    long_share: float = 0.05  # how many those few are
+    usual_length: int | None = None  # length of most rows; None: max_length
+    long_share: float = 0.05  # share of rows with max_length, if usual_length is set
 
     def __post_init__(self) -> None:
         if self.negatives not in _NEGATIVES:
@@ -49,21 +47,21 @@ class PairConfig:
             raise InputError(f"max_length must be at least 8 tokens, not {self.max_length}.")
         for name in ("short_share", "long_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is a share between 0 and 1, not {getattr(self, name)}.")
+                raise InputError(f"{name} must be a share from 0 to 1, not {getattr(self, name)}.")
         if self.usual_length is not None and not 8 <= self.usual_length <= self.max_length:
             raise InputError(
                 f"usual_length must be from 8 to max_length, which is {self.max_length}, not {self.usual_length}."
             )
         if self.usual_length is None and self.long_share != PairConfig.long_share:
-            raise InputError("long_share is of rows beyond the usual length: set usual_length too.")
+            raise InputError("long_share is the share of rows beyond the usual length: set usual_length too.")
 
     def room(self, special: int) -> tuple[int, int]:
-        """Tokens of text in a usual row and in the longest, beside so many special ones."""
+        """Return the number of text tokens in a usual row and in the longest, without `special` special tokens."""
         return (self.usual_length or self.max_length) - special, self.max_length - special
 
 
 class Boundaries(Protocol):
-    """What pairing has to know of a corpus."""
+    """Boundaries of the sentences and documents of a corpus."""
 
     @property
     def sentence_offsets(self) -> NDArray[np.int64]: ...  # (S + 1,) token indices
@@ -72,7 +70,7 @@ class Boundaries(Protocol):
 
 
 class Instances(NamedTuple):
-    """Rows of an epoch; B is empty without pairs."""
+    """Rows of an epoch; B is empty if there is one segment per row."""
 
     a_start: NDArray[np.int64]
     a_length: NDArray[np.int64]
@@ -88,13 +86,13 @@ class Instances(NamedTuple):
 
 
 def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> Instances:
-    """Every row of an epoch, in the order of the corpus."""
+    """Draw every row of an epoch, in the order of the corpus."""
     draw = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
     if config.negatives == "none":
         return _spans(corpus, config, draw)
     if config.negatives == "document" and len(corpus.document_offsets) < 3:
         raise InputError(
-            "The corpus is one document only, so a random second span cannot come from another one. "
+            "The corpus has only one document, so a random second segment cannot come from another one. "
             "Take it from elsewhere in the corpus (--set pairs.negatives=corpus), or train without pairs "
             "(--set pairs.negatives=none)."
         )
@@ -102,7 +100,7 @@ def instances(corpus: Boundaries, config: PairConfig, seed: int, epoch: int) -> 
 
 
 def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
-    """Documents cut into spans that leave nothing out; the first cut of a document is elsewhere every epoch."""
+    """Split documents into consecutive segments; the first split of a document differs in every epoch."""
     room, _ = config.room(2)  # [CLS] and [SEP]
     bounds = corpus.sentence_offsets[corpus.document_offsets]
     first = draw.integers(1, room + 1, len(bounds) - 1)
@@ -121,7 +119,7 @@ def _spans(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) ->
 
 
 def _targets(config: PairConfig, special: int, draw: np.random.Generator) -> Iterator[int]:
-    """How many tokens a row is to have, without end."""
+    """Yield target lengths of rows, forever."""
     while True:
         yield from _lengths(config, special, draw, 1 << 12).tolist()
 
@@ -135,7 +133,7 @@ def _lengths(config: PairConfig, special: int, draw: np.random.Generator, count:
 def _pairs(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) -> Instances:
     sentences = len(corpus.sentence_offsets) - 1
     found = [Instances(*np.zeros((5, 0), np.int64))]
-    begin = 0  # the sentence at which the next row begins
+    begin = 0  # first sentence of the next row
     for first in range(0, sentences, _TOGETHER):
         end = min(sentences, first + _TOGETHER)
         drawn = _Drawn(corpus, config, draw, np.arange(first, end))
@@ -148,7 +146,7 @@ def _pairs(corpus: Boundaries, config: PairConfig, draw: np.random.Generator) ->
 
 
 class _Drawn:
-    """For each of some sentences, the row that would begin there."""
+    """For each of some sentences, the row that would begin with it."""
 
     def __init__(
         self, corpus: Boundaries, config: PairConfig, draw: np.random.Generator, sentence: NDArray[np.int64]
@@ -157,25 +155,25 @@ class _Drawn:
         self.tokens, self.documents = corpus.sentence_offsets, corpus.document_offsets
         self.sentence = sentence
         self.document = np.searchsorted(self.documents, sentence, side="right") - 1
-        self.target = _lengths(config, 3, draw, len(sentence))  # beside [CLS], [SEP] and [SEP]
+        self.target = _lengths(config, 3, draw, len(sentence))  # without [CLS], [SEP] and [SEP]
         usual, longest = config.room(3)
-        self.room = np.where(self.target > usual, longest, usual)  # whole sentences go beyond the target
+        self.room = np.where(self.target > usual, longest, usual)  # whole sentences may exceed the target
         self.begin = self.tokens[sentence]
         stop = self._reach(sentence, self.document, self.target)
         self.end = self.tokens[stop]
-        # the place between A and B: before a whole sentence, or, where there is one sentence only, inside it
+        # the boundary between A and B: between sentences, or inside a single sentence
         self.splits_inside = stop - sentence == 1
         choices = np.where(self.splits_inside, self.end - self.begin, stop - sentence) - 1
         place = 1 + draw.integers(0, np.maximum(1, choices))
         self.split_sentence = np.where(self.splits_inside, stop, sentence + place)
         self.split = np.where(self.splits_inside, self.begin + place, self.tokens[self.split_sentence])
         self.is_next = draw.random(len(sentence)) < 0.5
-        self.is_pair = self.end - self.begin > 1  # a document of one token has no second span
-        # what would have followed a NotNext is used by the next row
+        self.is_pair = self.end - self.begin > 1  # a document of one token has no second segment
+        # the true continuation of a NotNext is used by the next row
         self.following = np.where(self.is_next | ~self.is_pair, stop, self.split_sentence)
 
     def rows(self, chosen: NDArray[np.int64]) -> Instances:
-        """Of the chosen sentences; B of a NotNext is drawn only now."""
+        """Return the rows of the chosen sentences; draws B of each NotNext."""
         chosen = chosen[self.is_pair[chosen]]
         a_start, split, b_end = self.begin[chosen], self.split[chosen], self.end[chosen]
         b_start = split.copy()
@@ -183,14 +181,14 @@ class _Drawn:
         b_start[random], b_end[random] = self._elsewhere(chosen[random])
         a, b, room = split - a_start, b_end - b_start, self.room[chosen]
         half = room // 2
-        # the longer one gives way first
+        # the longer one is truncated first
         a_fits = np.where(b <= half, room - b, np.where(a <= half, a, room - half))
         too_long = a + b > room
         a, b = np.where(too_long, a_fits, a), np.where(too_long, room - a_fits, b)
         return Instances(split - a, a, b_start, b, np.where(random, NOT_NEXT, IS_NEXT))
 
     def _elsewhere(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A run of sentences from another place for each, of about the length that is left."""
+        """Draw a run of sentences from elsewhere for each row, of about the remaining length."""
         if self.config.negatives == "document":
             document = self.draw.integers(0, len(self.documents) - 2, len(rows))
             document += document >= self.document[rows]
@@ -200,17 +198,17 @@ class _Drawn:
             sentence = self._not_in_the_row(rows)
             document = np.searchsorted(self.documents, sentence, side="right") - 1
         start = self.tokens[sentence]
-        # where the true B would begin inside a sentence, so does this one: where B begins must not tell the label
+        # begins inside a sentence if the true B does, so that the beginning of B does not reveal the label
         within = np.maximum(1, self.tokens[sentence + 1] - start)
         skipped = np.where(self.splits_inside[rows], np.minimum(1 + self.draw.integers(0, within), within - 1), 0)
         wanted = self.target[rows] - (self.split - self.begin)[rows]
         end = self.tokens[self._reach(sentence, document, np.maximum(1, wanted) + skipped)]
         begin = self.begin[rows]
-        end = np.where((start < begin) & (end > begin), begin, end)  # up to A, not into it
+        end = np.where((start < begin) & (end > begin), begin, end)  # no overlap with A
         return start + skipped, end
 
     def _not_in_the_row(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """A random sentence that is neither in A nor the true next one; where those are all, only not the next."""
+        """Draw a sentence that is neither in A nor the true next one; if there is no other, only not the next."""
         first, total = self.sentence[rows], self.documents[-1]
         inside, split = self.splits_inside[rows], self.split_sentence[rows]
         avoided = np.where(inside, 1, split - first + 1)
@@ -223,5 +221,5 @@ class _Drawn:
     def _reach(
         self, sentence: NDArray[np.int64], document: NDArray[np.int64], wanted: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Where a run of sentences ends: as many whole ones as reach the wanted length, of one document."""
+        """Return the end of a run of whole sentences of one document that reaches the wanted length."""
         return np.minimum(self.documents[document + 1], np.searchsorted(self.tokens, self.tokens[sentence] + wanted))

@@ -1,8 +1,23 @@
-"""Arrays in a file, in the format of safetensors, to be mapped into memory instead of read.
+"""A prepared corpus: token ids in memory-mapped files, with the boundaries of words, sentences and documents.
 
-The format (github.com/huggingface/safetensors): eight bytes with the length of a JSON header, the header (name → type,
-shape, where), the arrays end to end. It is written here and not with the library because the library wants every array
-as a copy in memory, and gives copies back.
+    DIR/manifest.json              origin, settings and totals; written last, so its presence means: complete
+    DIR/shard-00000.safetensors    training documents: four arrays,
+        tokens                         ids, two bytes each if the vocabulary allows it
+        word_starts                    one bit per token: whether a word begins here
+        sentences                      token index of the beginning of each sentence; and the end
+        documents                      sentence index of the beginning of each document; and the end
+    DIR/valid-00000.safetensors    held-out documents, in the same form
+    DIR/tokenizer/                 the tokenizer of the ids
+    DIR/token_counts.safetensors   count of each id in the training documents
+    DIR/sample.txt                 the first sentences, for people
+
+A document may continue in the next shard; the views over all shards show it as one.
+
+The files have the safetensors format (github.com/huggingface/safetensors): eight bytes with the length of a JSON
+header, the header (name → type, shape, offsets), the concatenated arrays. They are written here because the library
+copies every array in memory, both on writing and on reading.
+
+What this file does NOT do: create such a folder. `prepare.py` does.
 """
 
 import hashlib
@@ -30,8 +45,7 @@ class _Written(NamedTuple):
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
-    """Arrays of one dimension, whole or not at all; the widest come first, so that each begins at a multiple of its
-    width."""
+    """Write arrays of one dimension atomically; the widest types first, so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     header: dict[str, Any] = {}
     end = 0
@@ -51,7 +65,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> _Written:
 
 
 def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays by name; nothing is read from the disk before it is used."""
+    """Map the arrays of a file into memory, by name."""
     try:
         content = np.asarray(np.memmap(path, np.uint8, "r"))
         begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
@@ -61,7 +75,7 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
             first, last = entry["data_offsets"]
             arrays[name] = content[begin + first : begin + last].view(_TYPES[entry["dtype"]])
             if [len(arrays[name])] != entry["shape"]:
-                raise ValueError(f"{name} is cut short")
+                raise ValueError(f"{name} is truncated")
         return arrays
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -69,31 +83,14 @@ def map_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path} is damaged: {error}. Prepare the corpus again.") from error
 
 
-# --- A prepared corpus: token ids in files mapped into memory, with the boundaries of words, sentences and documents.
-#
-#     DIR/manifest.json              what it was made from, how, what came out; written last, so it means: complete
-#     DIR/shard-00000.safetensors    documents to train on: four arrays,
-#         tokens                         ids, two bytes each where the vocabulary allows it
-#         word_starts                    a bit a token: does a word begin here?
-#         sentences                      where each sentence begins, as a place among the tokens; and the end
-#         documents                      where each document begins, as a place among the sentences; and the end
-#     DIR/valid-00000.safetensors    documents held out, in the same form
-#     DIR/tokenizer/                 what the ids mean
-#     DIR/token_counts.safetensors   how often each id occurs in what is trained on
-#     DIR/sample.txt                 the first sentences, for people
-#
-# A document may be larger than a shard and go on in the next one; the views over all shards show it in one piece.
-#
-# What this file does NOT do: make such a folder. `prepare.py` does.
-
-FORMAT = "qkv shards 1"
+SHARDS_FORMAT = "qkv shards 1"
 MANIFEST = "manifest.json"
 STATE = "unfinished.json"
-PARTS = ("train", "valid")
+CORPUS_PARTS = ("train", "valid")
 
 
 class Shards:
-    """One part of a prepared corpus, shards laid end to end. Positions are token and sentence numbers of the part."""
+    """One part of a prepared corpus: all its shards as one. Positions are token and sentence indices of the part."""
 
     def __init__(self, folder: Path, part: str, manifest: dict[str, Any]) -> None:
         self.folder, self.part, self.manifest = folder, part, manifest
@@ -106,10 +103,10 @@ class Shards:
 
     @classmethod
     def open(cls, folder: str | Path, part: str = "train") -> "Shards":
-        """Reads the manifest and looks at the size of every file; hashes are compared by `verify`."""
+        """Read the manifest and check the size of every file; `verify` compares hashes."""
         folder = Path(folder)
-        if part not in PARTS:
-            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(PARTS)}.")
+        if part not in CORPUS_PARTS:
+            raise InputError(f"there is no part {part!r} of a corpus, only {', '.join(CORPUS_PARTS)}.")
         shards = cls(folder, part, read_manifest(folder))
         for file, shard in zip(shards._files, shards._shards, strict=True):
             size = file.stat().st_size if file.is_file() else None
@@ -139,22 +136,22 @@ class Shards:
         return self.manifest["tokenizer"]["hash"]
 
     def tokenizer(self) -> Tokenizer:
-        """The one that lies in the folder; checked, because ids under another one would mean other words."""
+        """Load the tokenizer of the folder and check that the ids belong to it."""
         tokenizer = Tokenizer.load(self.folder / "tokenizer")
         self.check_tokenizer(tokenizer, str(self.folder / "tokenizer"))
         return tokenizer
 
     def check_tokenizer(self, tokenizer: Tokenizer, name: str) -> None:
-        """Raise unless the shards were made with this tokenizer; `name` is what the message calls it."""
+        """Raise unless the shards were made with this tokenizer; `name` is its name in the message."""
         if hash_of(tokenizer) != self.tokenizer_hash:
             raise InputError(
-                f"{self.folder} was prepared with another tokenizer than {name}: its ids would be read as other words. "
+                f"{self.folder} was prepared with another tokenizer than {name}, so its ids mean other tokens. "
                 "Prepare the corpus again with that tokenizer."
             )
 
     @property
     def sentence_offsets(self) -> NDArray[np.int64]:
-        """(n_sentences + 1,): where each sentence begins among the tokens, and the end."""
+        """(n_sentences + 1,): token index of the beginning of each sentence, and the end."""
         if self._sentence_offsets is None:
             found = [self._array(shard, "sentences")[:-1] + base for shard, base in enumerate(self._token_bases[:-1])]
             self._sentence_offsets = np.concatenate([*found, self._token_bases[-1:]])
@@ -162,7 +159,7 @@ class Shards:
 
     @property
     def document_offsets(self) -> NDArray[np.int64]:
-        """(n_documents + 1,): where each document begins among the sentences, and the end."""
+        """(n_documents + 1,): sentence index of the beginning of each document, and the end."""
         if self._document_offsets is None:
             bases = _bases(shard["sentences"] for shard in self._shards)
             found = [
@@ -173,14 +170,14 @@ class Shards:
         return self._document_offsets
 
     def tokens(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The ids of many ranges, end to end; a range may cross from one shard into the next."""
+        """Return the concatenated ids of many ranges; a range may span shards."""
         ids = np.empty(int(lengths.sum()), np.int64)
         for shard, places, out in self._by_shard(starts, lengths):
             ids[out] = self._array(shard, "tokens")[places]
         return ids
 
     def word_starts(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Likewise, whether a word begins at each of these tokens."""
+        """Return whether a word begins at each token of the ranges."""
         begins = np.empty(int(lengths.sum()), np.bool_)
         for shard, places, out in self._by_shard(starts, lengths):
             begins[out] = self._array(shard, "word_starts")[places >> 3] >> (places & 7).astype(np.uint8) & 1
@@ -190,25 +187,25 @@ class Shards:
         """Read every file and compare its hash with the manifest's."""
         for file, shard in zip(self._files, self._shards, strict=True):
             if sha256_of(file) != shard["sha256"]:
-                raise InputError(f"{file} is damaged: its content has changed since it was written. Copy it again.")
+                raise InputError(f"{file} is damaged: its content differs from the manifest. Copy it again.")
 
     def _by_shard(
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """What of the ranges lies in each shard: which one, the places in it, and where they go in the result."""
+        """Split ranges by shard: (shard, positions in it, positions in the result)."""
         starts, lengths = starts[lengths > 0], lengths[lengths > 0]
         ends = starts + lengths
         if not len(starts):
             return []
         if starts.min() < 0 or ends.max() > self._token_bases[-1]:
-            raise IndexError(f"a range reaches outside of the {self._token_bases[-1]:,} tokens of {self.folder}")
+            raise IndexError(f"a range is outside the {self._token_bases[-1]:,} tokens of {self.folder}")
         shard = np.searchsorted(self._token_bases, starts, side="right") - 1
-        parts = np.searchsorted(self._token_bases, ends) - shard  # more than one where a range crosses into the next
+        parts = np.searchsorted(self._token_bases, ends) - shard  # number of shards that a range spans
         shard = ranges(shard, parts)
         starts = np.maximum(np.repeat(starts, parts), self._token_bases[shard])
         lengths = np.minimum(np.repeat(ends, parts), self._token_bases[shard + 1]) - starts
         begins = np.cumsum(lengths) - lengths
-        order = np.argsort(shard, kind="stable")  # documents of an epoch come from all shards in turn
+        order = np.argsort(shard, kind="stable")  # the ranges of a batch come from all shards
         cuts = [0, *(np.flatnonzero(np.diff(shard[order])) + 1).tolist(), len(shard)]
         found = []
         for chosen in (order[begin:end] for begin, end in pairwise(cuts)):
@@ -227,7 +224,7 @@ class Shards:
 def read_manifest(folder: Path) -> dict[str, Any]:
     if folder.is_file():
         raise InputError(
-            f"{folder} is a file, where a prepared corpus belongs. Run qkv prepare first: qkv prepare {folder.name} "
+            f"{folder} is a file, not a prepared corpus. Run qkv prepare first: qkv prepare {folder.name} "
             "--tokenizer FOLDER --out SHARDS; then give SHARDS."
         )
     if not folder.is_dir():
@@ -235,19 +232,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"there is no folder {folder}.{did_you_mean(folder.name, siblings)}")
     if not (folder / MANIFEST).is_file():
         if (folder / STATE).is_file():
-            raise InputError(f"{folder} is not finished: run the same `qkv prepare` again, and it goes on from there.")
-        raise InputError(f"{folder} is no prepared corpus: it has no {MANIFEST}. `qkv prepare` makes one.")
+            raise InputError(f"{folder} is not finished: run the same `qkv prepare` again to resume it.")
+        raise InputError(f"{folder} is not a prepared corpus: it has no {MANIFEST}. `qkv prepare` makes one.")
     manifest = read_object(folder / MANIFEST)
-    if manifest.get("format") != FORMAT:
+    if manifest.get("format") != SHARDS_FORMAT:
         raise InputError(
-            f"{folder / MANIFEST} is of the format {manifest.get('format')!r}, and {FORMAT!r} is read here. Prepare "
-            "the corpus again."
+            f"{folder / MANIFEST} has the format {manifest.get('format')!r}; this version reads {SHARDS_FORMAT!r}. "
+            "Prepare the corpus again."
         )
     return manifest
 
 
 def hash_of(tokenizer: Tokenizer) -> str:
-    """Equal for two tokenizers that give the same ids for every text, however they were written down."""
+    """Return a hash that is equal for tokenizers with the same ids for every text."""
     state = json.loads(tokenizer.backend.to_str())
     for part in ("version", "truncation", "padding", "post_processor", "decoder"):
         state.pop(part, None)
@@ -257,5 +254,5 @@ def hash_of(tokenizer: Tokenizer) -> str:
 
 
 def _bases(sizes: Any) -> NDArray[np.int64]:
-    """Where each begins when they are laid end to end, and the end."""
+    """Return the offset of each when concatenated, and the end."""
     return np.cumsum([0, *sizes], dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Blocks of text to arrays of tokens, in this process or in several, in the order in which the blocks came.
+"""Encode blocks of text to arrays of tokens, in this process or in several, in the order of the blocks.
 
-A worker process is a new Python that is handed blocks through a pipe: it neither forks (a tokenizer has threads) nor
-imports the caller's script, so that notebooks and scripts without `if __name__ == "__main__"` work, on Windows too. It
-ends when its pipe does, also when this process was killed.
+A worker is a new Python process that receives blocks through a pipe: it is not forked (tokenizers have threads) and
+does not import the caller's script, so notebooks and scripts without `if __name__ == "__main__"` work, on Windows too.
+It ends when its pipe is closed, even if this process was killed.
 """
 
 import json
@@ -26,16 +26,16 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import pre_tokenizers
 
-from qkv.data.corpus.documents import Block, read
-from qkv.data.corpus.encode import Encoder
+from qkv.data.corpus.documents import Block, read_documents
+from qkv.data.corpus.encode import CorpusEncoder
 from qkv.errors import InputError
 from qkv.text.backend import BYTE_PAIR, AnyKind
 from qkv.text.languages import Letters
-from qkv.text.segmenter import Cut, segmenter
-from qkv.text.sentences import split
+from qkv.text.segmenter import Cut, find_segmenter
+from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 
-SAMPLE = 20  # sentences of a block that come back as text
+SAMPLE = 20  # sentences of a block that are returned as text
 SCRIPT = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from qkv.data.corpus.workers import serve_blocks
@@ -43,21 +43,21 @@ serve_blocks()"""
 
 
 @dataclass(frozen=True)
-class Job:
-    """All that a worker has to know."""
+class EncodeJob:
+    """Everything that a worker needs."""
 
-    tokenizer: str  # what a tokenizer.json holds
+    tokenizer: str  # contents of tokenizer.json
     kind: AnyKind
     segmenter: str | Cut
     field: str = "text"
     words: str | None = None  # the tokenizer's own segmenter
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "Job":
+    def of(cls, tokenizer: Tokenizer, segmenter: str | Cut, field: str = "text") -> "EncodeJob":
         return cls(tokenizer.backend.to_str(), tokenizer.kind, segmenter, field, tokenizer.segmenter)
 
     def travels(self) -> bool:
-        """Whether another process could be told: a function made on the spot has no name to find it by there."""
+        """Whether another process can import the segmenter: a lambda or a function of `__main__` cannot."""
         if callable(self.segmenter) and self.segmenter.__module__ == "__main__":
             return False
         try:
@@ -68,8 +68,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A block as tokens, end to end."""
+class EncodedBlock:
+    """The tokens of a block, concatenated."""
 
     tokens: NDArray[np.unsignedinteger]  # (N,)
     word_starts: NDArray[np.bool_]  # (N,)
@@ -77,33 +77,33 @@ class Result:
     documents: NDArray[np.int64]  # sentences of each part of a document; some may have none
     characters: int
     letters: NDArray[np.int64]  # by language
-    sample: list[str]  # the first sentences, as they were written
+    sample: list[str]  # the first sentences as text
 
 
-class Worker:
-    def __init__(self, job: Job) -> None:
+class _Worker:
+    def __init__(self, job: EncodeJob) -> None:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(job.tokenizer), job.kind, segmenter=job.words)
         self._field = job.field
         self._keeps_white_space = keeps_white_space(tokenizer)
         self._type: type[np.unsignedinteger] = token_type(tokenizer.size)
-        self._encoder = Encoder(tokenizer, segmenter(job.segmenter))
+        self._encoder = CorpusEncoder(tokenizer, find_segmenter(job.segmenter))
         self._letters = Letters()
 
-    def __call__(self, block: Block) -> Result:
-        text, begins, _ = read(block, self._field)
-        spans = np.array(split(text), np.int64).reshape(-1, 2)
+    def __call__(self, block: Block) -> EncodedBlock:
+        text, begins, _ = read_documents(block, self._field)
+        spans = np.array(split_sentences(text), np.int64).reshape(-1, 2)
         starts, ends = spans.T
         document = np.searchsorted(np.array(begins), starts, side="right") - 1
         if self._keeps_white_space and len(starts):
             starts, ends = after_the_last(starts, ends, document), ends.copy()
-            # unless blank lines lie there, a document may have begun in the block before, or go on in the next
+            # without a blank line there, a document may have begun in the previous block or continue in the next
             if block.goes_on and document[0] == 0:
                 starts[0] = 0
             if block.source.kind == ".txt" and document[-1] == len(begins) - 1:
                 ends[-1] = len(text)
         found = self._encoder.encode(text, starts, ends)
         kept = found.lengths > 0  # a sentence of invisible characters has no tokens
-        return Result(
+        return EncodedBlock(
             tokens=found.ids.astype(self._type),
             word_starts=found.word_starts,
             sentences=found.lengths[kept],
@@ -115,7 +115,7 @@ class Worker:
 
 
 def keeps_white_space(tokenizer: Tokenizer) -> bool:
-    """Whether spaces and line ends are tokens, or parts of them: characters, and pairs of bytes."""
+    """Whether spaces and line ends are tokens or parts of tokens: character and byte-level tokenizers."""
     by_bytes = tokenizer.kind == BYTE_PAIR and isinstance(tokenizer.backend.pre_tokenizer, pre_tokenizers.ByteLevel)
     return by_bytes or tokenizer.kind == "character"
 
@@ -123,7 +123,7 @@ def keeps_white_space(tokenizer: Tokenizer) -> bool:
 def after_the_last(
     starts: NDArray[np.int64], ends: NDArray[np.int64], document: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where sentences start if the white space before them is theirs: nothing is lost inside of a document.
+    """Return the starts of sentences that include the white space before them, so that nothing is lost in a document.
 
     >>> text = "To be. \\nOr\\n\\nnot"
     >>> starts, ends = np.array([0, 8, 12]), np.array([6, 10, 15])
@@ -141,15 +141,15 @@ def token_type(vocabulary_size: int) -> type[np.unsignedinteger]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
-def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, Result]]:
-    """Every block with its result, in order. Only a few blocks are on their way at a time, however many there are."""
+def encode_blocks(job: EncodeJob, blocks: Iterable[Block], workers: int) -> Generator[tuple[Block, EncodedBlock]]:
+    """Yield every block with its result, in order, with only a few blocks in progress at a time."""
     if workers == 1:
-        worker = Worker(job)
+        worker = _Worker(job)
         for block in blocks:
             yield block, worker(block)
         return
     with _Pool(job, workers) as pool:
-        on_their_way: deque[tuple[Block, Future[Result]]] = deque()
+        on_their_way: deque[tuple[Block, Future[EncodedBlock]]] = deque()
         for block in blocks:
             on_their_way.append((block, pool.submit(block)))
             if len(on_their_way) > 2 * workers:
@@ -161,19 +161,19 @@ def run(job: Job, blocks: Iterable[Block], workers: int) -> Generator[tuple[Bloc
 
 
 class _Pool:
-    """Processes, and as many threads, each of which waits for one of them."""
+    """Worker processes, and as many threads that wait for them."""
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, job: EncodeJob, workers: int) -> None:
         self._children = [_Child(job) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
         for child in self._children:
             self._idle.put(child)
         self._threads = ThreadPoolExecutor(workers)
 
-    def submit(self, block: Block) -> "Future[Result]":
+    def submit(self, block: Block) -> "Future[EncodedBlock]":
         return self._threads.submit(self._ask, block)
 
-    def _ask(self, block: Block) -> Result:
+    def _ask(self, block: Block) -> EncodedBlock:
         child = self._idle.get()
         try:
             return child.ask(block)
@@ -192,19 +192,19 @@ class _Pool:
 
 
 class _Child:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: EncodeJob) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread a process
-            start_new_session=True,  # Ctrl-C is for us; we tell the others
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},  # one thread per process
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the workers
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
         self._send(job)
 
-    def ask(self, block: Block) -> Result:
+    def ask(self, block: Block) -> EncodedBlock:
         self._send(block)
         try:
             answer = pickle.load(self._from)
@@ -226,35 +226,35 @@ class _Child:
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         hint = " Was there too little memory?" if code == -9 else ""
         return InputError(
-            f"a worker process was ended {how}.{hint} What is finished is kept: run the same again, with fewer workers "
-            "perhaps."
+            f"a worker process ended {how}.{hint} Finished shards are kept: run the same command again, perhaps with "
+            "fewer workers."
         )
 
     def end(self, at_once: bool) -> None:
         if at_once:
             self._process.kill()
-        with suppress(OSError):  # it may be gone, with something still to be sent
+        with suppress(OSError):  # it may have ended with data still to be sent
             self._to.close()
         self._process.wait()
         self._from.close()
 
 
 def serve_blocks() -> None:
-    """The life of a worker process: a job, then blocks, one answer each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a session of its own does not keep Ctrl-C away
+    """Main loop of a worker process: read a job, then blocks, and answer each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a new session does not keep Ctrl-C away
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a segmenter prints must not get among the answers
+    os.dup2(2, 1)  # keep the output of a segmenter out of the answers
     questions = sys.stdin.buffer
-    worker: Worker | None = None
-    job: Job = pickle.load(questions)
+    worker: _Worker | None = None
+    job: EncodeJob = pickle.load(questions)
     while True:
         try:
             block = pickle.load(questions)
         except EOFError:
             return
-        answer: Result | Exception
+        answer: EncodedBlock | Exception
         try:
-            worker = worker or Worker(job)
+            worker = worker or _Worker(job)
             answer = worker(block)
         except InputError as error:
             answer = error

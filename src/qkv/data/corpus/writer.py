@@ -1,8 +1,11 @@
-"""Results of workers into shards: which documents are held out, when a shard is full, and where to go on after a kill.
+"""Write encoded blocks to shards, choose held-out documents, save the state to resume from, and make the manifest.
 
-Blocks come in the order of the corpus. Shards are cut between blocks, when enough tokens are there, so that what they
-hold depends on the corpus alone. After each of them the state is written down; what came after the last state is done
-again, and comes out the same.
+Blocks arrive in the order of the corpus. A shard ends between blocks, once it has enough tokens, so its contents depend
+only on the corpus. The state is saved after each shard; later work is repeated on resume, with the same result.
+
+Two figures of the manifest help to interpret a training run. `unigram_entropy` is the loss of a model that knows only
+token frequencies: a masked language model should be below it. `vocabulary_seen` counts the distinct tokens of the
+training text; the embeddings of all others are not trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,34 +16,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.data.corpus.documents import Block, Place
-from qkv.data.corpus.shards import FORMAT, map_arrays, write_arrays
-from qkv.data.corpus.workers import Result
-from qkv.text.languages import LANGUAGES, shares
+from qkv.data.corpus.documents import Block, CorpusPosition
+from qkv.data.corpus.shards import SHARDS_FORMAT, map_arrays, write_arrays
+from qkv.data.corpus.workers import EncodedBlock
+from qkv.text.languages import COUNTED_LANGUAGES, language_shares
 from qkv.text.tokenizer import Tokenizer
 
-_NAMES = {"train": "shard", "valid": "valid"}  # how the files of a part are called
+_NAMES = {"train": "shard", "valid": "valid"}  # file names of a part
 
 
-def held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
-    """Which documents, by number, are kept for evaluation: one at random of every 1 / share.
+def is_held_out(numbers: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Return which documents, by number, are held out: one at random of every 1 / share.
 
-    Of the first lot it is the third document (the last, if lots are smaller), so that a small corpus has one too, and
-    has others left to train on.
+    Of the first group it is the third document (the last, if groups are smaller), so that a small corpus has one too,
+    and others to train on.
 
-    >>> np.flatnonzero(held_out(np.arange(60), 0.1)).tolist()
+    >>> np.flatnonzero(is_held_out(np.arange(60), 0.1)).tolist()
     [2, 15, 20, 39, 44, 57]
     """
     if not share:
         return np.zeros(len(numbers), np.bool_)
     lot = round(1 / share)
     lots = numbers // lot
-    chosen = np.where(lots == 0, min(2, lot - 1), _mixed(lots) % np.uint64(lot)).astype(np.int64)
+    chosen = np.where(lots == 0, min(2, lot - 1), _mix_bits(lots) % np.uint64(lot)).astype(np.int64)
     return numbers % lot == chosen
 
 
-def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """As good as random, and the same everywhere (splitmix64: Steele, Lea and Flood 2014)."""
+def _mix_bits(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return pseudorandom numbers, the same on every machine (splitmix64: Steele, Lea and Flood 2014)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -49,16 +52,16 @@ def _mixed(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 @dataclass
 class _Part:
-    """What goes into the shards of one part, "train" or "valid"."""
+    """The shards of one part, "train" or "valid", and the data of the next shard."""
 
     name: str
     shards: list[dict[str, Any]] = field(default_factory=list)
-    # What is held for the next one:
+    # data of the next shard:
     tokens: list[NDArray[Any]] = field(default_factory=list)
     word_starts: list[NDArray[np.bool_]] = field(default_factory=list)
     sentences: list[NDArray[np.int64]] = field(default_factory=list)  # tokens of each
     documents: list[int] = field(default_factory=list)  # sentences of each
-    goes_on: bool = False  # the first of these documents began in the shard before
+    goes_on: bool = False  # the first of these documents began in the previous shard
 
     def add(self, tokens: NDArray[Any], word_starts: NDArray[np.bool_], sentences: NDArray[np.int64]) -> None:
         self.tokens.append(tokens)
@@ -66,7 +69,7 @@ class _Part:
         self.sentences.append(sentences)
 
     def add_documents(self, documents: list[int], first_goes_on: bool) -> None:
-        """By their number of sentences; the first one may go on with the last one there was."""
+        """Add documents by their number of sentences; the first may continue the last one."""
         if first_goes_on and self.documents:
             self.documents[-1] += documents.pop(0)
         elif first_goes_on:
@@ -74,7 +77,7 @@ class _Part:
         self.documents += documents
 
     def write(self, folder: Path) -> None:
-        """One shard with all that is held, and nothing is held any more."""
+        """Write one shard with all data, and clear it."""
         if not self.tokens:
             return
         file = folder / f"{_NAMES[self.name]}-{len(self.shards):05d}.safetensors"
@@ -100,7 +103,7 @@ class _Part:
         self.tokens, self.word_starts, self.sentences, self.documents, self.goes_on = [], [], [], [], False
 
     def totals(self) -> dict[str, int]:
-        """Over all shards; a document that lies in several counts once."""
+        """Return totals over all shards; a document in several shards counts once."""
         sums = {key: sum(shard[key] for shard in self.shards) for key in ("documents", "sentences", "tokens", "words")}
         sums["documents"] -= sum(shard["goes_on"] for shard in self.shards)
         return sums
@@ -110,15 +113,15 @@ class Writer:
     def __init__(self, folder: Path, hold_out: float, shard_tokens: int) -> None:
         self.folder, self.hold_out, self.shard_tokens = folder, hold_out, shard_tokens
         self.parts = [_Part("train"), _Part("valid")]
-        self.place = Place()  # where the next block begins
-        self.documents = 0  # how many have begun
-        self.within: int | None = None  # which part has the document that the next block may go on with
-        self.counts = dict.fromkeys(("bytes", "characters", *LANGUAGES), 0)
+        self.place = CorpusPosition()  # beginning of the next block
+        self.documents = 0  # documents so far
+        self.within: int | None = None  # part of the document that the next block may continue
+        self.counts = dict.fromkeys(("bytes", "characters", *COUNTED_LANGUAGES), 0)
         self.tokens = 0
         self._held = 0  # tokens not yet written
 
-    def add(self, block: Block, result: Result) -> bool:
-        """Take in a block; True when that filled a shard, and all there was is on the disk."""
+    def add(self, block: Block, result: EncodedBlock) -> bool:
+        """Add a block; return True if this filled a shard and everything was written to disk."""
         goes_on = block.goes_on and self.within is not None and bool(result.documents[0])
         part_of_document = self._parts_of(result.documents, block.goes_on)
         part_of_sentence = np.repeat(part_of_document, result.documents)
@@ -140,7 +143,7 @@ class Writer:
         return True
 
     def _parts_of(self, documents: NDArray[np.int64], goes_on: bool) -> NDArray[np.int64]:
-        """Where each document goes, by its number of sentences: 0 train, 1 valid, -1 nowhere, as there are none."""
+        """Return the part of each document, given their numbers of sentences: 0 train, 1 valid, -1 if it has none."""
         filled = documents > 0
         begins = filled.copy()
         parts = np.full(len(documents), -1)
@@ -148,7 +151,7 @@ class Writer:
             begins[0] = False
             parts[0] = self.within
         numbers = self.documents + np.arange(np.count_nonzero(begins))
-        parts[begins] = held_out(numbers, self.hold_out)
+        parts[begins] = is_held_out(numbers, self.hold_out)
         self.documents += len(numbers)
         if filled[-1]:
             self.within = int(parts[-1])
@@ -162,7 +165,7 @@ class Writer:
         self._held = 0
 
     def state(self) -> dict[str, Any]:
-        """All that a later run needs to go on, when nothing is held."""
+        """Return everything needed to resume, right after a shard was written."""
         return {
             "place": asdict(self.place),
             "documents": self.documents,
@@ -173,7 +176,7 @@ class Writer:
         }
 
     def go_on(self, state: dict[str, Any]) -> None:
-        self.place = Place(**state["place"])
+        self.place = CorpusPosition(**state["place"])
         self.documents, self.within, self.tokens = state["documents"], state["within"], state["tokens"]
         self.counts = state["counts"]
         for part in self.parts:
@@ -184,29 +187,21 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(np.append(0, lengths), dtype=np.int64)
 
 
-# --- What a preparation says of itself in the end: what it was made from, what came out, and what to know before
-# training.
-#
-# Two figures are for judging a training run. `unigram_entropy` is the loss of a model that knows how frequent tokens
-# are
-# and nothing else: a masked-language loss above it has learned less than that. `vocabulary_seen` counts the different
-# tokens of the training text; the embeddings of all others stay as they began.
-
-COUNTS = "token_counts.safetensors"
+TOKEN_COUNTS_FILE = "token_counts.safetensors"
 SUMMED = ("documents", "sentences", "tokens", "words")
 
 
 def manifest_of(made_from: Mapping[str, Any], writer: Writer, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Also writes how often each token occurs, which is found by reading the shards once more."""
+    """Return the manifest, and write the token counts, from another pass over the shards."""
     train, valid = writer.parts
     counts = _token_counts(writer.folder, train.shards, tokenizer.size)
-    write_arrays(writer.folder / COUNTS, {"counts": counts})
+    write_arrays(writer.folder / TOKEN_COUNTS_FILE, {"counts": counts})
     totals = {key: train.totals()[key] + valid.totals()[key] for key in SUMMED}
     manifest = {
-        "format": FORMAT,
+        "format": SHARDS_FORMAT,
         **made_from,
         "totals": {**totals, "characters": writer.counts["characters"], "bytes": writer.counts["bytes"]},
-        "languages": shares(np.array([writer.counts[name] for name in LANGUAGES])),
+        "languages": language_shares(np.array([writer.counts[name] for name in COUNTED_LANGUAGES])),
         "unigram_entropy": unigram_entropy(counts),
         "vocabulary_seen": int(np.count_nonzero(counts)),
         "unknown_share": round(int(counts[tokenizer.unk_id]) / max(1, int(counts.sum())), 6),
@@ -219,13 +214,13 @@ def _token_counts(folder: Path, shards: Sequence[dict[str, Any]], size: int) -> 
     counts = np.zeros(size, np.int64)
     for shard in shards:
         tokens = map_arrays(folder / shard["file"])["tokens"]
-        for begin in range(0, len(tokens), 1 << 20):  # numpy makes eight bytes of each
+        for begin in range(0, len(tokens), 1 << 20):  # numpy converts each to eight bytes
             counts += np.bincount(tokens[begin : begin + (1 << 20)], minlength=size)
     return counts
 
 
 def unigram_entropy(counts: NDArray[np.int64]) -> float:
-    """In nats: the loss of a model that knows how frequent each token is, and nothing else.
+    """Return the entropy of the token frequencies in nats.
 
     >>> round(unigram_entropy(np.array([1, 1, 2, 0])) / 0.6931471805599453, 6)
     1.5
@@ -235,7 +230,7 @@ def unigram_entropy(counts: NDArray[np.int64]) -> float:
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
-    """What whoever trains on this should know."""
+    """Return notes for the user who trains on these shards."""
     notes = []
     chinese, unknown = manifest["languages"]["zh"], manifest["unknown_share"]
     if manifest["settings"]["segmenter"] == "none" and chinese > 0.01:

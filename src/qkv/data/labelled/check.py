@@ -1,4 +1,14 @@
-"""How long labelled texts are, in characters and in a model's tokens, and whether spans end where tokens end."""
+"""Check labelled files before training: statistics, and problems with their file and line.
+
+Like data/corpus/check.py, it continues after a problem, counts all and reports the first few of each kind. A hash of
+every text is kept, not the texts. Files given as `against` (development and test sets) are compared with the others: a
+text in both makes scores too good.
+
+It reports lengths in characters and tokens; spans that begin or end inside a token; labels that are probably the same
+("Sport" and "sport", "positve" and "positive"; it does not compare meanings: "not spam" and "no spam" are two labels);
+and two spellings in one set of texts, full and half width, 简体 and 繁體, since a model reads rare spellings worse.
+Traditional and simplified are distinguished by frequent characters that differ; a text without them is neither.
+"""
 
 import re
 import unicodedata
@@ -11,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.detect import guessed_task
+from qkv.data.labelled.detect import guess_task
 from qkv.data.labelled.examples import Example, Place
 from qkv.data.labelled.kinds import labelling_for
 from qkv.data.labelled.opened import Labelling
@@ -22,22 +32,22 @@ from qkv.errors import InputError
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.text.wordpiece import CHINESE
 
-_AT_ONCE = 256  # examples to tokenize
+_AT_ONCE = 256  # examples tokenized together
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of examples: a pair, or a question with its text, counts as one. In tokens with [CLS] and [SEP]."""
+    """Lengths of examples (both texts of a pair, a question with its text); in tokens including [CLS] and [SEP]."""
 
     median: int
     p90: int
     p99: int
     longest: int
     limit: int | None = None  # of the model, in tokens
-    over: int = 0  # examples above it, which will be read in windows
+    over: int = 0  # examples above it, which are read in windows
 
 
-def lengths_of(values: "array[int]", limit: int | None = None) -> Lengths | None:
+def summarise_lengths(values: "array[int]", limit: int | None = None) -> Lengths | None:
     if not values:
         return None
     numbers = np.frombuffer(values, np.uint32)
@@ -47,14 +57,14 @@ def lengths_of(values: "array[int]", limit: int | None = None) -> Lengths | None
 
 
 class TokenLengths:
-    """Counts tokens, some hundred examples at a time."""
+    """Counts tokens, some hundred examples together."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._waiting: list[tuple[int, Example]] = []
 
     def add(self, source: int, example: Example) -> Iterator[tuple[int, Example, int, str]]:
-        """Examples whose turn has come, each with its tokens and a span that cuts through one ("" where none does)."""
+        """Add an example; yield counted ones with number of tokens and a span that ends inside a token, or ""."""
         self._waiting.append((source, example))
         if len(self._waiting) >= _AT_ONCE:
             yield from self.rest()
@@ -74,7 +84,7 @@ class TokenLengths:
 
 
 def _cut_span(example: Example, encoded: Encoded) -> str:
-    """The first span that begins or ends inside a token."""
+    """Describe the first span that begins or ends inside a token."""
     starts = {start for start, _ in encoded.offsets}
     ends = {end for _, end in encoded.offsets}
     for start, end, label in example.spanned():
@@ -83,12 +93,8 @@ def _cut_span(example: Example, encoded: Encoded) -> str:
     return ""
 
 
-# --- Labels that are probably meant to be the same: "Sport" beside "sport", "positve" beside "positive".
-#
-# What this does not know is meaning: "not spam" and "no spam" stay two labels.
-
-_MOST_LABELS = 500  # every pair is compared
-RARE = 0.02  # of the other label's count: a label with one letter more or less is taken for a slip only when rarer
+_MOST_LABELS = 500  # since every pair is compared
+RARE = 0.02  # of the other label's count: one different letter is a typo only if the label is rarer than this
 
 
 class Typo(NamedTuple):
@@ -97,10 +103,10 @@ class Typo(NamedTuple):
     why: str
 
 
-def typos(counts: Mapping[str, int]) -> Iterator[Typo]:
-    """Of each pair that looks like one label, the rarer; of two equals, the one with doubled blanks.
+def find_typos(counts: Mapping[str, int]) -> Iterator[Typo]:
+    """Yield the rarer label of each pair that looks like one label; if equally frequent, the one with double spaces.
 
-    >>> list(typos({"positive": 900, "Positive": 3, "positve": 1, "negative": 800}))[0]
+    >>> list(find_typos({"positive": 900, "Positive": 3, "positve": 1, "negative": 800}))[0]
     Typo(label='Positive', meant='positive', why='case')
     """
     labels = sorted(counts, key=lambda label: (-counts[label], label != " ".join(label.split()), label))
@@ -125,21 +131,21 @@ def _why(label: str, other: str, rare: bool) -> str:
 
 
 def _bare(label: str) -> str:
-    """Without case, blanks and marks; the sign of a number and what stands between digits count."""
+    """Remove case, spaces and punctuation, but keep the sign of a number and punctuation between digits."""
     if label[:1] in "+-" or any(character.isdigit() for character in label):
         return label.casefold().replace(" ", "")
     return "".join(character for character in label.casefold() if character.isalnum()) or label
 
 
 def _is_slip(a: str, b: str) -> bool:
-    """One letter more, less, another, or two changed about; not a digit, which tells labels apart (class1, class2).
+    """Whether two labels differ by one inserted, deleted, replaced or swapped letter, but not a digit.
 
     >>> _is_slip("positve", "positive"), _is_slip("class1", "class2"), _is_slip("好评", "差评")
     (True, False, False)
     """
     if len(a) > len(b):
         a, b = b, a
-    # Short labels are a letter apart on purpose: PER and ORG, 好评 and 差评, B and C.
+    # short labels differ by a letter on purpose: 好评 and 差评, B and C
     if len(a) < (3 if not a.isascii() else 4) or len(b) - len(a) > 1:
         return False
     start = next((place for place in range(len(a)) if a[place] != b[place]), len(a))
@@ -150,14 +156,6 @@ def _is_slip(a: str, b: str) -> bool:
     swapped = a[start : start + 2][::-1] == b[start : start + 2] and a[start + 2 :] == b[start + 2 :]
     return a[start + 1 :] == b[start + 1 :] or swapped
 
-
-# --- Two ways of writing the same thing in one set of texts: full and half width, 简体 and 繁體.
-#
-# A model sees different characters, and a text written like few others is read worse. Traditional and simplified are
-# told
-# apart by frequent characters that are written in one of the two alone; words are not looked at, and a text without
-# any
-# of these characters is neither.
 
 _pairs = (
     "这這 个個 们們 来來 时時 说說 国國 会會 对對 过過 学學 发發 还還 进進 种種 问問 间間 见見 长長 现現 开開 关關 "
@@ -180,14 +178,15 @@ FORMS: Mapping[str, tuple[str, str]] = {
     "letters": ("half-width letters or digits", "full-width letters or digits"),
     "marks": ("full-width marks ，；：？！", "half-width marks ,;:?! between 汉字"),
 }
-"""For each thing, its two ways; `ways` answers by them."""
+"""The two variants of each property, as returned by `script_variants`."""
 
 
-def ways(text: str) -> list[tuple[str, int, str]]:
-    """Which things a text writes, which way (0 or 1 of FORMS), and the first sign of it. One that is written both ways
-    counts as the way that is the less usual one, 1; 简 and 繁 as the more frequent.
+def script_variants(text: str) -> list[tuple[str, int, str]]:
+    """Return the properties of a text, their variant (0 or 1 of FORMS), and the first character that shows it.
 
-    >>> ways("这是ＡＢＣ。"), ways("這個問題"), ways("plain")
+    A text with both variants counts as 1; of 简 and 繁 the more frequent counts.
+
+    >>> script_variants("这是ＡＢＣ。"), script_variants("這個問題"), script_variants("plain")
     ([('script', 0, '这'), ('letters', 1, 'Ａ')], [('script', 1, '這')], [('letters', 0, 'p')])
     """
     found = []
@@ -205,52 +204,44 @@ def ways(text: str) -> list[tuple[str, int, str]]:
     return found
 
 
-# --- A look at labelled files before anything is trained on them: what there is, what is wrong, and where.
-#
-# Like data/corpus/check.py, it goes on after a fault, counts all of them and names the first few of each kind with
-# file and line.
-# What stays in memory is a hash for every text, not the texts. Files given as `against` (dev, test) are held against
-# the
-# others: a text that stands in both makes every score too good.
-
-KINDS = {
+LABELLED_FINDINGS = {
     "unreadable": "files that cannot be read to the end",
     "unusable": "rows that cannot be used: training stops at the first of them",
-    "leak": "texts that stand in the training files, too: scores on them are too good",
-    "conflict": "texts that are there again with another label",
-    "label typo": "labels that look like a slip for another",
-    "unknown label": "labels that training never has",
+    "leak": "texts that are also in the training files: scores on them are too good",
+    "conflict": "repeated texts with another label",
+    "label typo": "labels that look like a typo of another",
+    "unknown label": "labels that do not occur in the training files",
     "empty text": "examples without a text, which are dropped",
     "no agreed label": "examples whose annotators did not agree, which are dropped",
     "not annotated": "examples that were never annotated, which are dropped",
-    "answer": "answers that do not stand where the file says",
-    "answer place": "answers whose place is not stated, and which stand in the text more than once",
-    "span": "spans that do not stand where the file says",
-    "span overlap": "spans that overlap, which no tagger here can learn",
-    "span blank": "spans that begin or end with a blank",
+    "answer": "answers that are not at the stated position",
+    "answer place": "answers without a stated position that occur in the text more than once",
+    "span": "spans that are not at the stated position",
+    "span overlap": "overlapping spans, which no tagger here can learn",
+    "span blank": "spans that begin or end with white space",
     "span cut": "spans that begin or end inside a token of the model",
-    "choices": "questions whose right choice is there twice",
+    "choices": "questions whose right choice occurs twice",
     "several annotations": "tasks with several annotations",
     "extra columns": "rows with more columns than the others",
-    "repeated": "texts that are there again with the same label",
-    "lost characters": "U+FFFD, which stands for characters that were lost",
-    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "repeated": "repeated texts with the same label",
+    "lost characters": "U+FFFD, the replacement for lost characters",
+    "mojibake": "wrongly decoded text, such as Ã© for é or 锟斤拷",
     "control": "control characters, which are dropped",
     "script": "texts in the rarer of simplified and traditional characters",
     "letters": "texts in the rarer of full-width and half-width letters and digits",
-    "marks": "texts with the rarer of full-width and half-width marks",
+    "marks": "texts with the rarer of full-width and half-width punctuation",
     "long": "examples longer than the model's limit, which are read in windows",
 }
-_NAMED = 20  # findings of each kind
-_FEW = 10  # examples of a label
-_UNEVEN = 20  # times as many examples of one label as of another
+_NAMED = 20  # findings of each kind in the report
+_FEW = 10  # labels with fewer examples are noted
+_UNEVEN = 20  # ratio of the most to the least frequent label that is noted
 
 
 @dataclass(frozen=True)
 class FileFacts:
     path: str
     against: bool
-    read_as: str  # format and columns, in words
+    read_as: str  # format and columns, for people
     examples: int
     dropped: int
     mended: int
@@ -260,15 +251,15 @@ class FileFacts:
 class LabelledReport:
     task: str
     files: list[FileFacts]
-    examples: int  # to train on; those of `against` are counted in `files`
-    labels: dict[str, int]  # of the examples to train on, most frequent first; spans count one each
-    numbers: dict[str, float] | None  # smallest, mean, largest, where the labels are numbers to be met
+    examples: int  # for training; those of `against` are counted in `files`
+    labels: dict[str, int]  # of the training examples, most frequent first; each span counts
+    numbers: dict[str, float] | None  # smallest, mean, largest, if the labels are regression targets
     characters: Lengths | None
-    tokens: Lengths | None  # where a tokenizer was given
-    counts: dict[str, int]  # findings of each kind, all of them
+    tokens: Lengths | None  # if a tokenizer was given
+    counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
     notes: list[str]
-    sound: bool  # no findings, and something to learn from: examples, with labels that differ
+    sound: bool  # no findings, and usable for training: examples with different labels
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -287,18 +278,16 @@ def check_labelled(
     named: int = _NAMED,
     progress: Callable[[float, str], None] | None = None,
 ) -> LabelledReport:
-    """Look through files to train on, and through those to be held `against` them.
+    """Check training files, and compare the files `against` with them.
 
-    Without a task it is told from the first file. With a tokenizer, lengths are counted in its tokens, and spans are
-    compared with them; `max_length` is the model's limit.
+    By default the task is guessed from the first file. With a tokenizer, lengths are counted in tokens and spans are
+    compared with token boundaries; `max_length` is the model's limit.
     """
     files = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
     if not files:
         raise InputError("no files were given: there is nothing to check.")
-    if task is None and (task := guessed_task(files[0]) or ("classify" if columns else None)) is None:
-        raise InputError(
-            f"{files[0]} does not look labelled. Say what it is for: task classify, tag, answer or choice."
-        )
+    if task is None and (task := guess_task(files[0]) or ("classify" if columns else None)) is None:
+        raise InputError(f"{files[0]} does not look labelled. Give its task: classify, tag, answer or choice.")
     check = _Check(labelling_for(task), len(files), tokenizer, max_length, named)
     sources = [*files, *against]
     for number, path in enumerate(sources):
@@ -315,13 +304,13 @@ class _Check:
     ) -> None:
         self.labelling, self.training, self.limit, self.named = labelling, training, limit, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in LABELLED_FINDINGS}
         self.files: list[FileFacts] = []
         self.notes: list[str] = []
-        self.useless = False  # nothing can be learnt from it, though no line of it is wrong
+        self.useless = False  # no line is wrong, but nothing can be learned
         self.labels: Counter[str] = Counter()
         self.labels_against: Counter[str] = Counter()
-        self.label_places: defaultdict[str, list[Place]] = defaultdict(list)  # the first of each
+        self.label_places: defaultdict[str, list[Place]] = defaultdict(list)  # first places of each label
         self.places_against: defaultdict[str, list[Place]] = defaultdict(list)
         self.texts = SameTexts()
         self.characters, self.tokens = array("I"), array("I")
@@ -329,7 +318,7 @@ class _Check:
         self.ways: dict[str, tuple[Counter[int], dict[int, list[tuple[Place, str]]]]] = {
             thing: (Counter(), {0: [], 1: []}) for thing in FORMS
         }
-        self.several = False  # labels an example
+        self.several = False  # some example has a list of labels
         self._last_text = ""
 
     def found(self, kind: str, place: Place, message: str) -> None:
@@ -340,7 +329,7 @@ class _Check:
     def opened(
         self, path: AnyPath, columns: Mapping[str, str] | None, format: str | None, separator: str | None
     ) -> Labelled:
-        """With its labels, or, where it has none, without: the texts are worth a look all the same."""
+        """Open a file with labels or, if it has none, without: its texts can still be checked."""
         given: dict[str, Any] = {"columns": columns, "format": format, "separator": separator, "lenient": True}
         try:
             return labelled(path, self.labelling.task, **given)
@@ -351,7 +340,7 @@ class _Check:
                 raise error from None
             if "label" in source.columns or source.format == "lines":
                 raise
-            self.useless_because(f"No labels were found, only texts were looked at. {error}")
+            self.useless_because(f"No labels were found; only the texts were checked. {error}")
             return source
 
     def file(self, number: int, source: Labelled) -> None:
@@ -364,14 +353,14 @@ class _Check:
             self.found("unreadable", Place(str(source.path), 0), _without(str(source.path), str(error)))
         actions = Counter(fault.action for fault in source.faults)
         for fault in source.faults:
-            told = "" if fault.action == "noted" else f" ({fault.action})"
-            self.found(fault.kind, fault.place, _without(str(fault.place), fault.message) + told)
+            action = "" if fault.action == "noted" else f" ({fault.action})"
+            self.found(fault.kind, fault.place, _without(str(fault.place), fault.message) + action)
         facts = FileFacts(
             str(source.path), number >= self.training, source.describe(), count, actions["dropped"], actions["mended"]
         )
         self.files.append(facts)
         if not count:
-            self.useless_because(f"{source.path} has 0 examples: there is nothing here.")
+            self.useless_because(f"{source.path} has 0 examples.")
         if self.token_lengths is not None:
             self.count_tokens(self.token_lengths.rest())
 
@@ -386,7 +375,7 @@ class _Check:
         for text in (first, second):
             if text and text is not self._last_text:
                 self.writing(text, example.place)
-        self._last_text = example.text  # the next question is about it, too, more often than not
+        self._last_text = example.text  # the next question is often about the same text
         self.label(number, example)
         self.spans(example)
         if self.token_lengths is not None:
@@ -417,7 +406,7 @@ class _Check:
             for kind, pattern in FAULTS.items():
                 if sign := pattern.search(text):
                     self.found(kind, place, f"in {text[max(0, sign.start() - 15) : sign.end() + 15]!r}")
-        for thing, way, character in ways(text):
+        for thing, way, character in script_variants(text):
             counts, first = self.ways[thing]
             counts[way] += 1
             if len(first[way]) < self.named:
@@ -449,9 +438,9 @@ class _Check:
             examples=sum(facts.examples for facts in self.files if not facts.against),
             labels={} if numbers else dict(self.labels.most_common()),
             numbers=numbers,
-            characters=lengths_of(self.characters),
-            tokens=lengths_of(self.tokens, self.limit),
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            characters=summarise_lengths(self.characters),
+            tokens=summarise_lengths(self.tokens, self.limit),
+            counts={kind: self.counts[kind] for kind in LABELLED_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=not (self.useless or self.counts.total()),
@@ -459,11 +448,11 @@ class _Check:
 
     @property
     def one_label_each(self) -> bool:
-        """Of whole texts; the score of spans, and of several labels a text, is F1."""
+        """Whether each text has one label; otherwise the score is F1."""
         return not self.labelling.spans and not self.several
 
     def numbers(self) -> dict[str, float] | None:
-        """Where all labels are numbers and some have a point, they are to be met, not told apart."""
+        """Return statistics of regression targets: all labels are numbers, some with a decimal point; else None."""
         if not self.one_label_each or not any("." in label for label in self.labels):
             return None
         try:
@@ -476,7 +465,7 @@ class _Check:
     def label_findings(self) -> None:
         places = {**self.places_against, **self.label_places}
         everywhere = self.labels + self.labels_against
-        for typo in typos(everywhere):
+        for typo in find_typos(everywhere):
             count, other = everywhere[typo.label], everywhere[typo.meant]
             message = f"{typo.label!r} ({count:,}): is {typo.meant!r} ({other:,}) meant? ({typo.why})"
             self.found("label typo", places[typo.label][0], message)
@@ -488,7 +477,7 @@ class _Check:
         if len(self.labels) == 1 and self.one_label_each:
             label, count = self.labels.most_common(1)[0]
             who = "The only example has the label" if count == 1 else f"All {count:,} examples have one label,"
-            self.useless_because(f"{who} {label!r}: there is nothing to tell apart.")
+            self.useless_because(f"{who} {label!r}: there is nothing to distinguish.")
         spans, trained_on = self.labelling.spans, any(facts.examples and not facts.against for facts in self.files)
         if spans and not self.labels and trained_on:
             self.useless_because("No example has a span: there is nothing to find.")
@@ -496,10 +485,10 @@ class _Check:
         if len(self.labels) > 1:
             (most, large), *_, (least, small) = self.labels.most_common()
             if large >= _UNEVEN * small:
-                told = "look at the F1 of each, that of all together says little about the rare ones."
+                advice = "look at the F1 of each label; the overall F1 says little about the rare ones."
                 self.notes.append(
                     f"{most!r} has {large:,} {things}, {least!r} has {small:,}: "
-                    + ("class weights will matter, and accuracy says little." if self.one_label_each else told)
+                    + ("class weights will matter, and accuracy says little." if self.one_label_each else advice)
                 )
             few = [label for label, count in self.labels.items() if count < _FEW]
             if few and len(self.labels) > len(few):
@@ -507,7 +496,7 @@ class _Check:
                 self.notes.append(f"{len(few)} of {len(self.labels)} labels have fewer than {_FEW} {things}: {shown}.")
 
     def way_findings(self) -> None:
-        """Of two ways to write a thing, the rarer."""
+        """Report the rarer variant of each property."""
         for thing, (counts, first) in self.ways.items():
             if counts[0] and counts[1]:
                 rarer = int(counts[1] <= counts[0])
@@ -519,5 +508,5 @@ class _Check:
 
 
 def _without(place: str, message: str) -> str:
-    """A message without the place that it begins with, for a finding, which has its place beside it."""
+    """Remove the place from the beginning of a message, since a finding has its own place."""
     return message.removeprefix(place).lstrip(":, ") if message.startswith(place) else message

@@ -1,11 +1,21 @@
-"""Tags of words, as people write them, in the one spelling that `metrics.entities.chunks` reads as spans.
+"""Column files (CoNLL and similar): one word (or 汉字) and its tag per line, a blank line between sentences.
+
+Columns are separated by tabs or spaces; the word is the first and the tag the last, unless the caller chooses others. A
+line -DOCSTART- begins a new group. The words are joined to running text, and each is kept as a span of it (`units`):
+
+    single characters only, in the sentence and
+    at the beginning of the file                  nothing between them
+    汉字 (or kana) in the sentence                a space only between two words of letters or digits: "用 Python 3"
+    otherwise                                     a space
+
+Tags are normalised to the spelling of `metrics.entities.find_chunks`:
 
     IOB1         I-PER; B-PER only where one PER follows another
-    IOB2, BIO    B-PER begins, I-PER goes on
-    BIOES, BMES  as well E-PER ends, S-PER is a whole one; M goes on; BILOU's L and U are E and S
+    IOB2, BIO    B-PER begins, I-PER continues
+    BIOES, BMES  also E-PER ends, S-PER is a single word; M continues; BILOU's L and U are E and S
 
-One reading serves them all, that of CoNLL's scorer, so that nothing is refused for its order. A tag without a type (B,
-I, O) is of the type "entity".
+All are read as by CoNLL's scorer, so any order of tags is accepted. A tag without a type (B, I, O) has the type
+"entity".
 """
 
 import re
@@ -16,22 +26,22 @@ from itertools import accumulate, chain, islice, pairwise
 from typing import NamedTuple
 
 from qkv.data.labelled.examples import Fault, Span, TagExample
-from qkv.data.labelled.opened import Beginning, Opened, Told, Wanted, sound_lines
+from qkv.data.labelled.opened import Beginning, OpenedFile, ReportFault, Wanted, checked_lines
 from qkv.errors import InputError
-from qkv.metrics.entities import chunks
+from qkv.metrics.entities import find_chunks
 
 ENTITY = "entity"
-READ_AS = "BIOES"  # the scheme of `normalised` tags
+READ_AS = "BIOES"  # the scheme of normalised tags
 
 _tag = re.compile(r"(?:O|([BIESMLU])(?:[-_](\S+))?)")
 _same = {"L": "E", "U": "S", "M": "I"}
 
 
 @cache
-def normalised(tag: str) -> str | None:
-    """O, or B-, I-, E-, S- and a type; None for what is no tag of these schemes.
+def normalise_tag(tag: str) -> str | None:
+    """Return O, or B-, I-, E-, S- and a type; None if it is not a tag of these schemes.
 
-    >>> normalised("B_PER"), normalised("M-地名"), normalised("O"), normalised("I"), normalised("NN")
+    >>> normalise_tag("B_PER"), normalise_tag("M-地名"), normalise_tag("O"), normalise_tag("I"), normalise_tag("NN")
     ('B-PER', 'I-地名', 'O', 'I-entity', None)
     """
     found = _tag.fullmatch(tag)
@@ -43,7 +53,7 @@ def normalised(tag: str) -> str | None:
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
-    """The name of the scheme, for people; nothing depends on it.
+    """Return the name of the scheme, only for messages.
 
     >>> scheme_of([["I-PER", "O"]]), scheme_of([["B-PER", "I-PER"]]), scheme_of([["B-X", "E-X", "S-X"]])
     ('IOB1', 'IOB2', 'BIOES')
@@ -65,16 +75,6 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
     return "IOB1" if begins_with_i else "IOB2"
 
 
-# --- Files with a word (or a 汉字) a line, its tag beside it, and a blank line between sentences: CoNLL and its kin.
-#
-# Columns stand between tabs or blanks; the word is the first and the tag the last, unless told otherwise. A line
-# -DOCSTART- begins a new group. The words become running text again, and each is kept as a span of it (`units`):
-#
-#     single characters only, in the sentence and
-#     at the beginning of the file                  nothing between them
-#     汉字 (or kana) in the sentence                a blank only between two words of letters or digits: "用 Python 3"
-#     otherwise                                     a blank
-
 DOCUMENT = "-DOCSTART-"
 
 _unspaced = re.compile("[\u3400-\u9fff\uf900-\ufaff\u3040-\u30ff\U00020000-\U0003ffff]")  # 汉字 and kana
@@ -88,14 +88,16 @@ class Sentence(NamedTuple):
 
 
 def looks_like_columns(start: Beginning) -> bool:
-    """Whether the file begins like one: short rows, and nearly all have a tag at their end."""
+    """Whether the file looks like a column file: short rows that nearly all end with a tag."""
     filled = [line for line in start.lines[:400] if line.strip() and not line.startswith(DOCUMENT)]
-    tagged = [columns for line in filled if len(columns := _split(line)) >= 2 and normalised(columns[-1]) is not None]
+    tagged = [
+        columns for line in filled if len(columns := _split(line)) >= 2 and normalise_tag(columns[-1]) is not None
+    ]
     short = sum(len(columns[0]) <= 60 for columns in tagged)
     return short >= 2 and short > 0.9 * len(filled)
 
 
-def open_columns(start: Beginning, wanted: Wanted) -> Opened:
+def open_columns(start: Beginning, wanted: Wanted) -> OpenedFile:
     sample = list(islice(_sentences(wanted, iter(enumerate(start.lines, 1))), _looked_at))
     if not start.whole and len(sample) > 1:
         sample.pop()
@@ -107,8 +109,8 @@ def open_columns(start: Beginning, wanted: Wanted) -> Opened:
     tag = _column(wanted, "label", width, width) if width > 1 or wanted.needs_labels else None
     if tag is not None and tag == word:
         raise InputError(
-            f"{wanted.path}, line {sample[0].rows[0][0]}: {sample[0].rows[0][1][0]!r} has no tag beside it. Each line "
-            "holds a word, a tab or blank, and its tag."
+            f"{wanted.path}, line {sample[0].rows[0][0]}: {sample[0].rows[0][1][0]!r} has no tag. Each line must "
+            "have a word, a tab or space, and its tag."
         )
     single = all(
         len(columns[word - 1]) == 1 for sentence in sample for _, columns in sentence.rows if len(columns) >= word
@@ -117,18 +119,18 @@ def open_columns(start: Beginning, wanted: Wanted) -> Opened:
         [] if tag is None else [[columns[tag - 1] for _, columns in one.rows if len(columns) >= tag] for one in sample]
     )
     guessed = not wanted.needs_labels and "label" not in wanted.columns
-    if guessed and not all(normalised(one) for sentence in tags for one in sentence):
-        tag = None  # a column of something else; there need not be any labels
+    if guessed and not all(normalise_tag(one) for sentence in tags for one in sentence):
+        tag = None  # another column; labels are not required
 
     def units() -> Iterator[tuple[int, Sentence]]:
-        for sentence in _sentences(wanted, sound_lines(wanted.path)):
+        for sentence in _sentences(wanted, checked_lines(wanted.path)):
             yield sentence.rows[0][0], sentence
 
-    def convert(line: int, sentence: Sentence, told: Told) -> Iterable[TagExample]:
-        return _example(wanted, line, sentence, word, tag, single, told)
+    def convert(line: int, sentence: Sentence, report: ReportFault) -> Iterable[TagExample]:
+        return _example(wanted, line, sentence, word, tag, single, report)
 
     columns = {"text": str(word)} | ({} if tag is None else {"label": str(tag)})
-    return Opened("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
+    return OpenedFile("conll", columns, "" if tag is None else scheme_of(tags), units, convert)
 
 
 def _column(wanted: Wanted, role: str, usual: int, width: int) -> int:
@@ -147,7 +149,7 @@ def _split(line: str) -> list[str]:
     if "\t" in line:
         return [line[0], *line[1:].split()] if line[0].isspace() else line.rstrip().split("\t")
     columns = line.split()
-    # In files of characters a blank is a word, too: "  O".
+    # in files of characters a space may be a word: "  O"
     return [" ", *columns] if line[0] == " " and len(columns) == 1 else columns
 
 
@@ -166,7 +168,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
             group = f"document {documents}"
         else:
             columns = _split(line)
-            comment = not rows and line.startswith("# ") and normalised(columns[-1]) is None
+            comment = not rows and line.startswith("# ") and normalise_tag(columns[-1]) is None
             if not comment:
                 rows.append((number, columns))
     if rows:
@@ -174,7 +176,7 @@ def _sentences(wanted: Wanted, numbered: Iterator[tuple[int, str]]) -> Iterator[
 
 
 def _example(
-    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, told: Told
+    wanted: Wanted, line: int, sentence: Sentence, word: int, tag: int | None, single: bool, report: ReportFault
 ) -> Iterator[TagExample]:
     words, tags = [], []
     needed = max(word, tag or 0)
@@ -183,38 +185,36 @@ def _example(
             raise InputError(
                 f"{wanted.place(number)} has {len(columns)} columns, but the word is in column {word}"
                 + (f" and the tag in column {tag}. Add what is missing" if tag else ". Add what is missing")
-                + ", or put a blank line there if a sentence ends."
+                + ", or insert a blank line if a sentence ends there."
             )
         if not columns[word - 1]:
-            raise InputError(
-                f"{wanted.place(number)}: the word, column {word}, is empty. Write it, or take the line out."
-            )
+            raise InputError(f"{wanted.place(number)}: the word, column {word}, is empty. Add it, or delete the line.")
         words.append(columns[word - 1])
         if tag is not None:
-            read = normalised(columns[tag - 1])
+            read = normalise_tag(columns[tag - 1])
             if read is None:
                 raise InputError(
                     f"{wanted.place(number)}: {columns[tag - 1]!r} is not a tag. A tag is O, or B-, I-, E-, S- or M- "
-                    "and a type, as in B-PER. If the tags are in another column, give its number as the label."
+                    "and a type, such as B-PER. If the tags are in another column, give its number as the label."
                 )
             tags.append(read)
-    # a file may begin with characters and go on with words
-    text, units = joined(words, "" if single and all(len(one) == 1 for one in words) else None)
+    # a file may begin with characters and continue with words
+    text, units = join_words(words, "" if single and all(len(one) == 1 for one in words) else None)
     if not text.strip():
-        told(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
+        report(Fault(wanted.place(line), "empty text", "the sentence is empty", "dropped"))
         return
     spans = None
     if tag is not None:
-        spans = tuple(Span(units[first][0], units[end - 1][1], kind) for first, end, kind in chunks(tags, READ_AS))
+        spans = tuple(Span(units[first][0], units[end - 1][1], kind) for first, end, kind in find_chunks(tags, READ_AS))
     yield TagExample(text, spans, units, wanted.place(line), sentence.group)
 
 
-def joined(words: list[str], between: str | None = None) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The text of words and where each stands in it; `between` is put between all of them, None: what fits.
+def join_words(words: list[str], between: str | None = None) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Join words to a text; return it with the span of each. `between` separates them; None: by the rules above.
 
-    >>> joined(["我", "用", "Python", "3.12", "。"])
+    >>> join_words(["我", "用", "Python", "3.12", "。"])
     ('我用Python 3.12。', ((0, 1), (1, 2), (2, 8), (9, 13), (13, 14)))
-    >>> joined(["EU", "rejects", "."])[0]
+    >>> join_words(["EU", "rejects", "."])[0]
     'EU rejects .'
     """
     if between is None and any(map(_unspaced.search, words)):
@@ -230,6 +230,6 @@ def joined(words: list[str], between: str | None = None) -> tuple[str, tuple[tup
 
 
 def _gap(before: str, word: str) -> str:
-    """A blank between two words of letters or digits; single ones may be a word that was taken apart."""
+    """Return a space between two words of letters or digits, unless both are single characters of a split word."""
     together = len(before) == len(word) == 1 or _unspaced.search(before) or _unspaced.search(word)
     return " " if not together and _latin_end.search(before) and _latin_start.match(word) else ""

@@ -1,10 +1,10 @@
-"""Which format a labelled file has: by what stands in it, and by its name where that leaves a choice.
+"""Detect the format and the task of a labelled file, by its contents and, if ambiguous, by its name.
 
-conll    a word and its tag a line             tag
+conll    a word and its tag per line           tag
 csv tsv  rows of cells                         classify; tag, answer and choice too
-jsonl    an object a line                      all tasks
-json     a list, an object, objects in a row   all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
-lines    a text a line, without labels         classify, tag
+jsonl    an object per line                    all tasks
+json     a list, an object, several objects    all tasks; SQuAD, CMRC, C3, CLUENER, Label Studio
+lines    a text per line, without labels       classify, tag
 """
 
 from itertools import islice
@@ -12,22 +12,22 @@ from itertools import islice
 import qkv.data.labelled.annotation_files as annotation_files
 import qkv.data.labelled.question_files as question_files
 from qkv.data.labelled.column_files import looks_like_columns
-from qkv.data.labelled.json_values import Value, container_of, json_values
-from qkv.data.labelled.opened import Beginning, Wanted, beginning
-from qkv.data.labelled.tables import SPANS, USUAL, choice_columns, key, table
+from qkv.data.labelled.json_values import Value, container_of, read_json_values
+from qkv.data.labelled.opened import Beginning, Wanted, read_beginning
+from qkv.data.labelled.tables import SPAN_NAMES, USUAL_NAMES, column_key, detect_table, find_choice_columns
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError, did_you_mean
 
 _FORMATS = ("csv", "tsv", "jsonl", "json", "conll", "lines")
 _SHAPES = {"squad": "json", "cmrc": "json", "c3": "json", "cluener": "json", "label-studio": "json", "doccano": "jsonl"}
-"""What people call a file by its contents; how it is packed is found out all the same."""
+"""Names of formats by contents; whether the file is json or jsonl is detected anyway."""
 
 COLUMN_ENDINGS = (".conll", ".bio", ".iob", ".bioes", ".bmes", ".ner")
 TABLE_ENDINGS = (".csv", ".tsv", ".tab")
 
 
-def given_format(format: str) -> str | None:
-    """A format that the caller named; None where its packing is still to be found."""
+def check_format(format: str) -> str | None:
+    """Check the caller's format; return it, or None if json or jsonl must be detected."""
     name = format.lower()
     if name in _FORMATS:
         return name
@@ -37,8 +37,8 @@ def given_format(format: str) -> str | None:
     raise InputError(f"There is no format '{format}'.{did_you_mean(name, known)} There are {', '.join(known)}.")
 
 
-def sniffed(start: Beginning, wanted: Wanted) -> str:
-    """One of FORMATS."""
+def detect_format(start: Beginning, wanted: Wanted) -> str:
+    """Return one of _FORMATS."""
     if container := container_of(start):
         return container
     if start.ending in (".json", ".jsonl"):
@@ -60,21 +60,18 @@ def sniffed(start: Beginning, wanted: Wanted) -> str:
         return "csv"
     line, text = next((number, line) for number, line in enumerate(start.lines, 1) if line.strip())
     raise InputError(
-        f"{start.path} is in no format that '{wanted.labelling.task}' reads: {wanted.labelling.formats}. Its line "
-        f"{line} is {text[:60]!r}. If you know better, say so with --format."
+        f"{start.path} has no format that '{wanted.labelling.task}' reads: {wanted.labelling.formats}. Its line "
+        f"{line} is {text[:60]!r}. If the format is known, give it with --format."
     )
 
 
-# --- What a file is labelled for, told from the file itself; or that it is a corpus, which is labelled for nothing.
-
-
-def guessed_task(path: AnyPath) -> str | None:
-    """classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
-    start = beginning(path)
+def guess_task(path: AnyPath) -> str | None:
+    """Return classify, tag, answer or choice; None for a corpus: plain text, or JSON lines without a label."""
+    start = read_beginning(path)
     if container := container_of(start):
         return _of_json(start, container)
     if start.ending in TABLE_ENDINGS:
-        found = table(start, "csv" if start.ending == ".csv" else "tsv", {})
+        found = detect_table(start, "csv" if start.ending == ".csv" else "tsv", {})
         return _of_names(found.header or ()) or "classify"
     if start.ending in COLUMN_ENDINGS or looks_like_columns(start):
         return "tag"
@@ -83,12 +80,12 @@ def guessed_task(path: AnyPath) -> str | None:
 
 def _of_json(start: Beginning, container: str) -> str | None:
     try:
-        found = islice(json_values(start.path, container), 20)
+        found = islice(read_json_values(start.path, container), 20)
         values = [one.value for _, one in found if isinstance(one, Value)]
     except InputError:
-        return None if container == "jsonl" else "classify"  # whoever reads it says what is wrong
+        return None if container == "jsonl" else "classify"  # the reader reports the error
     first = values[0] if values else None
-    if question_files.shape_of(first):
+    if question_files.question_format(first):
         return "answer"
     if question_files.is_c3(first):
         return "choice"
@@ -99,17 +96,17 @@ def _of_json(start: Beginning, container: str) -> str | None:
     if task := _of_names(names):
         return task
     for name in names:
-        if key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
+        if column_key(name) in _spans and any(_is_spans(record.get(name)) for record in records):
             return "tag"
-    labelled = any(key(name) in _labels for name in names)
+    labelled = any(column_key(name) in _labels for name in names)
     return "classify" if labelled or container == "json" else None
 
 
 def _of_names(names: list[str] | tuple[str, ...]) -> str | None:
-    keys = {key(name) for name in names}
-    if keys & set(_choices) or choice_columns(names):
+    keys = {column_key(name) for name in names}
+    if keys & set(_choices) or find_choice_columns(names):
         return "choice"
-    if keys & set(USUAL["question"][0].split()) and keys & set(USUAL["context"][0].split()):
+    if keys & set(USUAL_NAMES["question"][0].split()) and keys & set(USUAL_NAMES["context"][0].split()):
         return "answer"
     return "tag" if keys & {"tokens", "words"} and keys & _spans else None
 
@@ -118,6 +115,6 @@ def _is_spans(value: object) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], list | dict))
 
 
-_spans = {name for rank in SPANS for name in rank.split()}
-_labels = {name for rank in USUAL["label"][:2] for name in rank.split()}  # a score alone may be anything
-_choices = USUAL["choices"][0].split()
+_spans = {name for rank in SPAN_NAMES for name in rank.split()}
+_labels = {name for rank in USUAL_NAMES["label"][:2] for name in rank.split()}  # a score alone may be anything
+_choices = USUAL_NAMES["choices"][0].split()

@@ -1,6 +1,6 @@
-"""What a labelled file holds: examples that know their texts, labels, identity and place.
+"""Examples of labelled files, with their texts, labels, identity and place; one class per kind of labelling.
 
-Characters are the truth: a span is `text[start:end]` of the user's own text, whatever a tokenizer makes of it.
+Spans are in characters: `text[start:end]` of the user's text, independent of any tokenizer.
 """
 
 from abc import ABC, abstractmethod
@@ -8,21 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
-from qkv.data.labelled.split import folded
+from qkv.data.labelled.split import fold_text
 
 
 class Place(NamedTuple):
-    """Where an example stands: messages name it, and results lead back to it."""
+    """File and line of an example, for messages and results."""
 
     file: str
-    line: int  # counted from 1; the line where the example begins
+    line: int  # from 1; the first line of the example
 
     def __str__(self) -> str:
         return f"{self.file}, line {self.line}"
 
 
-NOWHERE = Place("", 0)
-"""Of an example that was handed over in Python rather than read."""
+NO_PLACE = Place("", 0)
+"""The place of an example from Python."""
 
 
 class Span(NamedTuple):
@@ -31,52 +31,52 @@ class Span(NamedTuple):
     label: str
 
 
-class Answer(NamedTuple):
+class AnswerSpan(NamedTuple):
     """One accepted answer: `context[start:start + len(text)] == text`."""
 
     start: int
     text: str
 
 
-class Given(NamedTuple):
-    """What a person gives to be answered: typed with its options, as a mapping in Python, or in the fields of look."""
+class UnlabelledInput(NamedTuple):
+    """Input for a prediction: from the command line, from a mapping in Python, or from the fields of look."""
 
     text: str = ""
     pair: str | None = None
     question: str = ""
     choices: Sequence[str] = ()
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
 
 
 class Example(ABC):
-    """What files, checks, training and reports ask of any example; one class for each kind of labelling."""
+    """The interface of all examples for files, checks, training and reports."""
 
-    form: ClassVar[str]  # what a model for it reads, in Python, for messages
-    fields: ClassVar[Mapping[str, bool]]  # what it is made of beside its labels; True: never missing
-    columns: ClassVar[tuple[str, ...]]  # of a table of predictions: the names of `record`, with the line
+    form: ClassVar[str]  # the expected Python object, for messages
+    fields: ClassVar[Mapping[str, bool]]  # input fields; True: required
+    columns: ClassVar[tuple[str, ...]]  # of a table of predictions: the line, and the names of `record`
 
     text: str
     place: Place
-    group: str | None  # what must not be torn apart by a split
+    group: str | None  # examples of one group stay in the same part of a split
 
     @classmethod
     @abstractmethod
-    def of(cls, given: Given) -> Self | None:
-        """An example without labels from the `fields` that it has; None where one is missing."""
+    def of(cls, given: UnlabelledInput) -> Self | None:
+        """Return an unlabelled example; None if a required field is missing."""
 
     @classmethod
     def from_python(cls, item: Any) -> Self | None:
-        """What a person hands over in Python, a mapping of the fields at least; None where it is no such example."""
+        """Convert a Python object, at least a mapping of the fields; None if it has another form."""
         if not isinstance(item, Mapping):
             return None
         text, pair = item.get("text", item.get("context", "")), item.get("pair")
         question, choices = item.get("question", ""), item.get("choices", ())
         if not isinstance(text, str) or not isinstance(question, str) or not isinstance(pair, str | None):
             return None
-        return cls.of(Given(text, pair, question, choices))
+        return cls.of(UnlabelledInput(text, pair, question, choices))
 
     def texts(self) -> tuple[str, str | None]:
-        """What a model reads, as one text or two."""
+        """The input of a model: one text or two."""
         return self.text, self.beside
 
     def parts(self) -> dict[str, str]:
@@ -85,58 +85,58 @@ class Example(ABC):
 
     @abstractmethod
     def labels(self) -> tuple[str, ...]:
-        """The labels by name; () where it has none, or where what is right has no name."""
+        """The names of the labels; () if there are none, or if the right answer has no name."""
 
     @abstractmethod
     def expected(self) -> object:
-        """What is right, hashable: two examples with one identity and other expectations contradict each other."""
+        """The right answer, hashable: examples with the same identity but different answers contradict each other."""
 
     @abstractmethod
     def unlabelled(self) -> Self:
-        """Without labels, as a model sees it that is asked."""
+        """A copy without labels, as for prediction."""
 
     def record(self) -> dict[str, Any]:
-        """What a file of predictions says of the input."""
+        """The input as a record of a file of predictions."""
         return dict(self.parts())
 
     def identity(self) -> tuple[str, ...]:
-        """Two examples with the same one are the same, whatever their labels: case, width and blanks do not count."""
-        return tuple(folded(text) for text in self.texts() if text is not None)
+        """A key that is equal for examples with the same texts, ignoring labels, case, width and white space."""
+        return tuple(fold_text(text) for text in self.texts() if text is not None)
 
     def counted(self) -> tuple[str, ...]:
-        """What a check counts: the labels, or what stands for them."""
+        """Labels, or their equivalent, as counted by a check."""
         return self.labels()
 
     def stratum(self) -> str:
-        """What a split keeps in proportion; "" where there is nothing of the kind."""
+        """The stratum for stratified splits; "" for none."""
         return ""
 
     def characters(self) -> int:
-        """How many a model reads, about."""
+        """Approximate number of characters that a model reads."""
         return sum(len(text) for text in self.texts() if text is not None)
 
     @property
     def beside(self) -> str | None:
-        """What is shown with the text: the second text, or the question."""
+        """The second text or the question, shown next to the text."""
         return None
 
     @property
     def several(self) -> bool:
-        """Whether it has a list of labels, of any length."""
+        """Whether it has a list of labels."""
         return False
 
     def single(self) -> Self:
-        """A list of one label as that label; anything else as it is."""
+        """Convert a list of one label to that label; otherwise return self."""
         return self
 
     def spanned(self) -> tuple[Span, ...]:
-        """The spans of `text` that bear the labels; () where whole texts do."""
+        """The labelled spans of `text`; () if labels are of whole texts."""
         return ()
 
 
 @dataclass(frozen=True)
 class TextExample(Example):
-    """A text, or a pair of texts, with a label. Several labels are a tuple; a number is written as in the file."""
+    """A text or text pair with a label. Several labels are a tuple; numbers keep their spelling."""
 
     form = 'a text, or a pair such as ("first", "second")'
     fields: ClassVar[Mapping[str, bool]] = {"text": True, "pair": False}
@@ -144,12 +144,12 @@ class TextExample(Example):
 
     text: str
     pair: str | None = None
-    label: str | tuple[str, ...] | None = None  # None: not labelled
-    place: Place = NOWHERE
+    label: str | tuple[str, ...] | None = None  # None: unlabelled
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self:
+    def of(cls, given: UnlabelledInput) -> Self:
         return cls(given.text, given.pair, place=given.place)
 
     @classmethod
@@ -190,8 +190,8 @@ class TextExample(Example):
 class TagExample(Example):
     """A text with labelled spans.
 
-    `units` are the words (or 汉字) that a column file gave one line each, as spans of `text`: scorers that count by
-    word, as CoNLL's does, read them. None: the file gave running text.
+    `units` are the words (or 汉字) of a column file, one per line, as spans of `text`; word-based scorers such as
+    CoNLL's need them. None: the file has running text.
     """
 
     form = "a text"
@@ -199,13 +199,13 @@ class TagExample(Example):
     columns = ("line", "text")
 
     text: str
-    spans: tuple[Span, ...] | None = None  # None: not labelled; (): labelled, and nothing is there
+    spans: tuple[Span, ...] | None = None  # None: unlabelled; (): labelled, without spans
     units: tuple[tuple[int, int], ...] | None = None
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self:
+    def of(cls, given: UnlabelledInput) -> Self:
         return cls(given.text, place=given.place)
 
     @classmethod
@@ -227,10 +227,10 @@ class TagExample(Example):
 
 @dataclass(frozen=True)
 class AnswerExample(Example):
-    """A question about a text, and every accepted answer. Labelled and empty: the text does not answer it.
+    """A question about a text with all accepted answers; () if the text does not answer it.
 
-    `others` are accepted answers that stand nowhere in the text: nobody can learn to point at them, but scorers accept
-    them (a file with wrong offsets often has answers in other words or other punctuation).
+    `others` are accepted answers that are not in the text: they cannot be learned as spans, but scorers accept them (a
+    file with wrong offsets often has answers in other words or punctuation).
     """
 
     form = 'a pair (question, passage), or {"question": …, "text": …}'
@@ -239,14 +239,14 @@ class AnswerExample(Example):
 
     question: str
     text: str
-    answers: tuple[Answer, ...] | None = None
+    answers: tuple[AnswerSpan, ...] | None = None
     id: str = ""
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, given: Given) -> Self | None:
+    def of(cls, given: UnlabelledInput) -> Self | None:
         return cls(given.question, given.text, place=given.place) if given.question else None
 
     @classmethod
@@ -281,7 +281,7 @@ class AnswerExample(Example):
 
 @dataclass(frozen=True)
 class ChoiceExample(Example):
-    """A text (it may be empty), a question, and choices of which `answer` (counted from 0) is right."""
+    """A text (may be empty), a question, and choices; `answer` (from 0) is the right one."""
 
     form = '{"text": …, "question": …, "choices": […]}'
     fields: ClassVar[Mapping[str, bool]] = {"text": False, "question": False, "choices": True}
@@ -292,11 +292,11 @@ class ChoiceExample(Example):
     choices: tuple[str, ...]
     answer: int | None = None
     id: str = ""
-    place: Place = NOWHERE
+    place: Place = NO_PLACE
     group: str | None = None
 
     @classmethod
-    def of(cls, given: Given) -> Self | None:
+    def of(cls, given: UnlabelledInput) -> Self | None:
         complete = len(given.choices) > 1 and all(isinstance(one, str) for one in given.choices)
         return cls(given.text, given.question, tuple(given.choices), place=given.place) if complete else None
 
@@ -319,7 +319,7 @@ class ChoiceExample(Example):
         return ({"id": self.id} if self.id else {}) | {"question": self.question, "choices": list(self.choices)}
 
     def identity(self) -> tuple[str, ...]:
-        return tuple(map(folded, (self.text, self.question, *self.choices)))
+        return tuple(map(fold_text, (self.text, self.question, *self.choices)))
 
     def counted(self) -> tuple[str, ...]:
         return () if self.answer is None else (f"choice {self.answer + 1} of {len(self.choices)}",)
@@ -337,7 +337,7 @@ def is_two_texts(item: object) -> bool:
 
 
 class Fault(NamedTuple):
-    """Something wrong with one example, and what was done about it: nothing is dropped in silence."""
+    """A problem with one example, and the action taken: nothing is dropped silently."""
 
     place: Place
     kind: str

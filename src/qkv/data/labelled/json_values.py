@@ -1,10 +1,10 @@
-"""Values out of JSON files, each with the line where it begins: whatever the file packs them in.
+"""Values of JSON files, each with its first line.
 
-    jsonl   one value a line; the file is streamed
-    json    a list of values; an object that holds the list under "data" (SQuAD, CMRC); or values one after another,
-            over as many lines as they like (CLUENER). The text is held, the values are decoded one by one.
+    jsonl   one value per line; the file is streamed
+    json    a list of values; an object with the list under "data" (SQuAD, CMRC); or a sequence of values, each over
+            any number of lines (CLUENER). The text is in memory, the values are decoded one by one.
 
-Numbers with a point become `Decimal`, which keeps how they were written.
+Numbers with a decimal point become `Decimal`, which keeps their spelling.
 """
 
 import json
@@ -14,26 +14,26 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.data.labelled.opened import Beginning, Broken, sound_lines
-from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable
+from qkv.data.labelled.opened import Beginning, BrokenUnit, checked_lines
+from qkv.data.readers import BOM, UNREADABLE, open_bytes, unreadable_error
 from qkv.errors import InputError
 
-ITEMS = "data"  # the key under which an object holds the list
+ITEMS = "data"  # the key of the list in an object
 
 _decoder = json.JSONDecoder(parse_float=Decimal)
 _blank = re.compile(r"[ \t\r\n]*")
-# An object with a list under "data", behind nothing deeper than strings and numbers.
+# an object with a list under "data", after only strings and numbers
 _holds_items = re.compile(r'\{(?:\s*"[^"{}\[\]]*"\s*:\s*(?:"[^"]*"|[-\w.]+)\s*,)*\s*"data"\s*:\s*\[')
 _looks_like_json = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"\]])')
 
 
 class Value(NamedTuple):
     value: Any
-    raw: str  # as it stands in the file
+    raw: str  # its text in the file
 
 
 def container_of(start: Beginning) -> str | None:
-    """jsonl, json, or None for what is not JSON at all.
+    """Return jsonl, json, or None if it is not JSON.
 
     >>> container_of(Beginning(Path("a.json"), '{"text": "a"}\\n{"text": "b"}\\n', True))
     'jsonl'
@@ -43,34 +43,34 @@ def container_of(start: Beginning) -> str | None:
     if not _looks_like_json.match(start.text):
         return None
     filled = [line for line in start.lines if line.strip()]
-    if not start.whole and len(start.lines) == 1:  # one line, longer than what was looked at
+    if not start.whole and len(start.lines) == 1:  # one line, longer than the beginning
         return "jsonl" if start.ending == ".jsonl" else "json"
     try:
         first = _decoder.decode(filled[0])
     except (ValueError, RecursionError):
-        # A broken first line of a .jsonl file is to be named as such, not read as the beginning of a document.
+        # report a broken first line of a .jsonl file instead of reading it as the beginning of a document
         return "jsonl" if start.ending == ".jsonl" and len(filled[0].strip()) > 1 else "json"
     if isinstance(first, dict) and not isinstance(first.get(ITEMS), list):
         return "jsonl"
     return "json" if len(filled) == 1 or not isinstance(first, dict) else "jsonl"
 
 
-def json_values(path: Path, container: str) -> Iterator[tuple[int, Value | Broken]]:
-    """A line of a jsonl file that is not JSON is `Broken`; in a document nothing can be found behind a fault."""
+def read_json_values(path: Path, container: str) -> Iterator[tuple[int, Value | BrokenUnit]]:
+    """Yield line and value; a broken line of a jsonl file is a `BrokenUnit`, a broken document an error."""
     return _of_lines(path) if container == "jsonl" else _of_document(path)
 
 
-def _of_lines(path: Path) -> Iterator[tuple[int, Value | Broken]]:
-    for number, line in sound_lines(path):
+def _of_lines(path: Path) -> Iterator[tuple[int, Value | BrokenUnit]]:
+    for number, line in checked_lines(path):
         if line.strip():
             try:
                 yield number, Value(_decoder.decode(line), line)
             except json.JSONDecodeError as error:
                 message = f"{path}, line {number} is not JSON, column {error.colno}: {error.msg}."
-                yield number, Broken(InputError(message))
+                yield number, BrokenUnit(InputError(message))
             except (ValueError, RecursionError):
-                message = f"{path}, line {number} is nested too deep to be read, or has too long a number."
-                yield number, Broken(InputError(message))
+                message = f"{path}, line {number} is nested too deeply, or has a number that is too long."
+                yield number, BrokenUnit(InputError(message))
 
 
 def _of_document(path: Path) -> Iterator[tuple[int, Value]]:
@@ -84,19 +84,19 @@ def _text(path: Path) -> str:
         with open_bytes(path) as stream:
             data = stream.read()
     except UNREADABLE as error:
-        raise unreadable(path, 0, error) from error
+        raise unreadable_error(path, 0, error) from error
     try:
         if b"\0" not in data:
             return data.decode("utf-8").removeprefix(BOM)
     except UnicodeDecodeError:
         pass
-    for _ in sound_lines(path):  # says on which line
+    for _ in checked_lines(path):  # raises with the line
         pass
     raise AssertionError(f"{path} changed while it was read")
 
 
 class _Cursor:
-    """A place in the text, moved over values and signs, with its line."""
+    """A position in the text that moves over values and punctuation, with its line."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path, self.text = path, text
@@ -105,7 +105,7 @@ class _Cursor:
 
     def blanks(self) -> None:
         found = _blank.match(self.text, self.place)
-        assert found is not None  # it matches nothing at all, too
+        assert found is not None  # the pattern matches the empty string
         self.place = found.end()
 
     @property
@@ -126,8 +126,8 @@ class _Cursor:
 
     def expect(self, sign: str) -> None:
         if not self.take(sign):
-            found = "the file ends" if self.at_end() else f"{self.text[self.place : self.place + 20]!r} stands there"
-            raise InputError(f"{self.path}, line {self.line} is not JSON: {sign!r} was expected, but {found}.")
+            found = "the file ends" if self.at_end() else f"found {self.text[self.place : self.place + 20]!r}"
+            raise InputError(f"{self.path}, line {self.line} is not JSON: expected {sign!r}, but {found}.")
 
     def value(self) -> Any:
         try:
@@ -135,20 +135,20 @@ class _Cursor:
         except json.JSONDecodeError as error:
             raise InputError(
                 f"{self.path}, line {error.lineno} is not JSON, column {error.colno}: {error.msg}. "
-                "The file may have been cut short."
+                "The file may be truncated."
             ) from None
         except (ValueError, RecursionError):
             raise InputError(
-                f"{self.path}, line {self.line} is nested too deep to be read, or has too long a number."
+                f"{self.path}, line {self.line} is nested too deeply, or has a number that is too long."
             ) from None
         return value
 
 
 def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
-    """(where, line), end and value of each item."""
+    """Yield (position, line), end and value of each item."""
     cursor = _Cursor(path, text)
     if cursor.take("["):
-        yield from _listed(cursor)
+        yield from _list_items(cursor)
     elif _holds_items.match(text, cursor.place):
         cursor.expect("{")
         yield from _under_data(cursor)
@@ -156,7 +156,7 @@ def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
         while not cursor.at_end():  # one object after another, perhaps with commas between
             begin = cursor.place, cursor.line
             value = cursor.value()
-            if isinstance(value, dict) and isinstance(value.get(ITEMS), list):  # behind something deep
+            if isinstance(value, dict) and isinstance(value.get(ITEMS), list):  # after nested values
                 yield from ((begin, cursor.place, item) for item in value[ITEMS])
             else:
                 yield begin, cursor.place, value
@@ -164,13 +164,11 @@ def _items(path: Path, text: str) -> Iterator[tuple[tuple[int, int], int, Any]]:
             cursor.take(",")
         return
     if not cursor.at_end():
-        raise InputError(
-            f"{path}, line {cursor.line}: the JSON has ended, and something follows: it is not one document."
-        )
+        raise InputError(f"{path}, line {cursor.line}: text follows after the end of the JSON document.")
 
 
-def _listed(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
-    """After [, to the end of the list."""
+def _list_items(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
+    """Yield the items of a list, from after [ to its end."""
     if cursor.take("]"):
         return
     while True:
@@ -184,13 +182,13 @@ def _listed(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
 
 
 def _under_data(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
-    """After {: the list under "data"; what stands beside it is passed over."""
+    """Yield the items of the list under "data", from after {, skipping other keys."""
     while True:
         name = cursor.value()
         cursor.blanks()
         cursor.expect(":")
         if name == ITEMS and cursor.take("["):
-            yield from _listed(cursor)
+            yield from _list_items(cursor)
         else:
             cursor.value()
             cursor.blanks()
@@ -200,9 +198,9 @@ def _under_data(cursor: _Cursor) -> Iterator[tuple[tuple[int, int], int, Any]]:
 
 
 def line_of_each(raw: str, line: int, names: str, count: int) -> list[int]:
-    """The lines of `count` inner objects of a value, by a key that each of them has once ("question", "query_text").
+    """Return the lines of `count` inner objects of a value, by a key that each has once ("question", "query_text").
 
-    In a file that is all one line this is that line. Where the count is another, the value's own line stands for all.
+    If the number of keys differs, all get the line of the value.
 
     >>> line_of_each('{"qas": [\\n{"question": "a"},\\n{"question": "b"}]}', 7, "question", 2)
     [8, 9]

@@ -1,11 +1,11 @@
-"""How the examples of every task are written in files: one literal table."""
+"""The table of labellings: how the examples of each task are written in files."""
 
 import qkv.data.labelled.annotation_files as annotation_files
 import qkv.data.labelled.question_files as question_files
 import qkv.data.labelled.text_records as text_records
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from qkv.data.labelled.opened import Labelling
-from qkv.data.labelled.tables import guessed
+from qkv.data.labelled.tables import guess_columns
 from qkv.errors import InputError, did_you_mean
 
 _TEXTS = Labelling(
@@ -20,7 +20,7 @@ _TEXTS = Labelling(
     reader=text_records.text_reader,
     nested=annotation_files.nested_annotations,
     numbered=text_records.given_columns,
-    guessed=guessed,
+    guessed=guess_columns,
     classes=True,
 )
 _SPANS = Labelling(
@@ -35,7 +35,7 @@ _SPANS = Labelling(
     reader=annotation_files.span_reader,
     nested=annotation_files.nested_annotations,
     numbered=text_records.given_columns,
-    shape=annotation_files.shape_of,
+    shape=annotation_files.name_span_records,
     classes=True,
     spans=True,
 )

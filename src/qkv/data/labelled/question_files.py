@@ -1,12 +1,17 @@
-"""Questions with answers that stand in a text: SQuAD 1.1 and 2.0, CMRC 2018 in both its shapes, and flat records.
+"""Questions with answers in a text (SQuAD 1.1 and 2.0, CMRC 2018, flat records) or with choices (C3, flat records).
 
     article     {"title", "paragraphs": [{"context", "qas": [{"question", "answers": [{"text", "answer_start"}]}]}]}
-    paragraph   the inner object alone; CMRC calls its fields context_text, query_text, query_id
+    paragraph   the inner object alone; CMRC's fields are context_text, query_text, query_id
     flat        question, context and answer in columns or fields; answers as above, as {"text": […], "answer_start":
-                […]}, or as bare texts, which are looked for in the context
+                […]}, or as plain texts, which are searched in the context
 
-Where SQuAD 2.0 says is_impossible, the answers are none, whatever it calls plausible. An answer that does not stand at
-its offset goes through opened.py; a question that loses all of its answers so is dropped, and told.
+If SQuAD 2.0 says is_impossible, there is no answer; plausible answers are ignored. An answer that is not at its offset
+is repaired by opened.py; a question without any answer left is dropped and reported.
+
+    C3          [[lines of the text …], [{"question", "choice": […], "answer"}], id]
+    choices     {"context", "question", "choices": […], "answer"}, or one column per choice (A B C D, choice1 choice2 …)
+
+The answer is the text of a choice, a letter (A is the first), or a number from 0.
 """
 
 import math
@@ -14,18 +19,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from qkv.data.labelled.examples import Answer, AnswerExample, ChoiceExample, Fault, Place
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, ChoiceExample, Fault, Place
 from qkv.data.labelled.json_values import Value, line_of_each
-from qkv.data.labelled.opened import Convert, Told, Wanted, empty, placed_answer, shortened, sound
-from qkv.data.labelled.tables import choice_columns, given_column, key, listed, usual_column
-from qkv.data.labelled.text_records import Record, complete, spelled, string, unpacked
+from qkv.data.labelled.opened import (
+    Convert,
+    ReportFault,
+    Wanted,
+    abbreviate,
+    check_text,
+    empty_text_fault,
+    locate_answer,
+)
+from qkv.data.labelled.tables import column_key, find_choice_columns, find_given_column, find_usual_column, quote_names
+from qkv.data.labelled.text_records import FlatRecord, check_complete, read_string, unpack_json_cell, value_as_text
 from qkv.errors import InputError
 
 OFFSETS = ("answerstart", "start", "answeroffset", "答案起始")
 
 
-def shape_of(value: Any) -> str:
-    """squad, cmrc, or "" for flat records."""
+def question_format(value: Any) -> str:
+    """Return squad, cmrc, or "" for flat records."""
     if isinstance(value, dict):
         if isinstance(value.get("paragraphs"), list):
             return "squad"
@@ -35,78 +48,83 @@ def shape_of(value: Any) -> str:
 
 
 def nested_questions(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
-    """The format and the reader of a file that begins with this value; None for flat records."""
-    return (shape, nested_reader(wanted)) if (shape := shape_of(value)) else None
+    """Return the format and reader of a file that begins with this value; None for flat records."""
+    return (shape, nested_reader(wanted)) if (shape := question_format(value)) else None
 
 
 def nested_reader(wanted: Wanted) -> Convert:
-    """Of articles and of paragraphs."""
+    """Return a reader of articles and paragraphs."""
 
-    def convert(line: int, unit: Value, told: Told) -> Iterator[AnswerExample]:
+    def convert(line: int, unit: Value, report: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
         article = unit.value
-        if not shape_of(article):
+        if not question_format(article):
             raise InputError(f'{place}: an article with "paragraphs", or a paragraph with "qas", was expected.')
         paragraphs = _objects(article.get("paragraphs", [article]), place, "paragraphs")
         asked = [_objects(one.get("qas"), place, "qas") for one in paragraphs]
         lines = iter(line_of_each(unit.raw, line, "question|query_text", sum(map(len, asked))))
-        title = spelled(article.get("title"))
+        title = value_as_text(article.get("title"))
         for paragraph, questions in zip(paragraphs, asked, strict=True):
             context = _first(paragraph, ("context", "context_text"), place)
-            sound(context, place, "the context")
-            group = title or spelled(paragraph.get("id", paragraph.get("context_id"))) or context
+            check_text(context, place, "the context")
+            group = title or value_as_text(paragraph.get("id", paragraph.get("context_id"))) or context
             for question in questions:
-                yield from _example(wanted, wanted.place(next(lines)), context, question, group, told)
+                yield from _example(wanted, wanted.place(next(lines)), context, question, group, report)
 
     return convert
 
 
 def _example(
-    wanted: Wanted, place: Place, context: str, question: Record, group: str, told: Told
+    wanted: Wanted, place: Place, context: str, question: FlatRecord, group: str, report: ReportFault
 ) -> Iterator[AnswerExample]:
-    text = sound(_first(question, ("question", "query_text"), place), place, "the question")
-    name = spelled(question.get("id", question.get("query_id"))) or ""
+    text = check_text(_first(question, ("question", "query_text"), place), place, "the question")
+    name = value_as_text(question.get("id", question.get("query_id"))) or ""
     answers = question.get("answers", question.get("answer"))
     if question.get("is_impossible") is True:
         answers = []
-    yield from _checked(wanted, place, text, context, answers, name, group, told)
+    yield from _make_answer_example(wanted, place, text, context, answers, name, group, report)
 
 
-def _checked(
-    wanted: Wanted, place: Place, question: str, context: str, answers: Any, name: str, group: str | None, told: Told
+def _make_answer_example(
+    wanted: Wanted,
+    place: Place,
+    question: str,
+    context: str,
+    answers: Any,
+    name: str,
+    group: str | None,
+    report: ReportFault,
 ) -> Iterator[AnswerExample]:
-    what = f"question {name}" if name else f"question {shortened(question)}"
+    what = f"question {name}" if name else f"question {abbreviate(question)}"
     for part, value in (("the question", question), ("the context", context)):
         if not value.strip():
-            told(empty(place, f"{what}: {part}"))
+            report(empty_text_fault(place, f"{what}: {part}"))
             return
     if answers is None:
         if wanted.needs_labels:
-            raise InputError(
-                f"{place}: {what} has no answers. Write them, or an empty list where the text does not answer it."
-            )
+            raise InputError(f"{place}: {what} has no answers. Add them, or [] if the text does not answer it.")
         yield AnswerExample(question, context, None, name, place, group)
         return
-    stated = [(sound(text, place, "the answer"), start) for text, start in _stated(answers, place) if text]
+    stated = [(check_text(text, place, "the answer"), start) for text, start in _read_stated(answers, place) if text]
     faults: list[Fault] = []
-    found = [one for text, start in stated if (one := placed_answer(context, text, start, place, what, faults.append))]
-    kept: tuple[Answer, ...] | None = tuple(found)
+    found = [one for text, start in stated if (one := locate_answer(context, text, start, place, what, faults.append))]
+    kept: tuple[AnswerSpan, ...] | None = tuple(found)
     if stated and not found:
-        message = f"{what}: the answer {shortened(stated[0][0])} does not stand in the text, nor does any other"
+        message = f"{what}: neither the answer {abbreviate(stated[0][0])} nor any other is in the text"
         if wanted.needs_labels:
-            told(Fault(place, "answer", message, "dropped"))
+            report(Fault(place, "answer", message, "dropped"))
             return
-        # as in CMRC's test file, where they are made up
-        faults, kept = [Fault(place, "answer", f"{message}: it counts as not labelled", "noted")], None
+        # as in CMRC's test file, whose answers are dummies
+        faults, kept = [Fault(place, "answer", f"{message}: treated as unlabelled", "noted")], None
     for fault in faults:
-        told(fault)
+        report(fault)
     texts = {answer.text for answer in found}
     others = tuple(dict.fromkeys(text for text, _ in stated if text not in texts)) if kept else ()
     yield AnswerExample(question, context, kept, name, place, group, others)
 
 
-def _stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
-    """Texts and offsets as the file gives them; an empty text stands for no answer."""
+def _read_stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
+    """Return texts and offsets as stated in the file; an empty text means no answer."""
     if isinstance(answers, dict) and isinstance(answers.get("text"), list):
         texts, starts = answers["text"], answers.get("answer_start", [None] * len(answers["text"]))
         if not isinstance(starts, list) or len(starts) != len(texts):
@@ -119,7 +137,9 @@ def _stated(answers: Any, place: Place) -> list[tuple[str, int | None]]:
         else:
             text, start = answer, None
         if text is None or isinstance(text, bool | list | dict):
-            raise InputError(f'{place}: an answer is {{"text": …, "answer_start": …}} or a text, not {answer!r:.60}.')
+            raise InputError(
+                f'{place}: an answer must be {{"text": …, "answer_start": …}} or a text, not {answer!r:.60}.'
+            )
         found.append((text if isinstance(text, str) else str(text), _offset(start, place)))
     return found
 
@@ -134,35 +154,35 @@ def _offset(start: Any, place: Place) -> int | None:
             number = math.nan
         if number.is_integer() and abs(number) < 2**53:
             return int(number)
-    raise InputError(f"{place}: the answer begins at {start!r}, which is not a whole number.")
+    raise InputError(f"{place}: the answer begins at {start!r}, which is not an integer.")
 
 
 def answer_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    columns = {role: given_column(role, value, names, where) for role, value in wanted.columns.items()}
+    columns = {role: find_given_column(role, value, names, where) for role, value in wanted.columns.items()}
     if "text" in columns:
         columns.setdefault("context", columns.pop("text"))
     for role in ("question", "context", "answer", "id", "group"):
         others = [name for name in names if name not in columns.values()]
-        if role not in columns and (found := usual_column(role, others, where)):
+        if role not in columns and (found := find_usual_column(role, others, where)):
             columns[role] = found
-    return complete(wanted, columns, names, where)
+    return check_complete(wanted, columns, names, where)
 
 
 def answer_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
-    """Of flat records."""
-    offset = next((name for name in names if key(name) in OFFSETS), None)
+    """Return a reader of flat records."""
+    offset = next((name for name in names if column_key(name) in OFFSETS), None)
 
-    def convert(line: int, record: Record, told: Told) -> Iterator[AnswerExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[AnswerExample]:
         place = wanted.place(line)
-        question, context = (string(record, columns[role], place) for role in ("question", "context"))
-        answers = unpacked(record.get(columns["answer"])) if "answer" in columns else None
+        question, context = (read_string(record, columns[role], place) for role in ("question", "context"))
+        answers = unpack_json_cell(record.get(columns["answer"])) if "answer" in columns else None
         if isinstance(answers, str) and offset is not None:
             answers = {"text": answers, "answer_start": record.get(offset)}
         if record.get("is_impossible") is True:
             answers = []
-        name = spelled(record.get(columns["id"])) if "id" in columns else None
-        group = spelled(record.get(columns["group"])) if "group" in columns else context
-        yield from _checked(wanted, place, question, context, answers, name or "", group, told)
+        name = value_as_text(record.get(columns["id"])) if "id" in columns else None
+        group = value_as_text(record.get(columns["group"])) if "group" in columns else context
+        yield from _make_answer_example(wanted, place, question, context, answers, name or "", group, report)
 
     return convert
 
@@ -173,20 +193,11 @@ def _objects(value: Any, place: Place, name: str) -> list[dict[str, Any]]:
     return value
 
 
-def _first(record: Record, names: Sequence[str], place: Place) -> str:
+def _first(record: FlatRecord, names: Sequence[str], place: Place) -> str:
     for name in names:
         if isinstance(record.get(name), str):
             return str(record[name])
-    raise InputError(f"{place}: an object without {names[0]!r}; it has {listed(list(record))}.")
-
-
-# --- Questions with several choices, one of them right: C3, and flat records.
-#
-#     C3      [[lines of the text …], [{"question", "choice": […], "answer"}], id]
-#     flat    {"context", "question", "choices": […], "answer"}, or a column for each choice (A B C D, choice1
-# choice2 …)
-#
-# The answer is the text of a choice, a letter (A is the first), or a number, counted from 0.
+    raise InputError(f"{place}: an object without {names[0]!r}; it has {quote_names(list(record))}.")
 
 
 def is_c3(value: Any) -> bool:
@@ -201,113 +212,117 @@ def is_c3(value: Any) -> bool:
 
 
 def nested_choices(wanted: Wanted, value: Any) -> tuple[str, Convert] | None:
-    """The format and the reader of a file that begins with this value; None for flat records."""
+    """Return the format and reader of a file that begins with this value; None for flat records."""
     return ("c3", c3_reader(wanted)) if is_c3(value) else None
 
 
 def c3_reader(wanted: Wanted) -> Convert:
-    def convert(line: int, unit: Value, told: Told) -> Iterator[ChoiceExample]:
+    def convert(line: int, unit: Value, report: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         if not is_c3(unit.value):
             raise InputError(f'{place}: [[lines of the text], [{{"question", "choice", "answer"}}], id] was expected.')
-        text = sound("\n".join(unit.value[0]), place, "the text")
-        name = spelled(unit.value[2]) if len(unit.value) > 2 else None
+        text = check_text("\n".join(unit.value[0]), place, "the text")
+        name = value_as_text(unit.value[2]) if len(unit.value) > 2 else None
         questions = unit.value[1]
         lines = line_of_each(unit.raw, line, "question", len(questions))
         for number, (one, at) in enumerate(zip(questions, lines, strict=True)):
             here = wanted.place(at)
             choices = _choices(one.get("choice", one.get("choices")), here)
-            yield from _checked_in_choice_files(
-                wanted, here, text, string(one, "question", here), choices, one.get("answer"),
-                f"{name}-{number}" if name else "", name or text, told,
+            yield from _make_choice_example(
+                wanted, here, text, read_string(one, "question", here), choices, one.get("answer"),
+                f"{name}-{number}" if name else "", name or text, report,
             )  # fmt: skip
 
     return convert
 
 
 def choice_roles(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column; choices in several columns are written with commas between."""
+    """role → column; several columns of choices are separated by commas."""
     given = dict(wanted.columns)
     columns = {}
     if (several := given.get("choices", "")) and several not in names and "," in several:
-        columns["choices"] = ",".join(given_column("choices", one.strip(), names, where) for one in several.split(","))
+        columns["choices"] = ",".join(
+            find_given_column("choices", one.strip(), names, where) for one in several.split(",")
+        )
         del given["choices"]
-    columns |= {role: given_column(role, value, names, where) for role, value in given.items()}
+    columns |= {role: find_given_column(role, value, names, where) for role, value in given.items()}
     for role, other in (("text", "context"), ("label", "answer")):
         if role in columns:
             columns.setdefault(other, columns.pop(role))
     others = [name for name in names if name not in columns.values()]
     if "choices" not in columns:
-        if each := choice_columns(others):
+        if each := find_choice_columns(others):
             columns["choices"] = ",".join(each)
-        elif found := usual_column("choices", others, where):
+        elif found := find_usual_column("choices", others, where):
             columns["choices"] = found
     for role in ("question", "context", "answer", "id", "group"):
         taken = {name for value in columns.values() for name in (value, *value.split(","))}
-        if role not in columns and (found := usual_column(role, [one for one in names if one not in taken], where)):
+        if role not in columns and (
+            found := find_usual_column(role, [one for one in names if one not in taken], where)
+        ):
             columns[role] = found
-    return complete(wanted, columns, names, where)
+    return check_complete(wanted, columns, names, where)
 
 
 def choice_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]) -> Convert:
-    """Of flat records."""
+    """Return a reader of flat records."""
     each = [columns["choices"]] if columns["choices"] in names else columns["choices"].split(",")
 
-    def convert(line: int, record: Record, told: Told) -> Iterator[ChoiceExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[ChoiceExample]:
         place = wanted.place(line)
         text, question = (  # either may be missing, from all records or from this one
-            string(record, columns[role], place) if columns.get(role) in record else ""
+            read_string(record, columns[role], place) if columns.get(role) in record else ""
             for role in ("context", "question")
         )
         if len(each) == 1:
             choices = _choices(record.get(each[0]), place)
         else:  # fewer choices than there are columns leave the last ones empty
-            choices = [string(record, name, place) for name in each]
+            choices = [read_string(record, name, place) for name in each]
             while choices and not choices[-1].strip():
                 choices.pop()
         answer = record.get(columns["answer"]) if "answer" in columns else None
-        name = spelled(record.get(columns["id"])) if "id" in columns else None
-        group = spelled(record.get(columns["group"])) if "group" in columns else text or None
-        yield from _checked_in_choice_files(wanted, place, text, question, choices, answer, name or "", group, told)
+        name = value_as_text(record.get(columns["id"])) if "id" in columns else None
+        group = value_as_text(record.get(columns["group"])) if "group" in columns else text or None
+        yield from _make_choice_example(wanted, place, text, question, choices, answer, name or "", group, report)
 
     return convert
 
 
 def _choices(value: Any, place: Place) -> list[str]:
-    value = unpacked(value)
+    value = unpack_json_cell(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):  # {"label": ["A", "B"], "text": […]}
         value = value["text"]
     if not isinstance(value, list):
         raise InputError(f"{place}: the choices must be a list of texts, not {value!r:.60}.")
     if any(isinstance(one, dict | list) for one in value):
         raise InputError(f"{place}: each choice must be a text; the choices are {value!r:.60}.")
-    return [one if isinstance(one, str) else spelled(one) or "" for one in value]
+    return [one if isinstance(one, str) else value_as_text(one) or "" for one in value]
 
 
-def _checked_in_choice_files(
+def _make_choice_example(
     wanted: Wanted, place: Place, text: str, question: str, choices: list[str], answer: Any, name: str,
-    group: str | None, told: Told,
+    group: str | None, report: ReportFault,
 ) -> Iterator[ChoiceExample]:  # fmt: skip
     if len(choices) < 2:
         raise InputError(f"{place} has {len(choices)} choices; there must be at least two.")
     for number, choice in enumerate(choices, 1):
-        if not sound(choice, place, "a choice").strip():
-            told(empty(place, f"choice {number}"))
+        if not check_text(choice, place, "a choice").strip():
+            report(empty_text_fault(place, f"choice {number}"))
             return
     if not text.strip() and not question.strip():
-        told(empty(place, "the question"))
+        report(empty_text_fault(place, "the question"))
         return
     right = answer_number(answer, choices, place)
     if right is None and wanted.needs_labels:
-        raise InputError(f"{place} has no answer. Write which choice is right: its text, a letter, or a number from 0.")
+        raise InputError(f"{place} has no answer. Add the right choice: its text, a letter, or a number from 0.")
     if right is not None and choices.count(choices[right]) > 1:
-        message = f"the right choice {shortened(choices[right])} is there more than once, choice {right + 1} was taken"
-        told(Fault(place, "choices", message, "noted"))
+        message = f"the right choice {abbreviate(choices[right])} occurs more than once, choice {right + 1} is used"
+        report(Fault(place, "choices", message, "noted"))
     yield ChoiceExample(text, question, tuple(choices), right, name, place, group)
 
 
 def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | None:
-    """Which choice is meant, counted from 0; None where the file does not say.
+    """Return the number of the right choice, from 0; None if it is not stated.
 
     >>> answer_number("B", ["red", "blue"], Place("a", 1)), answer_number(0, ["1", "0"], Place("a", 1))
     (1, 0)
@@ -316,7 +331,7 @@ def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | No
     """
     if isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
-    written = spelled(answer)
+    written = value_as_text(answer)
     if written is None:
         return None
     if isinstance(answer, str):
@@ -330,4 +345,4 @@ def answer_number(answer: Any, choices: Sequence[str], place: Place) -> int | No
     if written.isdigit() and int(written) < len(choices):
         return int(written)
     hint = " Numbers count from 0." if written.isdigit() else ""
-    raise InputError(f"{place}: the answer {written!r:.60} is none of the {len(choices)} choices.{hint}")
+    raise InputError(f"{place}: the answer {written!r:.60} is not one of the {len(choices)} choices.{hint}")

@@ -1,47 +1,47 @@
-"""Labelled files, whatever their format, as examples that know their file and line.
+"""Read labelled files of any supported format as examples with file and line.
 
 >>> labelled("train.tsv", "classify").describe()                                             # doctest: +SKIP
 "tsv, text = 'sentence', label = 'label'"
 
-The format is found out (detect.py), the columns by their usual names (tables.py), and both are stated. Files are read
-as a stream, again for each iteration; a JSON document is held as text. What cannot be used at all is an `InputError`;
-an example that is dropped or mended stands in `faults`.
+The format is detected (detect.py), columns are found by their usual names (tables.py), and `describe` states both.
+Files are streamed, again for each iteration; only a JSON document is in memory. A file that cannot be used is an
+`InputError`; dropped and repaired examples are in `faults`.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from qkv.data.labelled.column_files import normalised, open_columns
-from qkv.data.labelled.detect import given_format, guessed_task, sniffed
-from qkv.data.labelled.examples import Example, Fault, Given, Place
+from qkv.data.labelled.column_files import normalise_tag, open_columns
+from qkv.data.labelled.detect import check_format, detect_format, guess_task
+from qkv.data.labelled.examples import Example, Fault, Place, UnlabelledInput
 from qkv.data.labelled.kinds import LABELLINGS, labelling_for
 from qkv.data.labelled.opened import (
     ROLES,
     Beginning,
-    Broken,
+    BrokenUnit,
     Labelling,
-    Opened,
-    Told,
+    OpenedFile,
+    ReportFault,
     Wanted,
-    beginning,
-    empty,
-    sound_lines,
+    checked_lines,
+    empty_text_fault,
+    read_beginning,
 )
 from qkv.data.labelled.record_files import open_json, open_table
 from qkv.data.readers import AnyPath
 from qkv.errors import InputError, did_you_mean
 
-UNUSABLE = "unusable"  # the kind of fault that an InputError becomes in a lenient reading
+UNUSABLE = "unusable"  # kind of fault for an InputError in lenient mode
 
 
 class Labelled:
-    """The examples of one file, from the beginning each time it is iterated over.
+    """The examples of one file; each iteration starts from the beginning.
 
-    `faults` belong to the latest iteration and are complete when it has ended.
+    `faults` are those of the latest iteration, complete when it has ended.
     """
 
-    def __init__(self, path: Path, task: str, opened: Opened, lenient: bool = False) -> None:
-        """`lenient`: a row that cannot be used is a fault, not an error. A check reads so; training does not."""
+    def __init__(self, path: Path, task: str, opened: OpenedFile, lenient: bool = False) -> None:
+        """`lenient`: an unusable row is a fault instead of an error, as needed for checks."""
         self.path, self.task = path, task
         self.format, self.columns = opened.format, opened.columns
         self.faults: list[Fault] = []
@@ -56,23 +56,23 @@ class Labelled:
 
     def _examples(self, faults: list[Fault]) -> Iterator[Example]:
         convert = self._opened.convert
-        fits = False  # the task: an example with a label was read, or it was asked already whether another fits better
+        fits = False  # a labelled example was read, so the task fits; or another task was already suggested
         for line, unit in self._opened.units():
             try:
-                if isinstance(unit, Broken):
+                if isinstance(unit, BrokenUnit):
                     raise unit.error
                 for example in convert(line, unit, faults.append):
-                    fits = fits or bool(example.counted())  # empty lists do not tell labels from spans
+                    fits = fits or bool(example.counted())  # an empty list may be labels or spans
                     yield example
             except InputError as error:
-                said = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
+                message = str(error) if fits else f"{error}{_other_task(self.path, self.task)}"
                 fits = True
                 if not self._lenient:
-                    raise InputError(said) from error
-                faults.append(Fault(Place(str(self.path), line), UNUSABLE, said, "dropped"))
+                    raise InputError(message) from error
+                faults.append(Fault(Place(str(self.path), line), UNUSABLE, message, "dropped"))
 
     def describe(self) -> str:
-        """One line for people: the format and which column is what."""
+        """Return the format and the columns in one line, for people."""
         numbered = self.format == "conll" or "without a header" in self._opened.note
         columns = [f"{role} = {f'column {name}' if numbered else repr(name)}" for role, name in self.columns.items()]
         return ", ".join([f"{self.format} {self._opened.note}".rstrip(), *columns])
@@ -90,15 +90,15 @@ def labelled(
 ) -> Labelled:
     """Open a file for a task: "classify", "tag", "answer" or "choice".
 
-    `columns` name the columns by role ({"text": "评论", "label": "3"}): by the header's name, or by number from 1.
-    `separator` stands between several labels of one cell, as in "sport|music". Without `needs_labels` a file may have
-    none, and plain lines of text will do.
+    `columns` are the columns by role ({"text": "评论", "label": "3"}): a name of the header, or a number from 1.
+    `separator` separates several labels in one cell, as in "sport|music". Without `needs_labels` a file may have no
+    labels, and may be plain lines of text.
     """
     labelling = labelling_for(task)
-    start = beginning(path)
-    wanted = Wanted(start.path, labelling, _checked_roles(columns or {}, labelling), needs_labels, separator)
+    start = read_beginning(path)
+    wanted = Wanted(start.path, labelling, _check_roles(columns or {}, labelling), needs_labels, separator)
     try:
-        opened = _opened(start, wanted, format)
+        opened = _open_file(start, wanted, format)
     except InputError as error:
         if needs_labels and format is None:
             raise InputError(f"{error}{_other_task(start.path, task)}") from error
@@ -107,9 +107,9 @@ def labelled(
 
 
 def _other_task(path: Path, task: str) -> str:
-    """For a file that cannot be read for its task: the task it can be read for, in words; or nothing."""
+    """Return a hint to another task for which the file can be read, or ""."""
     try:
-        other = guessed_task(path)
+        other = guess_task(path)
         if other is None or other == task:
             return ""
         labelling, source = LABELLINGS[other], labelled(path, other)
@@ -119,26 +119,25 @@ def _other_task(path: Path, task: str) -> str:
     if first is None:
         return ""
     stated = [] if labelling.spans or first.several else [part for label in first.labels() for part in label.split()]
-    if stated and all(map(normalised, stated)):
-        return ""  # tags for words, in a cell: it is for the task that was named, and something else is wrong
+    if stated and all(map(normalise_tag, stated)):
+        return ""  # tags of words in a cell: the task is right, and something else is wrong
     return f" This looks like {labelling.about} ({source.format}): use the task {other} (qkv finetune {other} …)."
 
 
-def _checked_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, str]:
+def _check_roles(columns: Mapping[str, str], labelling: Labelling) -> dict[str, str]:
     for role in columns:
         if role not in labelling.roles:
             known = did_you_mean(role, labelling.roles) if role not in ROLES else ""
             raise InputError(
-                f"A column for '{role}' is not used by '{labelling.task}'.{known} Used are "
-                f"{', '.join(labelling.roles)}."
+                f"The task '{labelling.task}' has no column '{role}'.{known} It has {', '.join(labelling.roles)}."
             )
     return {role: str(value) for role, value in columns.items()}
 
 
-def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
-    found = given_format(format) if format is not None else None
+def _open_file(start: Beginning, wanted: Wanted, format: str | None) -> OpenedFile:
+    found = check_format(format) if format is not None else None
     if found is None:
-        found = sniffed(start, wanted)
+        found = detect_format(start, wanted)
     if found in ("csv", "tsv"):
         return open_table(start, wanted, found)
     if found in ("json", "jsonl"):
@@ -146,22 +145,22 @@ def _opened(start: Beginning, wanted: Wanted, format: str | None) -> Opened:
     if found == "conll":
         if not wanted.labelling.spans:
             raise InputError(
-                f"{start.path} has a word and its tag a line, which is for the task 'tag', not "
+                f"{start.path} has a word and its tag per line, which is for the task 'tag', not "
                 f"'{wanted.labelling.task}'."
             )
         return open_columns(start, wanted)
     if wanted.needs_labels or not wanted.labelling.reads_lines:
         task = wanted.labelling.task
-        raise InputError(f"{start.path} is read as plain lines, which have no labels: '{task}' needs them here.")
+        raise InputError(f"{start.path} is read as plain lines, which have no labels; '{task}' needs labels here.")
     return _open_lines(wanted)
 
 
-def _open_lines(wanted: Wanted) -> Opened:
-    def convert(line: int, text: str, told: Told) -> Iterator[Example]:
+def _open_lines(wanted: Wanted) -> OpenedFile:
+    def convert(line: int, text: str, report: ReportFault) -> Iterator[Example]:
         place = wanted.place(line)
         if not text.strip():
-            told(empty(place, "the line"))
-        elif example := wanted.labelling.example.of(Given(text, place=place)):
+            report(empty_text_fault(place, "the line"))
+        elif example := wanted.labelling.example.of(UnlabelledInput(text, place=place)):
             yield example
 
-    return Opened("lines", {}, "", lambda: sound_lines(wanted.path), convert)
+    return OpenedFile("lines", {}, "", lambda: checked_lines(wanted.path), convert)

@@ -1,7 +1,7 @@
-"""Holding examples out of a labelled file: each label by its share, and nothing that belongs together on both sides.
+"""Stratified held-out splits of labelled files that keep groups together.
 
-Examples of one group stay together: of a user, a document, an article where the file says so, and else of one text, so
-that a sentence that stands twice in a file is never trained on and tested with.
+A group is a user, document or article if the file states it, and otherwise a text, so that a repeated sentence is never
+in both training and held-out examples.
 """
 
 import re
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 _space = re.compile(r"\s+")
 
 
-def folded(text: str) -> str:
-    """A text as people compare it: full and half width, capitals and spaces make no difference.
+def fold_text(text: str) -> str:
+    """Normalise full width, case and white space, for comparisons.
 
-    >>> folded("ＡＢＣ  hello\\tWorld ") == folded("abc Hello world")
+    >>> fold_text("ＡＢＣ  hello\\tWorld ") == fold_text("abc Hello world")
     True
     """
     return _space.sub(" ", normalize("NFKC", text)).strip().casefold()
 
 
 def _goals(counts: Counter[str], share: float) -> dict[str, int]:
-    """How many of each stratum: its share rounded down, and what is missing to the share of all goes to those that
-    lost most by rounding, so that many small strata do not add up to more than was asked for."""
+    """Return the number of held-out examples of each stratum: its share rounded down, and the remainder to the strata
+    with the largest fractions, so that the total is right even with many small strata."""
     exact = {name: share * n for name, n in counts.items()}
     goals = {name: min(int(value), counts[name] - 1) for name, value in exact.items()}
     missing = max(1, round(share * counts.total())) - sum(goals.values())
@@ -38,12 +38,12 @@ def _goals(counts: Counter[str], share: float) -> dict[str, int]:
     return goals
 
 
-def held_out(
+def choose_held_out(
     groups: Sequence[Hashable], strata: Sequence[str], share: float, seed: int, most: int
 ) -> NDArray[np.bool_]:
-    """(n,) True for the examples to hold out: about `share` of every stratum, `most` in all, whole groups only.
+    """(n,) True for held-out examples: about `share` of every stratum, at most `most`, whole groups only.
 
-    A stratum keeps at least one example on the training side. The same arguments give the same answer everywhere.
+    At least one example of each stratum stays for training. Deterministic for the same arguments.
     """
     members: dict[Hashable, list[int]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -65,7 +65,7 @@ def held_out(
         if can_go(adds) and all(taken[name] + n <= goals[name] for name, n in adds.items()):
             chosen[here] = True
             taken.update(adds)
-    # groups larger than any goal: then the smallest that leaves something to learn from goes past it
+    # if all groups exceed the goals, hold out the smallest that leaves training examples
     for place in sorted(order.tolist(), key=lambda number: len(members[names[number]])):
         if chosen.any():
             break

@@ -1,7 +1,15 @@
-"""Which column holds what: by the names people usually give, as the caller says, or from what stands in the columns.
+"""Columns and rows of csv and tsv files.
 
-Names are compared without case, blanks, hyphens and underscores, full-width as half-width: "Text A" is text_a. Where
-two columns would do, neither is taken: the message lists the columns and asks.
+Columns are found by common names, by the caller's choice, or by their contents. Names are compared without case,
+spaces, hyphens and underscores, full-width as half-width: "Text A" is text_a. If two columns are possible, the error
+lists them and asks.
+
+    csv   a cell in "quotes" may contain separators, line ends, and doubled quotes ("")
+    tsv   cells are separated by tabs; quotes are ordinary characters, as in GLUE's files
+
+Spreadsheets also write tabs with quotes: a file whose quoted cells are all well-formed and contain doubled quotes is
+read that way, whatever its name. The separator is the one on which most rows agree. Python's csv module is not used,
+because after an unclosed quote it reads to the end of the file.
 """
 
 import re
@@ -11,17 +19,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qkv.data.labelled.opened import Beginning, sound_lines
+from qkv.data.labelled.opened import Beginning, checked_lines
 from qkv.errors import InputError, did_you_mean
 
-# Two columns that belong together, first and second text of a pair.
+# first and second column of text pairs
 _PAIRS = (
     "sentence1 sentence2, texta textb, text1 text2, premise hypothesis, question1 question2, query1 query2, "
     "sent1 sent2, sentencea sentenceb, s1 s2, q1 q2, #1string #2string, query passage, query title, question sentence, "
     "文本1 文本2, 句子1 句子2, 问题1 问题2, 前提 假设"
 )
-# For each role, names in order of rank: those of a later rank count only where none of an earlier one is there.
-USUAL = {
+# for each role, names by rank: a later rank is used only if no name of an earlier one is present
+USUAL_NAMES = {
     "text": (
         "text sentence content review texta sentence1 premise utterance message comment tweet "
         "文本 内容 句子 评论 正文 语句",
@@ -43,43 +51,43 @@ USUAL = {
     "answer": ("answer answers answertext 答案 回答", "label gold answerkey correct correctanswer"),
     "choices": ("choices options 选项", "choice candidates endings 候选"),
 }
-SPANS = ("entities spans nertags tags ner 实体 标签序列", *USUAL["label"][:1], "annotations label result")
+SPAN_NAMES = ("entities spans nertags tags ner 实体 标签序列", *USUAL_NAMES["label"][:1], "annotations label result")
 
 _dropped = re.compile(r"[\s_\-]+")
 _series = re.compile(r"(.*?)(\d|[a-h])")
 _number = re.compile(r"[-+]?\d+(?:\.\d*)?")
 
 
-def key(name: str) -> str:
+def column_key(name: str) -> str:
     """
-    >>> key("Text_A "), key("＃1 String")
+    >>> column_key("Text_A "), column_key("＃1 String")
     ('texta', '#1string')
     """
     return _dropped.sub("", unicodedata.normalize("NFKC", name).casefold())
 
 
-_KNOWN = {name for ranks in USUAL.values() for rank in ranks for name in rank.split()} | {
+_KNOWN = {name for ranks in USUAL_NAMES.values() for rank in ranks for name in rank.split()} | {
     name for pair in _PAIRS.split(", ") for name in pair.split()
 }
 
 
 def is_header(cells: Sequence[str], given: Mapping[str, str]) -> bool:
-    """Whether the first row of a table names its columns: some usual or given name stands in it, and no number.
+    """Whether the first row of a table is a header: it has a usual or given name, and no number.
 
     >>> is_header(["id", "text"], {}), is_header(["good", "1"], {}), is_header(["frage", "art"], {"text": "frage"})
     (True, False, True)
     """
     named = {name for value in given.values() for name in (value, *value.split(",")) if not name.isdigit()}
-    return any(cell.strip() in named or key(cell) in _KNOWN for cell in cells) and not any(
+    return any(cell.strip() in named or column_key(cell) in _KNOWN for cell in cells) and not any(
         _number.fullmatch(cell.strip()) for cell in cells
     )
 
 
-def given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
-    """The column that the caller named, by name or by number from 1."""
+def find_given_column(role: str, value: str, names: Sequence[str], where: str) -> str:
+    """Return the column that the caller gave, by name or by number from 1."""
     if value in names:
         return value
-    near = [name for name in names if key(name) == key(value)]
+    near = [name for name in names if column_key(name) == column_key(value)]
     if len(near) == 1:
         return near[0]
     if value.isdigit() and 1 <= int(value) <= len(names):
@@ -87,29 +95,29 @@ def given_column(role: str, value: str, names: Sequence[str], where: str) -> str
     if value.isdigit():
         raise InputError(f"{where} has {len(names)} columns, so there is no column {value} for the {role}.")
     raise InputError(
-        f"{where} has no column {value!r} for the {role}, only {listed(names)}.{did_you_mean(value, names)}"
+        f"{where} has no column {value!r} for the {role}, only {quote_names(names)}.{did_you_mean(value, names)}"
     )
 
 
-def usual_column(role: str, names: Sequence[str], where: str, ranks: Sequence[str] = ()) -> str | None:
-    """The one column with a usual name for this role, or None; two of the same rank are an error."""
-    for rank in ranks or USUAL[role]:
+def find_usual_column(role: str, names: Sequence[str], where: str, ranks: Sequence[str] = ()) -> str | None:
+    """Return the column with a usual name for this role, or None; two of the same rank are an error."""
+    for rank in ranks or USUAL_NAMES[role]:
         usual = rank.split()
-        found = [name for name in names if key(name) in usual]
+        found = [name for name in names if column_key(name) in usual]
         if len(found) > 1:
-            raise InputError(f"{where}: {listed(found)} could each be the {role}. {ask(role)}")
+            raise InputError(f"{where}: {quote_names(found)} could each be the {role}. {ask_for_columns(role)}")
         if found:
             return found[0]
     return None
 
 
-def usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
-    """The two columns of sentence pairs, where there are such.
+def find_usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
+    """Return the two columns of text pairs, or None.
 
-    >>> usual_pair(["index", "sentence1", "sentence2", "label"]), usual_pair(["text", "label"])
+    >>> find_usual_pair(["index", "sentence1", "sentence2", "label"]), find_usual_pair(["text", "label"])
     (('sentence1', 'sentence2'), None)
     """
-    by_key = {key(name): name for name in names}
+    by_key = {column_key(name): name for name in names}
     for pair in _PAIRS.split(", "):
         first, second = pair.split()
         if first in by_key and second in by_key:
@@ -117,34 +125,34 @@ def usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def choice_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Columns that hold a choice each: A B C D, choice1 choice2, ending0 ending1 …
+def find_choice_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Return columns with one choice each: A B C D, choice1 choice2, ending0 ending1 …
 
-    >>> choice_columns(["question", "选项A", "选项B", "选项C", "answer"])
+    >>> find_choice_columns(["question", "选项A", "选项B", "选项C", "answer"])
     ('选项A', '选项B', '选项C')
     """
     series: dict[str, list[str]] = {}
     for name in names:
-        if found := _series.fullmatch(key(name)):
+        if found := _series.fullmatch(column_key(name)):
             series.setdefault(found[1], []).append(name)
     for start in ("", "choice", "option", "ending", "answer", "candidate", "sol", "opt", "选项", "候选"):
         if len(series.get(start, ())) >= 2:
-            return tuple(sorted(series[start], key=key))
+            return tuple(sorted(series[start], key=column_key))
     return ()
 
 
-def guessed(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str] | None:
-    """Columns of a table without a header, by what stands in them: one or two columns of texts, and one of labels.
+def guess_columns(rows: Sequence[Sequence[str]], needs_labels: bool) -> dict[str, str] | None:
+    """Guess the columns of a table without a header: one or two columns of texts, and one of labels.
 
-    None where that leaves a doubt: other columns, few rows, texts as short as labels.
+    None if uncertain: other columns, few rows, texts as short as labels.
 
-    >>> guessed([[f"text number {n}", str(n % 2)] for n in range(20)], needs_labels=True)
+    >>> guess_columns([[f"text number {n}", str(n % 2)] for n in range(20)], needs_labels=True)
     {'text': '1', 'label': '2'}
     """
     width = max((widths := Counter(map(len, rows))), key=widths.__getitem__)
     if width == 1 and not needs_labels:
         return {"text": "1"}
-    regular = [row for row in rows if len(row) == width]  # the others are named when they are read
+    regular = [row for row in rows if len(row) == width]  # the others are reported when they are read
     if len(regular) < 0.9 * len(rows) or (needs_labels and len(rows) < 8):
         return None
     kinds = [_kind([row[number] for row in regular]) for number in range(width)]
@@ -170,45 +178,34 @@ def _kind(cells: Sequence[str]) -> str:
     return ""
 
 
-def listed(names: Sequence[str]) -> str:
+def quote_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def ask(*roles: str) -> str:
+def ask_for_columns(*roles: str) -> str:
     options = " and ".join(f"--{role} NAME" for role in roles)
-    return f"Say which with {options} (in Python: columns={{{', '.join(f'{role!r}: NAME' for role in roles)}}})."
+    return f"Choose with {options} (in Python: columns={{{', '.join(f'{role!r}: NAME' for role in roles)}}})."
 
-
-# --- Rows of csv and tsv files, one at a time, each with the line where it begins.
-#
-#     csv   a cell in "quotes" may hold separators, line ends, and quotes, doubled ("")
-#     tsv   cells are what stands between tabs: quotes are characters like any other, as in GLUE's files
-#
-# Spreadsheets write tabs with quotes, too: a file whose quoted cells are all well-formed and hold doubled quotes is
-# read
-# that way, whatever its name. The separator is the one that most rows agree about. Python's own csv module is not
-# used
-# because it goes on reading after a quote that nobody closed, to the end of the file.
 
 SEPARATORS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 ROWS_LOOKED_AT = 200
-LONGEST_CELL = 10_000  # lines: beyond this a quote was left open
+LONGEST_CELL = 10_000  # lines; a longer cell has an unclosed quote
 
 _quoted_cell = re.compile(r'"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     path: Path
     separator: str
     quoted: bool
     header: tuple[str, ...] | None
-    width: int  # columns that the header or else most rows have
+    width: int  # number of columns of the header, or else of most rows
     sample: tuple[tuple[str, ...], ...]  # rows from the beginning, without the header
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns: by the header, or else numbers from 1."""
+        """Names of the columns: the header, or else numbers from 1."""
         return self.header or tuple(str(number) for number in range(1, self.width + 1))
 
     @property
@@ -217,23 +214,23 @@ class Table:
 
     @property
     def note(self) -> str:
-        """What is out of the ordinary."""
+        """Unusual properties of the table."""
         notes = [] if self.header else ["without a header"]
         if self.separator != ("," if self.quoted else "\t"):
             notes.append(f"separated by {SEPARATORS.get(self.separator, repr(self.separator))}")
         return " ".join(notes)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Line and cells of every row below the header; blank lines are passed over."""
-        found = rows(self.path, sound_lines(self.path), self.separator, self.quoted)
+        """Yield line and cells of every row below the header; blank lines are skipped."""
+        found = parse_rows(self.path, checked_lines(self.path), self.separator, self.quoted)
         if self.header is not None:
             next(found, None)
         return found
 
 
-def table(start: Beginning, format: str, given: Mapping[str, str]) -> Table:
-    """What kind of table begins like this; `given` are the columns that the caller named."""
-    separator = _sniffed_separator(start, format)
+def detect_table(start: Beginning, format: str, given: Mapping[str, str]) -> TableFile:
+    """Detect separator, quoting and header of a table; `given` are the columns that the caller named."""
+    separator = _detect_separator(start, format)
     quoted = _is_quoted(start, separator)
     sample = list(_sample(start, separator, quoted))
     header = None
@@ -241,10 +238,10 @@ def table(start: Beginning, format: str, given: Mapping[str, str]) -> Table:
         header = tuple(cell.strip() for cell in sample.pop(0))
     widths = Counter(map(len, sample))
     width = len(header) if header else widths.most_common(1)[0][0] if widths else 0
-    return Table(start.path, separator, quoted, header, width, tuple(map(tuple, sample)))
+    return TableFile(start.path, separator, quoted, header, width, tuple(map(tuple, sample)))
 
 
-def _sniffed_separator(start: Beginning, format: str) -> str:
+def _detect_separator(start: Beginning, format: str) -> str:
     usual = "\t" if format == "tsv" else ","
     best, most = usual, 0.0
     for separator in sorted(SEPARATORS, key=lambda one: one != usual):  # the usual one first: it wins a tie
@@ -269,8 +266,8 @@ def _is_quoted(start: Beginning, separator: str) -> bool:
 
 
 def _sample(start: Beginning, separator: str, quoted: bool) -> Iterator[list[str]]:
-    """Rows of the beginning; what is wrong with the last of them, which may be cut, is not said here."""
-    found = rows(start.path, iter(enumerate(start.lines, 1)), separator, quoted)
+    """Yield the rows of the beginning, ignoring errors, since the last row may be truncated."""
+    found = parse_rows(start.path, iter(enumerate(start.lines, 1)), separator, quoted)
     try:
         for _ in range(ROWS_LOOKED_AT):
             row = next(found, None)
@@ -281,36 +278,38 @@ def _sample(start: Beginning, separator: str, quoted: bool) -> Iterator[list[str
         return
 
 
-def rows(path: Path, lines: Iterator[tuple[int, str]], separator: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def parse_rows(
+    path: Path, lines: Iterator[tuple[int, str]], separator: str, quoted: bool
+) -> Iterator[tuple[int, list[str]]]:
     for number, line in lines:
         if not line or line.isspace():
             continue
         if quoted and '"' in line:
-            yield number, _cells(path, number, line, lines, separator)
+            yield number, _parse_cells(path, number, line, lines, separator)
         else:
             yield number, line.split(separator)
 
 
-def _cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]], separator: str) -> list[str]:
-    """One row with quotes in it; takes further lines where a quoted cell goes on."""
+def _parse_cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]], separator: str) -> list[str]:
+    """Parse a row with quotes; reads further lines if a quoted cell continues."""
     cells, place = [], 0
     while True:
         begin = place
-        while line.startswith(" ", begin) and separator != " ":  # blanks before a quote do not count
+        while line.startswith(" ", begin) and separator != " ":  # skip spaces before a quote
             begin += 1
         if not line.startswith('"', begin):
             end = line.find(separator, place)
             cells.append(line[place:] if end < 0 else line[place:end])
         else:
-            cell, line, end = _quoted(path, number, line, begin + 1, lines)
+            cell, line, end = _parse_quoted(path, number, line, begin + 1, lines)
             cells.append(cell)
             rest = line.find(separator, end)
             between = line[end:] if rest < 0 else line[end:rest]
             if between.strip():
                 raise InputError(
                     f"{path}, line {number}: after the quoted cell {cell[:30]!r} comes {between[:30]!r}, not the end "
-                    'of the cell. A quote in a cell is written twice, and the whole cell in quotes: """So"", he said". '
-                    "If quotes are plain characters in this file, separate its columns by tabs and call it .tsv."
+                    'of the cell. Double the quotes inside a cell, and quote the whole cell: """So"", he said". '
+                    "If quotes are plain characters in this file, separate its columns by tabs and name it .tsv."
                 )
             end = rest
         if end < 0:
@@ -318,8 +317,10 @@ def _cells(path: Path, number: int, line: str, lines: Iterator[tuple[int, str]],
         place = end + 1
 
 
-def _quoted(path: Path, number: int, line: str, place: int, lines: Iterator[tuple[int, str]]) -> tuple[str, str, int]:
-    """The cell that begins after a quote, the line it ends on, and where on that line it has ended."""
+def _parse_quoted(
+    path: Path, number: int, line: str, place: int, lines: Iterator[tuple[int, str]]
+) -> tuple[str, str, int]:
+    """Return the cell that begins after a quote, the line where it ends, and the position after it."""
     parts: list[str] = []
     taken = 0
     while True:
@@ -331,7 +332,7 @@ def _quoted(path: Path, number: int, line: str, place: int, lines: Iterator[tupl
             if following is None or taken > LONGEST_CELL:
                 raise InputError(
                     f"{path}, line {number}: the quote before {''.join(parts)[:30]!r} is never closed. Close it, or, "
-                    "if quotes are plain characters in this file, separate its columns by tabs and call it .tsv."
+                    "if quotes are plain characters in this file, separate its columns by tabs and name it .tsv."
                 )
             line, place = following[1], 0
         elif line.startswith('"', end + 1):

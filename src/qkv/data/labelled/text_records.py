@@ -1,9 +1,9 @@
-"""Texts and pairs with labels out of records: rows of a table, or JSON objects.
+"""Texts and text pairs with labels from records: rows of a table, or JSON objects.
 
-A label is kept as it is written: 1 and 1.0 are different labels, true is "true". A list is several labels, and so is a
-cell that holds one as JSON, '["a", "b"]', or with a separator that the caller names. Blanks around a label do not
-count. Two texts that their annotators did not agree about, label "-" in SNLI and OCNLI, are dropped, and told; a single
-text may well have "-" for a label.
+A label keeps its spelling: 1 and 1.0 are different labels, true is "true". A list is several labels, and so is a cell
+with a JSON list, '["a", "b"]', or with a separator given by the caller. White space around a label is removed. Text
+pairs without agreement of the annotators, label "-" in SNLI and OCNLI, are dropped and reported; a single text may have
+the label "-".
 """
 
 import json
@@ -13,56 +13,56 @@ from decimal import Decimal
 from typing import Any
 
 from qkv.data.labelled.examples import Fault, Place, TextExample
-from qkv.data.labelled.opened import Convert, Told, Wanted, empty, sound
-from qkv.data.labelled.tables import ask, given_column, listed, usual_column, usual_pair
+from qkv.data.labelled.opened import Convert, ReportFault, Wanted, check_text, empty_text_fault
+from qkv.data.labelled.tables import ask_for_columns, find_given_column, find_usual_column, find_usual_pair, quote_names
 from qkv.errors import InputError
 
-Record = Mapping[str, Any]
+FlatRecord = Mapping[str, Any]
 
 NOT_AGREED = "-"
 
 
 def text_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column. A pair is looked for only where the text was not given."""
-    columns = {role: given_column(role, value, names, where) for role, value in wanted.columns.items()}
+    """role → column. Columns of text pairs are searched only if the text column was not given."""
+    columns = {role: find_given_column(role, value, names, where) for role, value in wanted.columns.items()}
     if "text" not in columns:
         others = [name for name in names if name not in columns.values()]
-        if "pair" not in columns and (pair := usual_pair(others)):
+        if "pair" not in columns and (pair := find_usual_pair(others)):
             columns["text"], columns["pair"] = pair
-        elif found := usual_column("text", others, where):
+        elif found := find_usual_column("text", others, where):
             columns["text"] = found
     others = [name for name in names if name not in columns.values()]
-    if "label" not in columns and (found := usual_column("label", others, where)):
+    if "label" not in columns and (found := find_usual_column("label", others, where)):
         columns["label"] = found
-    if "group" not in columns and (found := usual_column("group", others, where)):
+    if "group" not in columns and (found := find_usual_column("group", others, where)):
         columns["group"] = found
     _fill_in(columns, names, where)
-    return complete(wanted, columns, names, where)
+    return check_complete(wanted, columns, names, where)
 
 
-def complete(wanted: Wanted, columns: dict[str, str], names: Sequence[str], where: str) -> dict[str, str]:
-    """The columns, if none is missing that an example needs."""
+def check_complete(wanted: Wanted, columns: dict[str, str], names: Sequence[str], where: str) -> dict[str, str]:
+    """Return the columns; raise if a required one is missing."""
     if missing := wanted.labelling.missing(columns, wanted.needs_labels):
         raise InputError(
-            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {listed(names)}. "
-            f"{ask(*missing)}"
+            f"{where}: no column has a usual name for the {' and the '.join(missing)}; there are {quote_names(names)}. "
+            f"{ask_for_columns(*missing)}"
         )
     return columns
 
 
 def _fill_in(columns: dict[str, str], names: Sequence[str], where: str) -> None:
-    """Of two columns, one of which is known, the other one is the other."""
+    """If there are two columns and one role is known, assign the other role to the other column."""
     others = [name for name in names if name not in columns.values()]
-    if len(names) == 2 and len(others) == 1 and usual_column("id", others, where) is None:
+    if len(names) == 2 and len(others) == 1 and find_usual_column("id", others, where) is None:
         for role, other in (("text", "label"), ("label", "text")):
             if role not in columns and other in columns:
                 columns[role] = others[0]
 
 
 def given_columns(wanted: Wanted, names: Sequence[str], where: str) -> dict[str, str]:
-    """role → column, of those that the caller named; several for one role are written with commas between."""
+    """role → column, as given by the caller; several columns of one role are separated by commas."""
     return {
-        role: ",".join(given_column(role, one.strip(), names, where) for one in value.split(","))
+        role: ",".join(find_given_column(role, one.strip(), names, where) for one in value.split(","))
         for role, value in wanted.columns.items()
     }
 
@@ -71,49 +71,49 @@ def text_reader(wanted: Wanted, columns: Mapping[str, str], names: Sequence[str]
     text_column, pair_column = columns["text"], columns.get("pair")
     label_column, group_column = columns.get("label"), columns.get("group")
 
-    def convert(line: int, record: Record, told: Told) -> Iterator[TextExample]:
+    def convert(line: int, record: FlatRecord, report: ReportFault) -> Iterator[TextExample]:
         place = wanted.place(line)
-        text = string(record, text_column, place)
-        pair = None if pair_column is None else string(record, pair_column, place)
+        text = read_string(record, text_column, place)
+        pair = None if pair_column is None else read_string(record, pair_column, place)
         label = (
-            None if label_column is None else label_of(record.get(label_column), place, label_column, wanted.separator)
+            None
+            if label_column is None
+            else read_label(record.get(label_column), place, label_column, wanted.separator)
         )
         if label is None and wanted.needs_labels:
-            raise InputError(
-                f"{place} has no label: {label_column!r} is empty. Write the label, or take the line out of the file."
-            )
+            raise InputError(f"{place} has no label: {label_column!r} is empty. Add the label, or delete the line.")
         for column, value in ((text_column, text), (pair_column, pair)):
             if value is not None and not value.strip():
-                told(empty(place, repr(column)))
+                report(empty_text_fault(place, repr(column)))
                 return
         if label == NOT_AGREED and pair is not None:
-            told(Fault(place, "no agreed label", f"the label is {label!r}: the annotators did not agree", "dropped"))
+            report(Fault(place, "no agreed label", f"the label is {label!r}: the annotators did not agree", "dropped"))
             return
-        group = None if group_column is None else spelled(record.get(group_column))
+        group = None if group_column is None else value_as_text(record.get(group_column))
         yield TextExample(text, pair, label, place, group)
 
     return convert
 
 
-def string(record: Record, column: str, place: Place) -> str:
-    """A column that must hold a text."""
+def read_string(record: FlatRecord, column: str, place: Place) -> str:
+    """Return the text in a column."""
     value = record.get(column)
     if isinstance(value, str):
-        return sound(value, place, repr(column))
+        return check_text(value, place, repr(column))
     if column not in record:
-        raise InputError(f"{place} has no field {column!r}, only {listed(list(record))}.")
+        raise InputError(f"{place} has no field {column!r}, only {quote_names(list(record))}.")
     if value is None:
         return ""
-    if isinstance(value, bool | int | Decimal):  # a text such as 123 that some program took for a number
-        return spelled(value) or ""
+    if isinstance(value, bool | int | Decimal):  # a text such as 123 that a program stored as a number
+        return value_as_text(value) or ""
     raise InputError(f"{place}: field {column!r} holds {_json_name(value)}, not a text.")
 
 
-def spelled(value: Any) -> str | None:
-    """A plain value as the file writes it; None for nothing at all.
+def value_as_text(value: Any) -> str | None:
+    """Return a plain value with its spelling in the file; None if empty.
 
-    >>> spelled(True), spelled(Decimal("5.000")), spelled(" a "), spelled(""), spelled(None)
-    ('true', '5.000', 'a', None, None)
+    >>> [value_as_text(value) for value in (True, Decimal("5.000"), " a ", "", None)]
+    ['true', '5.000', 'a', None, None]
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -124,10 +124,10 @@ def spelled(value: Any) -> str | None:
     return str(value)
 
 
-def unpacked(value: Any) -> Any:
-    """A list or an object that stands in a cell of a table as JSON; anything else as it is.
+def unpack_json_cell(value: Any) -> Any:
+    """Decode a cell with a JSON list or object; return other values unchanged.
 
-    >>> unpacked('["a", "b"]'), unpacked("[sic]"), unpacked(3)
+    >>> unpack_json_cell('["a", "b"]'), unpack_json_cell("[sic]"), unpack_json_cell(3)
     (['a', 'b'], '[sic]', 3)
     """
     if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
@@ -138,13 +138,13 @@ def unpacked(value: Any) -> Any:
     return value
 
 
-def label_of(value: Any, place: Place, column: str, separator: str | None = None) -> str | tuple[str, ...] | None:
-    """One label, several, or None where there is none. With a separator there are several, if only one.
+def read_label(value: Any, place: Place, column: str, separator: str | None = None) -> str | tuple[str, ...] | None:
+    """Return one label, a tuple of labels, or None. With a separator always a tuple.
 
-    >>> label_of("b|a", Place("f", 1), "label", "|"), label_of("b|a", Place("f", 1), "label")
+    >>> read_label("b|a", Place("f", 1), "label", "|"), read_label("b|a", Place("f", 1), "label")
     (('b', 'a'), 'b|a')
     """
-    value = unpacked(value)
+    value = unpack_json_cell(value)
     if separator and isinstance(value, str):
         value = value.split(separator) if value.strip() else None
     if isinstance(value, list):
@@ -160,6 +160,6 @@ def _json_name(value: Any) -> str:
 def _single(value: Any, place: Place, column: str) -> str | None:
     if isinstance(value, dict | list):
         name = _json_name(value)
-        raise InputError(f"{place}: {column!r} holds {name} where a label was expected: a text, a number or a list.")
-    label = spelled(value)
-    return None if label is None else sound(label, place, repr(column))
+        raise InputError(f"{place}: {column!r} holds {name}; a label must be a text, a number or a list of these.")
+    label = value_as_text(value)
+    return None if label is None else check_text(label, place, repr(column))

@@ -1,6 +1,21 @@
-"""The two sides of a translation model as token ids: a tokenizer each, or one for both, and where texts begin and end.
+"""Translation pairs as token ids, and the batches of every step: a pure function of (seed, step).
 
-A model trained here begins its texts with [CLS] and ends them with [SEP]; models of others have other tokens for that.
+`Languages` has a tokenizer for each side, or one for both, and the tokens around texts: [CLS] and [SEP] for models
+trained here, others for other models.
+
+A `PairBatch` is two packed batches with one row per pair. Target rows begin with the begin token, and `labels["next"]`
+has the token after each, finally the end token. So the decoder reads [begin, y1 … yn] and predicts [y1 … yn, end]:
+
+>>> batch = PairBatch.of([[7, 8, 3]], [[5, 6]], begin=2, end=3)
+>>> batch.source.ids.tolist(), batch.target.ids.tolist(), batch.target.labels["next"].tolist()
+([7, 8, 3], [2, 5, 6], [5, 6, 3])
+
+All ids of a side are in one array of 32 bits, so that millions of pairs are a few hundred megabytes. An epoch has every
+pair once. Pairs of similar length are batched together, since a step of a recurrent network, and attention on a CPU,
+wait for the longest; lengths are perturbed a little in every epoch, so that batches differ. A batch has as many pairs
+as fit a budget of tokens on both sides.
+
+Shapes: E pairs, R rows of a batch.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,13 +28,13 @@ import torch
 from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
-from qkv.data.batching import chunks
+from qkv.data.batching import Integers, chunks
 from qkv.data.pairs.files import Pair
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 
 class Coder(Protocol):
-    """What is asked of a tokenizer here."""
+    """The interface of a tokenizer needed here."""
 
     @property
     def size(self) -> int: ...
@@ -39,7 +54,7 @@ class Languages(NamedTuple):
     begin: int  # before every target text
     end: int  # after it
     source_end: int  # after every source text
-    never: tuple[int, ...] = ()  # tokens of the target that no text has
+    never: tuple[int, ...] = ()  # tokens that never occur in target texts
 
     @classmethod
     def of(cls, source: Tokenizer, target: Tokenizer) -> "Languages":
@@ -51,14 +66,11 @@ class Languages(NamedTuple):
         return self.source is self.target
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Source texts as the encoder reads them: [x1 … xn, end]"""
+        """Encode source texts as the encoder reads them: [x1 … xn, end]"""
         return [[*ids, self.source_end] for ids in self.source.encode_ids(texts)]
 
     def unknown(self, text: str, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Which characters of a source text the vocabulary has no token for; `ids` are what `read` made of it.
-
-        A span for every token that stands for the unknown. What it hides, a model cannot translate: it can only guess.
-        """
+        """Return the spans of unknown tokens in a source text, which cannot be translated; `ids` are from `read`."""
         if self.source.unk_id not in ids:
             return []
         found = self.source.encode(text, special=False)
@@ -76,15 +88,6 @@ def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
     return begin, begin + len(shown)
 
 
-# --- A batch of texts and their translations: two packed batches with a row each for every pair.
-#
-# Target rows begin with the token that texts begin with, and `labels["next"]` has what follows each token, the end at
-# last. So the decoder reads [begin, y1 … yn] and is asked for [y1 … yn, end].
-#
-# >>> batch = PairBatch.of([[7, 8, 3]], [[5, 6]], begin=2, end=3)
-# >>> batch.source.ids.tolist(), batch.target.ids.tolist(), batch.target.labels["next"].tolist()
-# ([7, 8, 3], [2, 5, 6], [5, 6, 3])
-
 NEXT = "next"
 
 
@@ -98,7 +101,7 @@ class PairBatch:
 
     @classmethod
     def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], begin: int, end: int) -> Self:
-        """From lists of ids: sources as the encoder reads them, targets as they are written, without begin and end."""
+        """Build from lists of ids: sources as the encoder reads them, targets without begin and end."""
         labels = torch.tensor([token for row in targets for token in (*row, end)], dtype=torch.int64)
         target = Batch.of([[begin, *row] for row in targets], labels={NEXT: labels})
         return cls(Batch.of(sources), target)
@@ -109,7 +112,7 @@ class PairBatch:
 
     @property
     def n_tokens(self) -> int:
-        """Of the target: what is predicted."""
+        """Tokens of the target, which are predicted."""
         return self.target.n_tokens
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
@@ -119,40 +122,28 @@ class PairBatch:
         return type(self)(self.source.pinned(), self.target.pinned())
 
 
-# --- Pairs as token ids, and the batches of every step: a pure function of (seed, step).
-#
-# All ids of a side lie end to end in one array of 32 bits, so that millions of pairs are a few hundred megabytes. An
-# epoch is every pair once. Pairs of like length lie together, since a step of a recurrent network, and attention on a
-# CPU, wait for the longest; how long a pair counts is blurred a little, differently in every epoch, so that the same
-# pairs do not always meet. A batch holds as many pairs as fit a budget of tokens on either side.
-#
-# Shapes: E pairs, R rows of a batch.
-
-_CHUNK = 4_096  # texts that are tokenized at a time
-_CHARACTERS = 1 << 22  # of both sides: a chunk ends here at the latest
-BLUR = 0.15  # of a length: what it may count more
-_Integers = NDArray[np.int64]
+_CHUNK = 4_096  # pairs tokenized together
+_CHARACTERS = 1 << 22  # maximum characters of a chunk, both sides
+BLUR = 0.15  # maximum relative perturbation of a length
 
 
-class Side(NamedTuple):
-    ids: NDArray[np.int32]  # of all texts, end to end
-    offsets: _Integers  # (E + 1,)
+class EncodedSide(NamedTuple):
+    ids: NDArray[np.int32]  # of all texts, concatenated
+    offsets: Integers  # (E + 1,)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Side":
+    def of(cls, rows: Sequence[Sequence[int]]) -> "EncodedSide":
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         flat = (token for row in rows for token in row)
         return cls(np.fromiter(flat, np.int32, int(lengths.sum())), np.append(0, np.cumsum(lengths)))
 
     @property
-    def lengths(self) -> _Integers:
+    def lengths(self) -> Integers:
         return np.diff(self.offsets)
 
-    def gather(self, rows: _Integers, room: int) -> tuple[_Integers, _Integers, _Integers]:
-        """The ids of these texts end to end with `room` places beside each, all lengths (R,), where each begins (R,).
-
-        The free places are those after the text's own.
-        """
+    def gather(self, rows: Integers, room: int) -> tuple[Integers, Integers, Integers]:
+        """Return the concatenated ids of these texts with `room` free positions after each, lengths (R,) and starts
+        (R,)."""
         lengths = self.offsets[rows + 1] - self.offsets[rows]  # (R,)
         sizes = lengths + room
         ends = np.cumsum(sizes)
@@ -164,22 +155,22 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    source: Side  # without the end
-    target: Side
+    source: EncodedSide  # without the end
+    target: EncodedSide
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
 
 
-class Encoding(NamedTuple):
+class PairEncoding(NamedTuple):
     pairs: EncodedPairs
-    too_long: tuple[int, ...]  # which were left out, counted from 0
-    nothing: tuple[int, ...]  # of these no token came, on one side or the other
+    too_long: tuple[int, ...]  # dropped pairs, counted from 0
+    nothing: tuple[int, ...]  # dropped pairs without a token on one side
 
 
-def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Encoding:
-    """All pairs as ids, a few thousand texts in memory at a time. `max_length` is with begin or end."""
-    parts: tuple[list[Side], list[Side]] = ([], [])
+def encode_pairs(pairs: Iterable[Pair], languages: Languages, max_length: int) -> PairEncoding:
+    """Encode all pairs, a few thousand texts in memory at a time. `max_length` includes begin or end."""
+    parts: tuple[list[EncodedSide], list[EncodedSide]] = ([], [])
     too_long: list[int] = []
     nothing: list[int] = []
     number = 0
@@ -194,20 +185,20 @@ def encoded(pairs: Iterable[Pair], languages: Languages, max_length: int) -> Enc
                 too_long.append(number + row)
             else:
                 kept.append(row)
-        parts[0].append(Side.of([sources[row] for row in kept]))
-        parts[1].append(Side.of([targets[row] for row in kept]))
+        parts[0].append(EncodedSide.of([sources[row] for row in kept]))
+        parts[1].append(EncodedSide.of([targets[row] for row in kept]))
         number += len(chunk)
-    return Encoding(EncodedPairs(_joined(parts[0]), _joined(parts[1])), tuple(too_long), tuple(nothing))
+    return PairEncoding(EncodedPairs(_concatenate(parts[0]), _concatenate(parts[1])), tuple(too_long), tuple(nothing))
 
 
-def _joined(parts: Sequence[Side]) -> Side:
+def _concatenate(parts: Sequence[EncodedSide]) -> EncodedSide:
     lengths = np.concatenate([part.lengths for part in parts]) if parts else np.zeros(0, np.int64)
     ids = np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, np.int32)
-    return Side(ids, np.append(0, np.cumsum(lengths)))
+    return EncodedSide(ids, np.append(0, np.cumsum(lengths)))
 
 
 class PairBatches:
-    """Called with a step, answers with its batches. Several threads may ask at a time."""
+    """Step → its batches. Safe to call from several threads."""
 
     def __init__(
         self, pairs: EncodedPairs, languages: Languages, tokens_per_batch: int, *, accumulate: int = 1, seed: int = 0
@@ -217,33 +208,33 @@ class PairBatches:
         self.tokens_per_batch, self.accumulate = tokens_per_batch, accumulate
         self.weights = np.maximum(pairs.source.lengths, pairs.target.lengths) + 1  # (E,) with begin or end
         self._lock = Lock()
-        self._starts = [0]  # the number of its first batch, for every epoch that was come to
-        self._plans: dict[int, list[_Integers]] = {}
+        self._starts = [0]  # number of the first batch of every epoch so far
+        self._plans: dict[int, list[Integers]] = {}
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of the first one; others differ by a batch or two."""
+        """Steps of the first epoch; others differ by a batch or two."""
         return len(self.epoch(0)) / self.accumulate
 
     def __call__(self, step: int) -> list[PairBatch]:
         first = step * self.accumulate
         return [self.collate(self.rows(number)) for number in range(first, first + self.accumulate)]
 
-    def rows(self, number: int) -> _Integers:
-        """Which pairs are in this batch, counted from the beginning of the training."""
+    def rows(self, number: int) -> Integers:
+        """Return the pairs of a batch, counted from the beginning of training."""
         with self._lock:
             while self._starts[-1] <= number:
                 self._starts.append(self._starts[-1] + len(self._plan(len(self._starts) - 1)))
             epoch = int(np.searchsorted(self._starts, number, side="right")) - 1
             return self._plan(epoch)[number - self._starts[epoch]]
 
-    def epoch(self, number: int) -> list[_Integers]:
+    def epoch(self, number: int) -> list[Integers]:
         with self._lock:
             return self._plan(number)
 
-    def _plan(self, epoch: int) -> list[_Integers]:
-        """Each epoch is drawn by its own number: its order owes nothing to others. Where it begins does: how many
-        batches come before it is known only once all the earlier ones are planned."""
+    def _plan(self, epoch: int) -> list[Integers]:
+        """Return the batches of an epoch, drawn independently of other epochs (but its first batch number depends on
+        how many batches the earlier epochs have)."""
         if epoch not in self._plans:
             draw = np.random.default_rng((self.seed, epoch))
             order = np.argsort(self.weights * (1 + BLUR * draw.random(len(self.weights))), kind="stable")
@@ -252,12 +243,12 @@ class PairBatches:
             self._plans[epoch] = [batches[place] for place in draw.permutation(len(batches))]
         return self._plans[epoch]
 
-    def collate(self, rows: _Integers) -> PairBatch:
+    def collate(self, rows: Integers) -> PairBatch:
         source, sizes, begins = self.pairs.source.gather(rows, 1)
         source[begins + sizes - 1] = self.languages.source_end
         labels, lengths, starts = self.pairs.target.gather(rows, 1)
         labels[starts + lengths - 1] = self.languages.end
-        target = np.roll(labels, 1)  # what stands before each
+        target = np.roll(labels, 1)  # the previous token of each
         target[starts] = self.languages.begin
         examples = torch.from_numpy(rows)
         return PairBatch(
@@ -268,10 +259,10 @@ class PairBatches:
         )
 
 
-def _cut(order: _Integers, weights: _Integers, tokens: int) -> list[_Integers]:
-    """The rows in this order, in batches of as many as fit the budget, at least one.
+def _cut(order: Integers, weights: Integers, tokens: int) -> list[Integers]:
+    """Split rows in this order into batches of as many as fit the budget, at least one.
 
-    >>> [batch.tolist() for batch in cut(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
+    >>> [batch.tolist() for batch in _cut(np.array([3, 0, 1, 2]), np.array([2, 3, 4, 9]), 6)]
     [[3, 0], [1], [2]]
     """
     reach = np.cumsum(weights)

@@ -1,11 +1,10 @@
-"""A look at pairs of texts before a model is trained on them: what there is, what is wrong, and where.
+"""Check translation pairs before training: statistics, and problems with their file and line.
 
-Like data/labelled/check.py, it goes on after a fault, counts all of them and names the first few of each kind with file
-and line. What stays in memory of a pair are hashes and lengths, not its texts. Pairs of dev and test are held against
-those to train on: a text that stands in both makes every score too good. Texts count as the same when they have the
-same letters and digits (files.py).
+Like data/labelled/check.py, it continues after a problem, counts all and reports the first few of each kind. Hashes and
+lengths of each pair are kept, not the texts. Pairs of the development and test sets are compared with the training
+pairs: a text in both makes scores too good. Texts are the same if they have the same letters and digits (files.py).
 
-What this file does NOT do: judge whether one side translates the other. It sees what slipped by how long the sides are.
+What this file does NOT do: decide whether one side translates the other. It finds misaligned lines by their lengths.
 """
 
 import math
@@ -18,32 +17,32 @@ from typing import Any
 import numpy as np
 
 from qkv.data.corpus.check import FAULTS, Finding
-from qkv.data.labelled.check import Lengths, lengths_of
+from qkv.data.labelled.check import Lengths, summarise_lengths
 from qkv.data.labelled.examples import Place
 from qkv.data.pairs.batching import Languages
-from qkv.data.pairs.files import SIDES, Pair, PairFiles, folded
+from qkv.data.pairs.files import SIDES, Pair, PairFiles, fold_to_letters
 from qkv.data.same_texts import SameTexts
 from qkv.errors import InputError
 
-KINDS = {
-    "unreadable": "files that cannot be read to the end, or do not go together",
-    "empty": "pairs with an empty side, which are left out",
-    "leak": "pairs of dev or test whose source is trained on as well: scores on them are too good",
-    "leak of a reference": "pairs of dev or test whose translation is trained on as well",
-    "shared": "pairs of test whose source stands in dev as well",
-    "repeated": "pairs that are there again",
+PAIR_FINDINGS = {
+    "unreadable": "files that cannot be read to the end, or have different lengths",
+    "empty": "pairs with an empty side, which are dropped",
+    "leak": "pairs of dev or test whose source is also in the training pairs: scores on them are too good",
+    "leak of a reference": "pairs of dev or test whose translation is also in the training pairs",
+    "shared": "pairs of test whose source is also in dev",
+    "repeated": "repeated pairs",
     "untranslated": "pairs whose two sides are the same text",
-    "uneven": "pairs with a side far longer than is usual here: perhaps lines slipped",
-    "lost characters": "U+FFFD, which stands for characters that were lost",
-    "mojibake": "text that was decoded wrongly, such as Ã© for é or 锟斤拷",
+    "uneven": "pairs with an unusual ratio of lengths: lines may be misaligned",
+    "lost characters": "U+FFFD, the replacement for lost characters",
+    "mojibake": "wrongly decoded text, such as Ã© for é or 锟斤拷",
     "control": "control characters, which are dropped",
-    "long": "pairs with a side that is longer than the model, which are left out",
+    "long": "pairs with a side longer than the model, which are dropped",
 }
 TRAINED_ON = ("train", "more")
-_NAMED = 20  # findings of each kind
-_AT_ONCE = 1_024  # pairs to tokenize
-_UNEVEN = 4.0  # times longer, or shorter, than a translation usually is in these files
-_SHORT = 20  # characters: sides up to here are of any length
+_NAMED = 20  # findings of each kind in the report
+_AT_ONCE = 1_024  # pairs tokenized together
+_UNEVEN = 4.0  # times longer or shorter than the usual ratio in these files
+_SHORT = 20  # characters: shorter sides may have any ratio
 SAME = 10  # characters: shorter texts may be the same in two languages
 _Tell = Callable[[float, str], None]
 
@@ -59,15 +58,15 @@ class PairFacts:
 @dataclass(frozen=True)
 class PairReport:
     files: list[PairFacts]
-    pairs: int  # to train on; those of dev and test are counted in `files`
+    pairs: int  # for training; those of dev and test are counted in `files`
     characters: dict[str, Lengths | None]  # by side
-    tokens: dict[str, Lengths | None]  # by side, with the mark at the end; where a tokenizer was given
-    ratio: float | None  # characters of a translation for one of its source: the median
-    several: int  # pairs whose source was there before with another translation: no fault
-    counts: dict[str, int]  # findings of each kind, all of them
+    tokens: dict[str, Lengths | None]  # by side, with the end token; if a tokenizer was given
+    ratio: float | None  # median ratio of characters, translation / source
+    several: int  # pairs with a repeated source and another translation, which is no problem
+    counts: dict[str, int]  # number of findings of each kind
     findings: list[Finding]  # the first of each kind
     notes: list[str]
-    sound: bool  # no findings, and something to learn from
+    sound: bool  # no findings, and there are training pairs
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,9 +80,9 @@ def check_pairs(
     named: int = _NAMED,
     progress: _Tell | None = None,
 ) -> PairReport:
-    """Look through pairs by part: train, more, dev, test. With `languages`, lengths are counted in tokens as well.
+    """Check pairs by part: train, more, dev, test. With `languages`, lengths are also counted in tokens.
 
-    `max_length` is the model's, with the mark at the end. Without `languages` it bounds how many pairs can be too long.
+    `max_length` is the model's limit, with the end token. Without `languages` it gives an upper bound of long pairs.
     """
     files = [(part, one) for part in (*TRAINED_ON, "dev", "test") for one in parts.get(part, ())]
     check = _Check(files, languages, max_length, named)
@@ -100,10 +99,10 @@ class _Check:
     ) -> None:
         self.files, self.languages, self.limit, self.named = files, languages, limit, named
         self.counts: Counter[str] = Counter()
-        self.findings: dict[str, list[Finding]] = {kind: [] for kind in KINDS}
+        self.findings: dict[str, list[Finding]] = {kind: [] for kind in PAIR_FINDINGS}
         self.facts: list[PairFacts] = []
         self.notes: list[str] = []
-        self.numbers, self.lines = array("H"), array("I")  # of every pair, its file and line
+        self.numbers, self.lines = array("H"), array("I")  # file and line of every pair
         self.characters = (array("I"), array("I"))
         self.tokens = (array("I"), array("I"))
         self.sources, self.targets, self.both = SameTexts(), SameTexts(), SameTexts()
@@ -122,7 +121,7 @@ class _Check:
                 self.pair(number, pair)
         except InputError as error:
             if len(self.lines) == before and not source.faults:
-                raise  # nothing could be read: the columns are others, or it is no file of pairs
+                raise  # nothing could be read: wrong columns, or not a file of pairs
             self.found("unreadable", Place(source.name, 0), str(error).removeprefix(source.name).lstrip(",: "))
         for fault in source.faults:
             self.found("empty", fault.place, fault.message)
@@ -130,12 +129,12 @@ class _Check:
         pairs = len(self.lines) - before
         self.facts.append(PairFacts(source.name, part, pairs, len(source.faults)))
         if not pairs:
-            self.notes.append(f"{source.name} has no pair with text on both sides: there is nothing here.")
+            self.notes.append(f"{source.name} has no pair with text on both sides.")
 
     def pair(self, number: int, pair: Pair) -> None:
         self.numbers.append(number)
         self.lines.append(pair.place.line)
-        keys = [hash(folded(text)) for text in pair[:2]]
+        keys = [hash(fold_to_letters(text)) for text in pair[:2]]
         self.sources.add(keys[0], keys[1], number, pair.place.line)
         self.targets.add(keys[1], keys[0], number, pair.place.line)
         self.both.add(hash((keys[0], keys[1])), 0, number, pair.place.line)
@@ -164,8 +163,8 @@ class _Check:
             for lengths, count in zip(self.tokens, counts, strict=True):
                 lengths.append(count)
             if self.limit is not None and max(counts) > self.limit:
-                said = f"{counts[0]:,} tokens and {counts[1]:,}; {self.limit:,} is the most (max_length)"
-                self.found("long", pair.place, said)
+                message = f"{counts[0]:,} and {counts[1]:,} tokens; the limit is {self.limit:,} (max_length)"
+                self.found("long", pair.place, message)
         self.waiting = []
 
     def report(self) -> PairReport:
@@ -175,18 +174,20 @@ class _Check:
             longer = np.maximum(*(np.frombuffer(side, np.uint32) for side in self.characters)) >= self.limit
             if count := int(np.count_nonzero(longer)):
                 self.notes.append(
-                    f"{count:,} pairs have a side of {self.limit:,} characters or more: those of them with as many "
-                    "tokens are left out of a training (max_length). With a tokenizer (--model) they are counted."
+                    f"{count:,} pairs have a side of {self.limit:,} characters or more: those with as many "
+                    "tokens are dropped in training (max_length). With a tokenizer (--model) they are counted."
                 )
         trained_on = sum(facts.pairs for facts in self.facts if facts.part in TRAINED_ON)
         return PairReport(
             files=self.facts,
             pairs=trained_on,
-            characters={side: lengths_of(lengths) for side, lengths in zip(SIDES, self.characters, strict=True)},
-            tokens={side: lengths_of(lengths, self.limit) for side, lengths in zip(SIDES, self.tokens, strict=True)},
+            characters={side: summarise_lengths(lengths) for side, lengths in zip(SIDES, self.characters, strict=True)},
+            tokens={
+                side: summarise_lengths(lengths, self.limit) for side, lengths in zip(SIDES, self.tokens, strict=True)
+            },
             ratio=ratio,
             several=several,
-            counts={kind: self.counts[kind] for kind in KINDS if self.counts[kind]},
+            counts={kind: self.counts[kind] for kind in PAIR_FINDINGS if self.counts[kind]},
             findings=[finding for findings in self.findings.values() for finding in findings],
             notes=self.notes,
             sound=bool(trained_on) and not self.counts.total() and all(facts.pairs for facts in self.facts),
@@ -199,7 +200,7 @@ class _Check:
         return self.files[number][0] in TRAINED_ON
 
     def same_texts(self) -> int:
-        """Leaks and repetitions; answers with how many sources have another translation than before."""
+        """Report leaks and repetitions; return how many repeated sources have another translation."""
         several = 0
         for same in self.sources.repeated():
             if self.is_trained_on(same.first_source) and not self.is_trained_on(same.source):
@@ -222,15 +223,15 @@ class _Check:
         return several
 
     def uneven(self) -> float | None:
-        """How long a translation usually is, by its source; the pairs for which that is far from true are told."""
+        """Return the usual ratio of lengths, and report the pairs far from it."""
         if not len(self.lines):
             return None
         source, target = (np.frombuffer(side, np.uint32).astype(np.float64) for side in self.characters)
         ratios = np.log(target) - np.log(source)
         usual = float(np.median(ratios))
-        # a short side may be of any length; what the other would usually be decides what is short
+        # short pairs may have any ratio; both sides are measured in characters of the source
         far = (np.abs(ratios - usual) > math.log(_UNEVEN)) & (np.maximum(source, target / math.exp(usual)) > _SHORT)
         for row in np.flatnonzero(far).tolist():
-            said = f"{int(source[row]):,} characters, and {int(target[row]):,} in the translation"
-            self.found("uneven", self.place(self.numbers[row], self.lines[row]), said)
+            message = f"{int(source[row]):,} characters, and {int(target[row]):,} in the translation"
+            self.found("uneven", self.place(self.numbers[row], self.lines[row]), message)
         return math.exp(usual)

@@ -7,10 +7,10 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from qkv.data.labelled.check import typos
+from qkv.data.labelled.check import find_typos
 from qkv.data.labelled.examples import Example, Fault
 from qkv.data.labelled.reader import labelled
-from qkv.data.labelled.split import held_out
+from qkv.data.labelled.split import choose_held_out
 from qkv.errors import InputError
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
@@ -100,7 +100,7 @@ def slips(train: Part) -> list[Phrase]:
     """What to say of labels that look like one another, or like a header."""
     counts = label_counts(train.examples)
     found = []
-    for typo in list(typos(counts))[:_SLIPS]:
+    for typo in list(find_typos(counts))[:_SLIPS]:
         found.append(
             Phrase(
                 f"The label '{typo.label}' ({counts[typo.label]}) may be a slip for '{typo.meant}' "
@@ -142,7 +142,7 @@ def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool
     """Which to hold out; `numbers` are no labels to go by."""
     groups = [example.group if example.group is not None else example.identity() for example in examples]
     strata = ["" if numbers else example.stratum() for example in examples]
-    chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
+    chosen: list[bool] = choose_held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:
         # a label that only held-out examples have could not be learned: their groups go back, whole
         known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)

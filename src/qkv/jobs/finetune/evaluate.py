@@ -21,14 +21,14 @@ from qkv.data.labelled.examples import Example
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import label_counts
 from qkv.jobs.finetune.facts import CalibrationFacts, LengthBin, Shown
+from qkv.metrics.calibration import FEWEST_EXAMPLES as FEWEST
 from qkv.metrics.calibration import (
-    FEWEST,
     abstain_threshold,
     coverage_curve,
     expected_calibration_error,
     fit_temperature,
     folds,
-    reliability,
+    reliability_bins,
 )
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, Sure
@@ -108,8 +108,8 @@ def calibrated(
         temperature=chosen.temperature,
         error_before=expected_calibration_error(before.confidence, before.right),
         error_after=expected_calibration_error(after.confidence, after.right),
-        before=reliability(before.confidence, before.right),
-        after=reliability(after.confidence, after.right),
+        before=reliability_bins(before.confidence, before.right),
+        after=reliability_bins(after.confidence, after.right),
         coverage=coverage_curve(after.confidence, after.right) if task.abstains else (),
         target=target,
         abstain_below=least,

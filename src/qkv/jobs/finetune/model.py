@@ -12,13 +12,14 @@ All sources are hashed when a run begins, like a pretrained folder: a resumed ru
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from qkv.config import read_toml
+from qkv.config import Requested, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
-from qkv.jobs.finetune.settings import FinetuneConfig, configured, starting_point
+from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
 from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate, shown_name
@@ -55,11 +56,14 @@ def kind_of(config: FinetuneConfig) -> str:
     return placed(config.model).removeprefix(SCRATCH)
 
 
-def spelled_out(config: FinetuneConfig) -> FinetuneConfig:
+Described = Callable[[str], Facts]
+
+
+def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
     """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
-    facts = facts_of_folder(placed(config.model))
+    facts = describe(placed(config.model))
     if FEEDS not in facts.abilities:
         return config
     if config.embeddings is not None:
@@ -85,10 +89,10 @@ def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
     return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
-def sizes_for(config: FinetuneConfig) -> EncoderSizes:
+def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
     """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
     if not is_scratch(config.model):
-        facts = facts_of_folder(config.model)
+        facts = describe(config.model)
         if facts.sizes is None:
             raise InputError(instead(facts, TAKES_HEAD))
         return facts.sizes
@@ -227,16 +231,6 @@ def _sources_sha256(config: FinetuneConfig) -> str:
 
 # --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
 
-SETTLED = {
-    "steps": "epochs",
-    "minutes": "epochs",
-    "accumulate": "tokens_per_step",
-    "evaluate_every": "evaluations",
-    "save_every": None,
-    "log_every": None,
-}
-"""Settings of the loop that a fine-tuning run works out from others."""
-
 
 def configured_for(
     task: str,
@@ -247,32 +241,21 @@ def configured_for(
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
-    _refuse_settled(recipe, flags or {}, assignments)
-    given: dict[str, Any] = {"task": task, "model": placed(model), **(flags or {})}
-    if transfer is not None:
-        given["transfer"] = transfer
+    named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
+    given = Requested(recipe, named, assignments)
+
+    described = cache(facts_of_folder)  # once, however often it is asked
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(configured(start, recipe, given, assignments))
+        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
 
     first = asked({})
     check_sources(first)
     check_reader(first)
-    sizes, is_new = sizes_for(first), is_scratch(first.model)
+    sizes, is_new = sizes_for(first, described), is_scratch(first.model)
     usual: dict[str, Any] = {"transfer": usual_transfer(sizes, is_new)}
     config = asked(usual)
     moves = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
     if sizes.attends:
         return asked(usual | starting_point(moves, config.device, sizes.width))
     return asked(usual | starting_point(moves, config.device, on_language_model=sizes.on_features))
-
-
-def _refuse_settled(recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> None:
-    table = read_toml(recipe).get("train", {}) if recipe is not None else {}
-    typed = [one.partition("=")[0].strip() for one in assignments] + list(flags)
-    typed += [f"train.{name}" for name in table] if isinstance(table, Mapping) else []
-    for key in typed:
-        name = key.removeprefix("train.")
-        if key.startswith("train.") and name in SETTLED:
-            instead = f" Set {SETTLED[name]} instead." if SETTLED[name] else ""
-            raise InputError(f"{key} is worked out by a fine-tuning run and cannot be set.{instead}")

@@ -22,7 +22,7 @@ from qkv.jobs.finetune.facts import (
 from qkv.jobs.finetune.seeds import spread
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, Words, percent, phrase
-from qkv.report.confusion import largest
+from qkv.report.confusion import largest_confusions
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
 from qkv.tasks.names import SHARE, Metric, TaskWords, metric, task_words
 from qkv.tasks.task import LabelScore, Scored
@@ -117,7 +117,7 @@ def most_confused(counts: NDArray[np.int64] | None, labels: tuple[str, ...]) -> 
         return None
     wrong = int(counts.sum() - np.trace(counts))
     both = np.triu(counts + counts.T, 1)
-    pairs = largest(both, labels, 1)
+    pairs = largest_confusions(both, labels, 1)
     if not pairs or pairs[0].n < 5 or pairs[0].n < 0.1 * wrong:
         return None
     a, b, n = pairs[0].expected, pairs[0].answered, pairs[0].n

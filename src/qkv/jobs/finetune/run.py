@@ -5,16 +5,16 @@ import math
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.batch import Batch
-from qkv.files import read_object, replaced_file, to_json, write_text
+from qkv.files import replaced_file, to_json, write_text
 from qkv.jobs.finetune.data import LabelledData, Part, check_pinned, label_counts, pinned, read_data
 from qkv.jobs.finetune.evaluate import Judged, calibrated, judged
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
@@ -22,6 +22,7 @@ from qkv.jobs.finetune.model import again, begun, is_scratch
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
+from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.models.family import TAKES_HEAD, Opened, Saving
 from qkv.models.folders.hub import shown_name
 from qkv.models.plain.network import mix_of
@@ -30,13 +31,13 @@ from qkv.report.page import write_report
 from qkv.report.run_log import read_run
 from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import extra_record, without_vectors
-from qkv.tasks.table import AnyTask, task_named
+from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
 from qkv.tasks.transfer import TERM, moving
 from qkv.train.device import device_named, peak_memory
-from qkv.train.loop import Trainer
+from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Progress
-from qkv.train.run_folder import add_line, begin, config_of, read_lines, remove_drafts
+from qkv.train.run_folder import add_line, read_lines
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,6 @@ def finish(
     best: int,
     out: Path,
     sessions: Sequence[Mapping[str, Any]],
-    tell: Callable[[str], None],
 ) -> _Figures:
     config, task, data = prepared.config, prepared.task, prepared.data
     model = trainer.job.model
@@ -305,110 +305,98 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
 # RUN/result.json       the figures; written last, so its presence means: finished
 
 
-@dataclass(frozen=True)
-class Finished:
-    run: Path
-    finished: bool  # False: interrupted, saved, ready to be resumed
-    signal: int | None = None
-    already: bool = False  # it had ended before
+class FinetuneSession:
+    """`data` are examples that were handed over rather than named as files."""
 
-    @property
-    def result(self) -> dict[str, Any]:
-        return read_object(self.run / "result.json")
+    def __init__(
+        self, config: FinetuneConfig, out: Path, progress: Progress, begins: bool, data: LabelledData | None = None
+    ) -> None:
+        self.out, self.progress, tell = out, progress, progress.message
+        self.device = device_named(config.device)
+        if begins:
+            config, folder = begun(config, tell)
+            if data is None:
+                config = replace(config, data=pinned(config.data))
+                data = read_data(config, tell)
+        else:
+            check_pinned(config.data)
+            folder, data = again(config, tell), read_data(config)
+        self.prepared = prepare(config, folder, data, tell)
+        self.config = settled(self.prepared, tell) if begins else config
+        self.prepared = replace(self.prepared, config=self.config)
+        self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
 
+    def train(self) -> Outcome:
+        """Every seed."""
+        config, out, used = self.config, self.out, self.prepared.data
+        write_faults(out, [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())])
+        if config.train.threads is not None:
+            torch.set_num_threads(config.train.threads)
+        if self.prepared.transfer.cached:
+            began = time.perf_counter()
+            self.prepared = with_vectors(self.prepared, out, self.device)
+            add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
+        for number in range(config.seeds):
+            if config.seeds > 1:
+                self.progress.message(f"seed {number + 1} of {config.seeds}")
+            outcome = self._train_seed(number)
+            if not outcome.finished:
+                break
+        return outcome
 
-def start(config: FinetuneConfig, out: Path, progress: Progress, data: LabelledData | None = None) -> Finished:
-    """Begin a run in a new folder. `data` are examples that were handed over rather than named as files."""
-    begin(out, "finetune")
-    task_named(config.task)
-    device_named(config.device)
-    config, folder = begun(config, progress.message)
-    if data is None:
-        config = replace(config, data=pinned(config.data))
-        data = read_data(config, progress.message)
-    prepared = prepare(config, folder, data, progress.message)
-    config = settled(prepared, progress.message)
-    prepared = replace(prepared, config=config)
-    write_text(out / "config.toml", to_toml(config))
-    return _go(prepared, out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where it was stopped; a finished one stays as it is."""
-    file = config_of(run)
-    if (run / "result.json").is_file():
-        return Finished(run, finished=True, already=True)
-    config = merge(FinetuneConfig(), read_toml(file), str(file))
-    device_named(config.device)
-    check_pinned(config.data)
-    folder = again(config, progress.message)
-    remove_drafts(run)
-    prepared = prepare(config, folder, read_data(config), progress.message)
-    return _go(prepared, run, progress)
-
-
-def _go(prepared: Prepared, out: Path, progress: Progress) -> Finished:
-    """Train every seed, keep the best, write what is left behind."""
-    config, used = prepared.config, prepared.data
-    faults = [*used.train.faults, *used.dev.faults, *(used.test.faults if used.test is not None else ())]
-    if faults:
-        write_text(out / "faults.jsonl", "".join(json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in faults))
-    device = device_named(config.device)
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    if prepared.transfer.cached:
+    def _train_seed(self, number: int) -> Outcome:
         began = time.perf_counter()
-        prepared = with_vectors(prepared, out, device)
-        add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
-    trainer: Trainer[Batch] | None = None
-    for number in range(config.seeds):
-        folder = out / seed_folder(config, number)
-        if config.seeds > 1:
-            progress.message(f"seed {number + 1} of {config.seeds}")
-        began = time.perf_counter()
-        trainer = None  # two models and their optimizers at a time would be one too many
-        trainer = trainer_for(prepared, number, folder, device, progress)
+        trainer = self._trainer(number)
         outcome = trainer.run()
         session = {
             "seed": number,
             "from": outcome.started,
             "to": outcome.step,
             "seconds": round(time.perf_counter() - began, 2),
-            "peak_memory": peak_memory(device),
+            "peak_memory": peak_memory(self.device),
             "best_step": trainer.best.step,
             "best": trainer.best.value if trainer.best.weights else None,  # None: stopped before an evaluation
         }
-        told = any(one.get("seed") == number for one in read_lines(out / "sessions.jsonl"))
-        if outcome.step > outcome.started or not told:
-            add_line(out / "sessions.jsonl", session)
-        if not outcome.finished:
-            return Finished(out, finished=False, signal=outcome.signal)
-    best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
-    if trainer is None or best != config.seeds - 1:
-        trainer = None
-        trainer = trainer_for(prepared, best, out / seed_folder(config, best), device, progress)
-        trainer.restore()
-    trainer.take_best()
-    figures = finish(prepared, trainer, best, out, read_lines(out / "sessions.jsonl"), progress.message)
-    write_report(out, finetune_page(out, figures.facts))
-    write_text(out / "result.json", to_json(figures.result))
-    for number in range(config.seeds):
-        shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
-    shutil.rmtree(out / "vectors", ignore_errors=True)
-    return Finished(out, finished=True)
+        file = self.out / "sessions.jsonl"
+        if outcome.step > outcome.started or not any(one.get("seed") == number for one in read_lines(file)):
+            add_line(file, session)
+        return outcome
+
+    def _trainer(self, number: int) -> Trainer[Batch]:
+        self.trainer = None  # two models and their optimizers at a time would be one too many
+        folder = self.out / seed_folder(self.config, number)
+        self.trainer = trainer_for(self.prepared, number, folder, self.device, self.progress)
+        return self.trainer
+
+    def stop(self, outcome: Outcome) -> None:
+        """The seeds told what there was to tell."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Keep the best seed, write what is left behind."""
+        config, out, trainer = self.config, self.out, self.trainer
+        best = max(range(config.seeds), key=lambda number: (_best(out, number), -number))
+        if trainer is None or best != config.seeds - 1:
+            trainer = None
+            trainer = self._trainer(best)
+            trainer.restore()
+        trainer.take_best()
+        figures = finish(self.prepared, trainer, best, out, read_lines(out / "sessions.jsonl"))
+        write_report(out, finetune_page(out, figures.facts))
+        write_text(out / "result.json", to_json(figures.result))
+        for number in range(config.seeds):
+            shutil.rmtree(out / seed_folder(config, number) / "checkpoints", ignore_errors=True)
+        shutil.rmtree(out / "vectors", ignore_errors=True)
+
+
+FINETUNING = Lifecycle("finetune", FinetuneConfig(), FinetuneSession)
+
+
+def finetuning_on(data: LabelledData) -> Lifecycle[FinetuneConfig]:
+    """Of examples that were handed over."""
+    return replace(FINETUNING, open=partial(FinetuneSession, data=data))
 
 
 def _best(out: Path, number: int) -> float:
     """Each session tells the best of the run so far; one that was stopped before an evaluation tells none."""
     told = [session["best"] for session in read_lines(out / "sessions.jsonl") if session.get("seed") == number]
     return max((float(value) for value in told if value is not None), default=-math.inf)
-
-
-def _fault(fault: Any) -> dict[str, Any]:
-    return {
-        "file": fault.place.file,
-        "line": fault.place.line,
-        "kind": fault.kind,
-        "message": fault.message,
-        "action": fault.action,
-    }

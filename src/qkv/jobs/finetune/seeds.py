@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from qkv.jobs.finetune.facts import SeedFacts
-from qkv.report.bars import table
+from qkv.report.bars import render_bar_table
 from qkv.report.bilingual import Phrase, Words, duration, spans
 from qkv.report.charts import nice_ticks, tick_labels
 from qkv.tasks.names import SHARE, Metric
@@ -60,7 +60,7 @@ class Seeds:
             Phrase("best step / all", "最佳步 / 总步数"),
             Phrase("time", "用时"),
         )
-        return self._ruler() + table(headings, rows, 10)
+        return self._ruler() + render_bar_table(headings, rows, 10)
 
     def _ruler(self) -> str:
         """All scores on one line, with the mean and one standard deviation to either side."""

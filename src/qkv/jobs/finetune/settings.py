@@ -4,12 +4,10 @@ Some defaults depend on the task, the model's width, how much of it moves and ho
 once, at the start, and written into config.toml, where they can be looked at.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-from qkv.config import merge, override, read_toml
+from qkv.config import JobSettings
 from qkv.errors import InputError, did_you_mean
 from qkv.models.plain.network import ReaderSettings
 from qkv.tasks.answer import AnswerSettings
@@ -154,18 +152,22 @@ def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool =
     return float(round(min(max(least, enough), most)))
 
 
-def configured(
-    start: Mapping[str, Any], recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
-) -> FinetuneConfig:
-    """The starting point, then a recipe's differences, then the command line's flags, then each --set."""
-    config = merge(FinetuneConfig(), start, "defaults")
-    if recipe is not None:
-        config = merge(config, read_toml(recipe), str(recipe))
-    changes: dict[str, Any] = {}
-    for key, value in flags.items():
-        *tables, name = key.split(".")
-        place = changes
-        for table in tables:
-            place = place.setdefault(table, {})
-        place[name] = value
-    return override(merge(config, changes, "command line"), assignments)
+_SETTLED = {
+    "steps": "epochs",
+    "minutes": "epochs",
+    "accumulate": "tokens_per_step",
+    "evaluate_every": "evaluations",
+    "save_every": None,
+    "log_every": None,
+}
+"""Settings of the loop that a fine-tuning run works out, and from which others."""
+FINETUNE_SETTINGS = JobSettings(
+    FinetuneConfig(),
+    lengths={},
+    giving_way=(),
+    refused={
+        f"train.{name}": f"train.{name} is worked out by a fine-tuning run and cannot be set."
+        + (f" Set {instead} instead." if instead else "")
+        for name, instead in _SETTLED.items()
+    },
+)

@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 from qkv.data.labelled.examples import Fault
 from qkv.jobs.finetune.facts import CostFacts, DataFacts, FinetuneFacts, LengthBin, MixFacts, Shown
 from qkv.metrics.intervals import wilson_interval
-from qkv.report.bars import Bar, BarTable, Cell, Label, table
+from qkv.report.bars import Bar, BarTable, Label, TableCell, render_bar_table
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.page import Section, Table
 from qkv.tasks.names import ERROR, PARTS, TaskWords, metric, task_words, transfer_words
@@ -45,7 +45,7 @@ class DataUsed:
             Phrase("mended", "修正"),
             Phrase("left out", "略去"),
         )
-        text = table(headings, [_row(name, part) for name, part in self.parts])
+        text = render_bar_table(headings, [_row(name, part) for name, part in self.parts])
         if any(part.windowed for _, part in self.parts):
             most = max(part.most_windows for _, part in self.parts)
             note = Phrase(
@@ -65,7 +65,7 @@ class DataUsed:
         return max(0, happened - listed)
 
 
-def _row(name: str, part: DataFacts) -> tuple[Cell, ...]:
+def _row(name: str, part: DataFacts) -> tuple[TableCell, ...]:
     windowed: Words = "0"
     if part.windowed:
         share = percent(part.windowed / max(1, part.examples))
@@ -278,7 +278,7 @@ def layer_mix(mix: MixFacts) -> BarTable:
     )
 
 
-def _row_in_layer_mix(number: int, share: float, before: float) -> tuple[Cell, ...]:
+def _row_in_layer_mix(number: int, share: float, before: float) -> tuple[TableCell, ...]:
     name = Phrase("spelling: the same in every sentence", "拼写层：与语境无关")
     if number:
         name = Phrase(f"recurrent layer {number}", f"第 {number} 层循环网络")
@@ -320,7 +320,7 @@ def _name(name: str, facts: FinetuneFacts) -> Phrase:
     return metric(name).name
 
 
-def _score(scored: Scored, name: str) -> Cell:
+def _score(scored: Scored, name: str) -> TableCell:
     value = scored.values.get(name, math.nan)
     what = metric(name)
     if what.kind == ERROR:
@@ -356,12 +356,12 @@ def per_label(
     )
 
 
-def _label_row(one: LabelScore, train: Mapping[str, int], thresholds: Mapping[str, float]) -> tuple[Cell, ...]:
+def _label_row(one: LabelScore, train: Mapping[str, int], thresholds: Mapping[str, float]) -> tuple[TableCell, ...]:
     if one.support:
         figures = [_share(one.f1), _share(one.precision, "faint"), _share(one.recall, "faint")]
     else:  # nothing was expected: a bar at zero would accuse it
         figures = [Bar(math.nan, "–"), Bar(math.nan, "–"), Bar(math.nan, "–")]
-    cells: list[Cell] = [Label(one.label), *figures, f"{one.support:,}", f"{one.answered:,}"]
+    cells: list[TableCell] = [Label(one.label), *figures, f"{one.support:,}", f"{one.answered:,}"]
     cells += [f"{train.get(one.label, 0):,}"] if train else []
     cells += [f"{thresholds[one.label]:.2f}" if one.label in thresholds else "–"] if thresholds else []
     return tuple(cells)

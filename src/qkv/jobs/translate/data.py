@@ -22,12 +22,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from qkv.data.labelled.examples import Fault
-from qkv.data.pairs.batching import EncodedPairs, Encoding, Languages, Side, encoded
-from qkv.data.pairs.files import Pair, PairFiles, folded, part_of
+from qkv.data.pairs.batching import EncodedPairs, EncodedSide, Languages, PairEncoding, encode_pairs
+from qkv.data.pairs.files import Pair, PairFiles, choose_part, fold_to_letters
 from qkv.errors import InputError
 from qkv.files import replaced_file, replaced_folder, sha256_of, write_text
 from qkv.jobs.translate.settings import BitextChoice, TranslateConfig
-from qkv.text.languages import UNKNOWN, Letters, check_language, check_letters, is_language
+from qkv.text.languages import UNKNOWN_LANGUAGE, Letters, check_language, check_letters, is_language
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
 
@@ -50,7 +50,7 @@ def key_of(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tok
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def keep(run: Path, key: str | None, found: Encoding, tell: Callable[[str], None]) -> None:
+def keep(run: Path, key: str | None, found: PairEncoding, tell: Callable[[str], None]) -> None:
     """Write the ids down, whole or not at all, if there are enough of them and they are not there already.
 
     They save time and nothing else: where there is no room for them, `tell` hears of it.
@@ -71,21 +71,21 @@ def keep(run: Path, key: str | None, found: Encoding, tell: Callable[[str], None
         tell(f"note: the token ids were not kept ({error}); going on with this run would cut its pairs again")
 
 
-def kept(run: Path, key: str | None) -> Encoding | None:
+def kept(run: Path, key: str | None) -> PairEncoding | None:
     """What was kept under this key."""
     arrays = None if key is None else _arrays_in(run / KEPT, key)
     if arrays is None:
         return None
-    source, target = (Side(arrays[f"{name}.ids"], arrays[f"{name}.offsets"]) for name in ("source", "target"))
+    source, target = (EncodedSide(arrays[f"{name}.ids"], arrays[f"{name}.offsets"]) for name in ("source", "target"))
     too_long, nothing = (tuple(arrays[name].tolist()) for name in ("too_long", "nothing"))
-    return Encoding(EncodedPairs(source, target), too_long, nothing)
+    return PairEncoding(EncodedPairs(source, target), too_long, nothing)
 
 
 def forget(run: Path) -> None:
     (run / KEPT).unlink(missing_ok=True)
 
 
-def _sides(found: Encoding) -> tuple[tuple[str, Side], tuple[str, Side]]:
+def _sides(found: PairEncoding) -> tuple[tuple[str, EncodedSide], tuple[str, EncodedSide]]:
     return ("source", found.pairs.source), ("target", found.pairs.target)
 
 
@@ -126,7 +126,7 @@ _Tell = Callable[[str], None]
 class PairData:
     source: Tokenizer
     target: Tokenizer  # the same object, where both sides share one
-    encoding: Encoding  # of what is trained on
+    encoding: PairEncoding  # of what is trained on
     dev: tuple[Pair, ...]
     test: tuple[Pair, ...]
     faults: tuple[Fault, ...]
@@ -206,18 +206,18 @@ class TrainingPairs:
         self.held: dict[str, list[Pair]] = {"dev": [], "test": []}
         if any(self.shares):
             for pair in self.files:
-                if (part := part_of(pair.source, *self.shares)) in self.held:
+                if (part := choose_part(pair.source, *self.shares)) in self.held:
                     self.held[part].append(pair)
         pairs = [*self.held["dev"], *self.held["test"]]
-        self._sources = {folded(pair.source) for pair in pairs}
-        self._targets = {folded(pair.target) for pair in pairs}
+        self._sources = {fold_to_letters(pair.source) for pair in pairs}
+        self._targets = {fold_to_letters(pair.target) for pair in pairs}
         self.known: list[Fault] = []  # of the last time through
 
     def __iter__(self) -> Iterator[Pair]:
         self.known = []
         for file in (self.files, *self.more):
             for pair in file:
-                if file is self.files and any(self.shares) and part_of(pair.source, *self.shares) != "train":
+                if file is self.files and any(self.shares) and choose_part(pair.source, *self.shares) != "train":
                     continue
                 if side := self._held_out(pair):
                     message = f"its {side} is that of a pair which was held out"
@@ -227,9 +227,9 @@ class TrainingPairs:
 
     def _held_out(self, pair: Pair) -> str:
         """Which side of a pair is one that was held out; else nothing."""
-        if self._targets and folded(pair.target) in self._targets:
+        if self._targets and fold_to_letters(pair.target) in self._targets:
             return "target"
-        return "source" if self._sources and folded(pair.source) in self._sources else ""
+        return "source" if self._sources and fold_to_letters(pair.source) in self._sources else ""
 
     @property
     def faults(self) -> list[Fault]:
@@ -272,7 +272,7 @@ def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[Transla
         tell(message)
     source, target = _tokenizers(config, out, pairs, tell)
     found = kept(out, key_of(config.bitext, config.max_length, source, target))
-    found = found or encoded(pairs, Languages.of(source, target), config.max_length)
+    found = found or encode_pairs(pairs, Languages.of(source, target), config.max_length)
     faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
     if found.too_long:
         tell(
@@ -331,7 +331,7 @@ class _Seen:
 def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
     """Once through what is trained on."""
     sides = {
-        (name, number): {folded(pair[:2][number]) for pair in found}
+        (name, number): {fold_to_letters(pair[:2][number]) for pair in found}
         for name, found in held.items()
         for number in (0, 1)
     }
@@ -344,7 +344,7 @@ def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
         if len(first) < LOOKED_AT:
             first.append(pair)
         for number in (0, 1):
-            if wanted[number] and (key := folded(pair[:2][number])) in wanted[number]:
+            if wanted[number] and (key := fold_to_letters(pair[:2][number])) in wanted[number]:
                 known[number].add(key)
     told = [
         f"note: {'references' if number else 'texts'} of {name} that are trained on as well: "
@@ -386,7 +386,7 @@ def _ending(path: Path) -> str:
 
 def _by_letters(texts: list[str]) -> str:
     chinese, latin, other = np.sum([Letters().count(" ".join(texts))], axis=0).tolist()
-    return "zh" if chinese > latin + other else UNKNOWN
+    return "zh" if chinese > latin + other else UNKNOWN_LANGUAGE
 
 
 def _tokenizers(config: TranslateConfig, out: Path, pairs: TrainingPairs, tell: _Tell) -> tuple[Tokenizer, Tokenizer]:

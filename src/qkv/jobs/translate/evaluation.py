@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from qkv.data.labelled.examples import Fault
-from qkv.data.pairs.batching import Languages, PairBatches, encoded
+from qkv.data.pairs.batching import Languages, PairBatches, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.metrics import translation as scores
 from qkv.metrics.numbers import perplexity
-from qkv.models.transformer.objective import evaluated
+from qkv.models.transformer.objective import evaluate_translation
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import TOKENS_PER_BATCH, Network, scored, translated
 
@@ -39,7 +39,7 @@ class TranslationEvaluation:
         tokens_per_batch: int,
     ) -> None:
         self.languages, self.language, self.select = languages, language, select
-        found = encoded(pairs, languages, max_length)
+        found = encode_pairs(pairs, languages, max_length)
         if not len(found.pairs):
             raise InputError(
                 f"Every pair of dev has a side of more than max_length = {max_length} tokens: nothing to choose by."
@@ -54,7 +54,7 @@ class TranslationEvaluation:
 
     def __call__(self, model: Any) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        loss, right, count = evaluated(model, map(self.batches.collate, self.batches.epoch(0)))
+        loss, right, count = evaluate_translation(model, map(self.batches.collate, self.batches.epoch(0)))
         result |= {"loss": loss, "next_loss": loss, "next_accuracy": right / max(1, count)}
         result |= {"next_correct": right, "next_count": count, "next_perplexity": perplexity(loss)}
         if self.pairs:
@@ -90,7 +90,7 @@ def spread(count: int, wanted: int) -> list[int]:
 
 def not_chosen_by(dev: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
     """The pairs of dev that are no part of an evaluation: a model of that length has no loss on them."""
-    found = encoded(dev, languages, max_length)
+    found = encode_pairs(dev, languages, max_length)
     long, empty = set(found.too_long), set(found.nothing)
     faults = []
     for number, pair in enumerate(dev):

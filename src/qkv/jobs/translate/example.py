@@ -19,9 +19,9 @@ import numpy as np
 from qkv.config import merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import write_text
-from qkv.jobs.finetune.run import Finished
-from qkv.jobs.translate.settings import TranslateConfig
-from qkv.jobs.translate.training import VERB, begun
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.translate.settings import TRANSLATION_MODELS, TranslateConfig
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.train.progress import Progress
 from qkv.train.run_folder import CONFIG, begin
 
@@ -118,18 +118,18 @@ _EXAMPLES: dict[str, dict[str, Any]] = {
 def example_settings(name: str, model_type: str) -> TranslateConfig:
     if name not in _EXAMPLES:
         raise InputError(f"There is no example '{name}'.{did_you_mean(name, _EXAMPLES)} Known: {', '.join(_EXAMPLES)}.")
-    other = "seq2seq" if model_type == "transformer" else "transformer"
-    settings = {key: value for key, value in _EXAMPLES[name].items() if key != other}
+    others = set(TRANSLATION_MODELS) - {model_type}
+    settings = {key: value for key, value in _EXAMPLES[name].items() if key not in others}
     return merge(TranslateConfig(model_type=model_type), settings, f"example {name}")
 
 
 def start_example(name: str, config: TranslateConfig, out: Path, progress: Progress) -> Finished:
     """The pairs are written into the run, where they can be looked at; where none comes about, nothing is left."""
-    begin(out, VERB)
+    begin(out, TRANSLATING.job)
     was_there = out.exists()
     try:
         files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
-        return begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+        return TRANSLATING.begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
     finally:
         if not (out / CONFIG).exists():
             shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)

@@ -1,27 +1,25 @@
 """Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from qkv.config import merge, override, read_toml
+from qkv.config import JobSettings, Requested
 from qkv.errors import InputError, did_you_mean
-from qkv.models.seq2seq.network import Seq2SeqConfig
-from qkv.models.table import MODELS as PRETRAINED
-from qkv.models.transformer.network import TransformerConfig
+from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
+from qkv.models.table import PRETRAINED
+from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
 from qkv.train.loop import TrainConfig
 
-MODELS = ("transformer", "seq2seq")
+TRANSLATION_MODELS = ("transformer", "seq2seq")
 SELECTIONS = ("loss", "bleu", "exact")
 """By what the best weights are chosen."""
-_LENGTHS = {"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"}
-"""The settings that say how long to train, and what a person calls them."""
 
 
 @dataclass(frozen=True)
 class TransformerChoice:
+    network: ClassVar[Any] = Transformer
     size: str = "small"  # a preset of models/transformer/network.py; the fields below change it
     encoder_layers: int | None = None
     decoder_layers: int | None = None
@@ -44,6 +42,7 @@ class TransformerChoice:
 
 @dataclass(frozen=True)
 class Seq2SeqChoice:
+    network: ClassVar[Any] = Seq2Seq
     size: str = "base"  # a preset of models/seq2seq/network.py; the fields below change it
     context: str | None = None  # fixed, every_step or attention
     score: str | None = None  # additive, dot or bilinear
@@ -60,7 +59,8 @@ class Seq2SeqChoice:
     def __post_init__(self) -> None:
         Seq2SeqConfig.preset(self.size, vocabulary_size=1)
 
-    def config(self, source: int, target: int, joint: bool) -> Seq2SeqConfig:
+    def config(self, source: int, target: int, joint: bool, max_length: int) -> Seq2SeqConfig:
+        """It has no positions, and so no length."""
         sizes = {"vocabulary_size": target, "source_vocabulary_size": None if joint else source}
         return Seq2SeqConfig.preset(self.size, **sizes, **_given(self))
 
@@ -128,7 +128,7 @@ class TranslateConfig:
     )
 
     def __post_init__(self) -> None:
-        for name, known in (("model_type", MODELS), ("select", SELECTIONS)):
+        for name, known in (("model_type", TRANSLATION_MODELS), ("select", SELECTIONS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name, least in (("tokens_per_batch", 1), ("max_length", 2), ("average", 1), ("evaluation_pairs", 0)):
@@ -146,89 +146,47 @@ class TranslateConfig:
         if self.decoding.sample:
             raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
 
+    @property
+    def choice(self) -> TransformerChoice | Seq2SeqChoice:
+        """Of the model that is trained."""
+        found: TransformerChoice | Seq2SeqChoice = getattr(self, self.model_type)
+        return found
 
-def configured(
-    recipe: Path | None,
-    flags: Mapping[str, Any],
-    assignments: Sequence[str],
-    model: str | None = None,
-    start: "TranslateConfig | None" = None,
-) -> TranslateConfig:
-    """The defaults (or `start`), then a recipe's differences, then the command line's flags, then each --set.
 
-    The flag `size` is one of the model that is trained.
-    """
-    said = {key: value for key, value in flags.items() if value is not None} | _said(assignments)
-    lengths = [name for key, name in _LENGTHS.items() if key in said]
-    if len(lengths) > 1:
-        raise InputError(f"{' and '.join(lengths)} both say how long to train. Give one of them.")
-    settings = {} if recipe is None else read_toml(recipe)
-    named = settings.get("model_type", model or TranslateConfig().model_type)
-    if model not in (None, named):
-        raise InputError(f"{recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
-    if "bitext" not in settings and ({"rnnlm", "nnlm", "masking"} & set(settings) or named in PRETRAINED):
-        raise InputError(f"{recipe} is a recipe for qkv pretrain, not for a translation.")
-    config = start or TranslateConfig(model_type=str(named))
-    written = _flat(settings)
-    decides = [key for key in ("epochs", "train.minutes") if key in written]
-    if len(decides) > 1 and not lengths:
-        raise InputError(f"{recipe}: epochs and train.minutes both say how long to train. Keep one of them.")
-    config = merge(_deciding(config, decides), settings, str(recipe))
-    config = _deciding(config, [key for key in _LENGTHS if key in said])  # a recipe's gives way
-    changes: dict[str, Any] = {}
-    for key, value in flags.items():
-        table, _, name = (f"{config.model_type}.size" if key == "size" else key).rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
-    if "decoding.max_length" not in {**written, **said}:
-        config = replace(config, decoding=_as_long(config, start))
-    _check_tokenizer(config.tokenizer, written, said)
-    other = "seq2seq" if config.model_type == "transformer" else "transformer"
-    if getattr(config, other) != getattr(TranslateConfig(), other):
-        raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
+def _checked(config: TranslateConfig, given: Requested) -> TranslateConfig:
+    if "decoding.max_length" not in {**given.written, **given.typed}:
+        config = replace(config, decoding=_as_long(config))
+    _check_tokenizer(config.tokenizer, given.written, given.typed)
+    for other in TRANSLATION_MODELS:
+        if other != config.model_type and getattr(config, other) != getattr(TranslateConfig(), other):
+            raise InputError(f"The settings {other}.… do nothing for {config.model_type}: leave them out.")
     model_config(config, 1, 1, joint=True)  # what does not fit together is told before anything is read
     return config
 
 
-def _said(assignments: Sequence[str]) -> dict[str, str]:
-    """What --set gives a value, by its dotted name; "none" is none.
-
-    >>> _said(["train.minutes = 2", "epochs=none"])
-    {'train.minutes': '2'}
-    """
-    found = {key.strip(): value.strip() for key, _, value in (one.partition("=") for one in assignments)}
-    return {key: value for key, value in found.items() if value.strip("\"'") != "none"}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of a nested table by their dotted names.
-
-    >>> _flat({"epochs": 2, "train": {"lr": 0.1, "minutes": "none"}})
-    {'epochs': 2, 'train.lr': 0.1}
-    """
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
-        elif value != "none":
-            found[f"{prefix}{key}"] = value
-    return found
+_SETTINGS = JobSettings(
+    TranslateConfig(),
+    size="{model_type}.size",
+    lengths={"train.minutes": "--minutes", "epochs": "--epochs", "train.steps": "train.steps"},
+    giving_way=("epochs", "train.minutes"),  # what does not decide is not written into config.toml
+    check=_checked,
+)
 
 
-def _deciding(config: TranslateConfig, keys: Sequence[str]) -> TranslateConfig:
-    """Without the length of training that was said before, where these say another: what does not decide is not
-    written into config.toml."""
-    if keys and "epochs" not in keys:
-        config = replace(config, epochs=None)
-    if keys and "train.minutes" not in keys:
-        config = replace(config, train=replace(config.train, minutes=None))
-    return config
+def configured_translation(given: Requested, start: TranslateConfig | None = None) -> TranslateConfig:
+    """The settings as they were asked for, for the model that the recipe names, or --model (the flag `model_type`)."""
+    tables, model, start = given.tables, given.flags.get("model_type"), start or TranslateConfig()
+    named = tables.get("model_type", model or start.model_type)
+    if model not in (None, named):
+        raise InputError(f"{given.recipe} is a recipe for {named}, not for {model}. Leave --model out, or the recipe.")
+    if "bitext" not in tables and ({"rnnlm", "nnlm", "masking"} & set(tables) or named in PRETRAINED):
+        raise InputError(f"{given.recipe} is a recipe for qkv pretrain, not for a translation.")
+    return _SETTINGS.resolve(given, replace(start, model_type=str(named)))
 
 
-def _as_long(config: TranslateConfig, start: TranslateConfig | None) -> GenerateConfig:
-    """A translation may be as long as the longest text that is trained on, unless `start` says how long."""
-    usual = TranslateConfig().decoding.max_length
-    if start is not None and start.decoding.max_length != usual:
+def _as_long(config: TranslateConfig) -> GenerateConfig:
+    """A translation may be as long as the longest text that is trained on, unless an example says how long."""
+    if config.decoding.max_length != TranslateConfig().decoding.max_length:
         return config.decoding
     return replace(config.decoding, max_length=config.max_length)
 
@@ -252,6 +210,4 @@ def model_config(
     config: TranslateConfig, source: int, target: int, *, joint: bool
 ) -> TransformerConfig | Seq2SeqConfig:
     """The sizes of the network, for vocabularies of these sizes."""
-    if config.model_type == "transformer":
-        return config.transformer.config(source, target, joint, config.max_length)
-    return config.seq2seq.config(source, target, joint)
+    return config.choice.config(source, target, joint, config.max_length)

@@ -12,7 +12,6 @@ RUN/report.html        the run as a page
 RUN/result.json        the figures; written last, so its presence means: finished
 """
 
-import json
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
@@ -21,12 +20,10 @@ from typing import Any
 
 import torch
 
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.pairs.batching import PairBatch, PairBatches
 from qkv.data.pairs.files import Pair
-from qkv.errors import InputError
 from qkv.files import sha256_of, to_json, write_text
-from qkv.jobs.finetune.run import Finished
+from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.jobs.translate.data import (
     PairData,
     check_pinned,
@@ -49,63 +46,155 @@ from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
 from qkv.models.folders.hub import shown_name
 from qkv.models.pretraining import in_time
-from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
+from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import Translation, training_flops
+from qkv.models.transformer.objective import Translation, translation_flops
 from qkv.nn.block import find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
-from qkv.train.checkpoint import averaged, forget_stops, kept_for
+from qkv.train.checkpoint import average_checkpoints, checkpoints_to_keep, forget_stops
 from qkv.train.device import Sizes, device_named, memory_for
-from qkv.train.loop import Job, Trainer, step_seed
+from qkv.train.loop import Job, Outcome, Trainer, step_seed
 from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import Sessions, begin, config_of, remove_drafts
-
-VERB = "train translate"
+from qkv.train.run_folder import Sessions
 
 
-def start(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    begin(out, VERB)
-    return begun(config, out, progress)
+@dataclass(frozen=True)
+class Chosen:
+    name: str  # which weights are kept
+    evaluation: dict[str, Any]
 
 
-def begun(config: TranslateConfig, out: Path, progress: Progress) -> Finished:
-    """The same, in a folder that was looked at already."""
-    device_named(config.device)
-    check_selection(config.select, progress.message)
-    config = replace(config, bitext=pinned(config.bitext))
-    config, data = _read(config, out, progress)
-    check_scores(config.bitext.target_language)
-    config = _settled(config, data, progress)
-    trainer = _trainer(config, data, out, progress)
-    config = replace(config, train=in_time(trainer, progress))
-    write_text(out / "config.toml", to_toml(config))
-    _write_data(config, data, out, progress)
-    return _go(config, data, out, trainer, progress)
+class TranslateSession:
+    def __init__(self, config: TranslateConfig, out: Path, progress: Progress, begins: bool) -> None:
+        self.out, self.progress = out, progress
+        device_named(config.device)
+        check_selection(config.select, progress.message)
+        if begins:
+            config = replace(config, bitext=pinned(config.bitext))
+        else:
+            check_pinned(config.bitext)
+        config, self.data = _read(config, out, progress if begins else Silent())
+        if begins:
+            check_scores(config.bitext.target_language)
+            config = _settled(config, self.data, progress)
+        self.network = new_network(config, self.data)
+        self.trainer = _trainer(config, self.data, self.network, out, progress)
+        self.config = in_time(config, self.trainer, progress) if begins else config
+        self.begins = begins
+
+    def train(self) -> Outcome:
+        _write_data(self.config, self.data, self.out, self.progress)
+        if not self.begins and self.config.average > 1:
+            forget_stops(self.out / "checkpoints", self.config.train.save_every)
+        self.began = time.perf_counter()
+        return self.trainer.run()
+
+    def stop(self, outcome: Outcome) -> None:
+        sessions = Sessions.of(self.out).ended(outcome, self.began, self.trainer.device)
+        sessions.write(self.out)
+        write_report(self.out, translation_page(self.out, self._facts(sessions)))
+
+    def finish(self, outcome: Outcome) -> None:
+        """Keep the best weights or the mean of the last, judge, write what is left behind."""
+        config, data, out, trainer = self.config, self.data, self.out, self.trainer
+        sessions = Sessions.of(out).ended(outcome, self.began, trainer.device)
+        facts, chosen = self._facts(sessions), self._choose()
+        name, score = self._judge()
+        result: dict[str, Any] = {
+            "model_type": config.model_type,
+            "source_language": config.bitext.source_language,
+            "target_language": config.bitext.target_language,
+            "steps": outcome.step,
+            "seed": config.train.seed,
+            "best_step": trainer.best.step if data.dev else None,
+            "weights": chosen.name,
+            "dev": {key: value for key, value in chosen.evaluation.items() if key != "samples"},
+            "scores": {} if score is None else {name: score.to_dict()},
+            "parameters": facts.parameters,
+            "seconds": round(sessions.seconds, 1),
+        }
+        record = {
+            "job": "translate",
+            **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
+            "max_length": config.max_length,
+            "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
+            "config": _public(config),
+        }
+        save_translation(out / "model", self.network, data.source, data.target, record)
+        write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
+        sessions.write(out)
+        write_text(out / "result.json", to_json(result))
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        forget(out)
+
+    def _choose(self) -> Chosen:
+        """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
+        config, data, trainer, tell = self.config, self.data, self.trainer, self.progress.message
+        mean = average_checkpoints(
+            self.out / "checkpoints", config.average, config.train.save_every, trainer.step, tell
+        )
+        if not data.dev:
+            if mean:
+                _take(trainer, mean.weights)
+            return Chosen(f"the mean of {mean.count} checkpoints" if mean else "the last step's", {})
+        trainer.take_best()
+        best = trainer.evaluate()
+        if not mean:
+            return Chosen(f"step {trainer.best.step:,}'s", best)
+        _take(trainer, mean.weights)
+        found = trainer.evaluate()
+        better = found[SELECTION] > best[SELECTION]
+        tell(
+            f"the mean of the last {mean.count} checkpoints has {config.select} {found[config.select]:.4g} on dev, "
+            f"the best single one {best[config.select]:.4g}: the {'mean' if better else 'single one'} is kept"
+        )
+        if better:
+            return Chosen(f"the mean of {mean.count} checkpoints", found)
+        trainer.take_best()
+        return Chosen(f"step {trainer.best.step:,}'s", best)
+
+    def _judge(self) -> tuple[str, TranslationScore | None]:
+        """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
+
+        All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
+        """
+        config, data = self.config, self.data
+        name, pairs = _judged(data)
+        if not pairs:
+            return name, None
+        self.progress.message(f"translating {len(pairs):,} texts of {name}")
+        network, budget = self.network.eval(), 4 * config.tokens_per_batch
+        with memory_for(self.trainer.device, f"translating {name}"):
+            found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
+        sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        table = zip(sources, references, found.texts, strict=True)
+        lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
+        write_text(self.out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
+        language, unfinished = config.bitext.target_language, found.finished.count(False)
+        return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
+
+    def _facts(self, sessions: Sessions) -> TranslationFacts:
+        config, data = self.config, self.data
+        return TranslationFacts(
+            model_type=config.model_type,
+            source_language=config.bitext.source_language,
+            target_language=config.bitext.target_language,
+            vocabulary_sizes=tuple(one.size for one in dict.fromkeys((data.source, data.target))),
+            pairs=(len(data.train), len(data.dev), len(data.test)),
+            left_out=sum(fault.action == "dropped" for fault in data.faults),
+            target_tokens=int(data.train.target.offsets[-1]) + len(data.train),
+            parameters=sum(parameter.numel() for parameter in self.network.parameters()),
+            seconds=sessions.seconds,
+            peak_memory=sessions.peak_memory,
+            resumed_from=sessions.resumed_from,
+        )
 
 
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where it was stopped; a finished one stays as it is."""
-    file = config_of(run)
-    settings = read_toml(file)
-    if "bitext" not in settings:
-        raise InputError(f"{run} is not a translation run: {file.name} has no [bitext].")
-    if (run / "result.json").is_file():
-        return Finished(run, finished=True, already=True)
-    config = merge(TranslateConfig(), settings, str(file))
-    device_named(config.device)
-    check_selection(config.select, progress.message)
-    check_pinned(config.bitext)
-    remove_drafts(run)
-    config, data = _read(config, run, Silent())
-    _write_data(config, data, run, progress)
-    if config.average > 1:
-        forget_stops(run / "checkpoints", config.train.save_every)
-    return _go(config, data, run, _trainer(config, data, run, progress), progress)
+TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
 
 
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
@@ -134,9 +223,7 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Pr
         save_tokenizers(out, data)
     keep_pairs(out, config, data, progress.message)
     write_held_out(out, config, data)
-    if data.faults:
-        lines = (json.dumps(_fault(one), ensure_ascii=False) + "\n" for one in data.faults)
-        write_text(out / "faults.jsonl", "".join(lines))
+    write_faults(out, data.faults)
 
 
 def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
@@ -145,7 +232,7 @@ def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> Tra
     train = config.train
     if config.epochs is not None:
         train = replace(train, steps=max(1, round(config.epochs * batches.steps_per_epoch)))
-    train = replace(train, keep=max(train.keep, kept_for(config.average)))
+    train = replace(train, keep=max(train.keep, checkpoints_to_keep(config.average)))
     tokens = int(batches.weights.sum())
     sides = "one vocabulary" if data.source is data.target else "two vocabularies"
     sizes = " and ".join(f"{one.size:,}" for one in dict.fromkeys((data.source, data.target)))
@@ -169,13 +256,16 @@ def new_network(config: TranslateConfig, data: PairData) -> Transformer | Seq2Se
     joint = data.source is data.target
     sizes = model_config(config, data.source.size, data.target.size, joint=joint)
     torch.manual_seed(step_seed(config.train.seed, 1 << 20))
-    return Seq2Seq(sizes) if isinstance(sizes, Seq2SeqConfig) else Transformer(sizes)
+    network: Transformer | Seq2Seq = config.choice.network(sizes)
+    return network
 
 
-def _trainer(config: TranslateConfig, data: PairData, out: Path, progress: Progress) -> Trainer[PairBatch]:
+def _trainer(
+    config: TranslateConfig, data: PairData, network: Transformer | Seq2Seq, out: Path, progress: Progress
+) -> Trainer[PairBatch]:
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
-    network = new_network(config, data).to(device_named(config.device))
+    network.to(device_named(config.device))
     batches = _batches(config, data)
     return Trainer(
         Job(
@@ -184,7 +274,7 @@ def _trainer(config: TranslateConfig, data: PairData, out: Path, progress: Progr
             batches,
             out,
             evaluate=_evaluation(config, data) if data.dev else None,
-            flops=training_flops(network),
+            flops=translation_flops(network),
             best_by=SELECTION if data.dev else None,
             matrices=_matrices(network),
             sizes=_sizes(batches),
@@ -233,49 +323,6 @@ def _sizes(batches: PairBatches) -> Sizes[PairBatch]:
     return Sizes(size, "tokens", [size >> shift for shift in range(1, 8) if size >> shift], cut, settings)
 
 
-def _go(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> Finished:
-    """Train, keep the best weights or the mean of the last, judge, write what is left behind."""
-    began = time.perf_counter()
-    outcome = trainer.run()
-    sessions = Sessions.of(out).ended(outcome, began, trainer.device)
-    facts = _facts(config, data, trainer, sessions)
-    if not outcome.finished:
-        sessions.write(out)
-        write_report(out, translation_page(out, facts))
-        return Finished(out, finished=False, signal=outcome.signal)
-    chosen = _choose(config, data, out, trainer, progress)
-    name, score = _judge(config, data, out, trainer, progress)
-    result: dict[str, Any] = {
-        "model_type": config.model_type,
-        "source_language": config.bitext.source_language,
-        "target_language": config.bitext.target_language,
-        "steps": outcome.step,
-        "seed": config.train.seed,
-        "best_step": trainer.best.step if data.dev else None,
-        "weights": chosen.name,
-        "dev": {key: value for key, value in chosen.evaluation.items() if key != "samples"},
-        "scores": {} if score is None else {name: score.to_dict()},
-        "parameters": facts.parameters,
-        "seconds": round(sessions.seconds, 1),
-    }
-    record = {
-        "job": "translate",
-        **{key: result[key] for key in ("source_language", "target_language", "steps", "weights", "scores")},
-        "max_length": config.max_length,
-        "train_sha256": [sha256_of(Path(one)) for one in (*config.bitext.train, *config.bitext.more)],
-        "config": _public(config),
-    }
-    save_translation(out / "model", _network(trainer), data.source, data.target, record)
-    write_report(out, translation_page(out, replace(facts, judged=name, score=score, weights=chosen.name)))
-    sessions.write(out)
-    write_text(out / "result.json", to_json(result))
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    forget(out)
-    return Finished(out, finished=True)
-
-
 def _public(config: TranslateConfig) -> dict[str, Any]:
     """The settings without the folders of this machine: a model may be handed on."""
     found = asdict(config)
@@ -287,98 +334,11 @@ def _public(config: TranslateConfig) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class Chosen:
-    name: str  # which weights are kept
-    evaluation: dict[str, Any]
-
-
-def _choose(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> Chosen:
-    """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
-    mean = averaged(out / "checkpoints", config.average, config.train.save_every, trainer.step, progress.message)
-    if not data.dev:
-        if mean:
-            _take(trainer, mean.weights)
-        return Chosen(f"the mean of {mean.count} checkpoints" if mean else "the last step's", {})
-    trainer.take_best()
-    best = trainer.evaluate()
-    if not mean:
-        return Chosen(f"step {trainer.best.step:,}'s", best)
-    _take(trainer, mean.weights)
-    found = trainer.evaluate()
-    better = found[SELECTION] > best[SELECTION]
-    progress.message(
-        f"the mean of the last {mean.count} checkpoints has {config.select} {found[config.select]:.4g} on dev, "
-        f"the best single one {best[config.select]:.4g}: the {'mean' if better else 'single one'} is kept"
-    )
-    if better:
-        return Chosen(f"the mean of {mean.count} checkpoints", found)
-    trainer.take_best()
-    return Chosen(f"step {trainer.best.step:,}'s", best)
-
-
 def _take(trainer: Trainer[PairBatch], weights: dict[str, torch.Tensor]) -> None:
     with torch.no_grad():
         for name, parameter in trainer.trained().items():
             parameter.copy_(weights[name])
 
 
-def _judge(
-    config: TranslateConfig, data: PairData, out: Path, trainer: Trainer[PairBatch], progress: Progress
-) -> tuple[str, TranslationScore | None]:
-    """Translate the test pairs, or else those of dev, as `decoding` says; write them down and score them.
-
-    All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
-    """
-    name, pairs = _judged(data)
-    if not pairs:
-        return name, None
-    progress.message(f"translating {len(pairs):,} texts of {name}")
-    network, budget = _network(trainer).eval(), 4 * config.tokens_per_batch
-    with memory_for(trainer.device, f"translating {name}"):
-        found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    table = zip(sources, references, found.texts, strict=True)
-    lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
-    write_text(out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
-    language, unfinished = config.bitext.target_language, found.finished.count(False)
-    return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
-
-
 def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:
     return ("test", data.test) if data.test else ("dev", data.dev)
-
-
-def _network(trainer: Trainer[PairBatch]) -> Transformer | Seq2Seq:
-    network = trainer.job.model
-    assert isinstance(network, Transformer | Seq2Seq)
-    return network
-
-
-def _facts(
-    config: TranslateConfig, data: PairData, trainer: Trainer[PairBatch], sessions: Sessions
-) -> TranslationFacts:
-    return TranslationFacts(
-        model_type=config.model_type,
-        source_language=config.bitext.source_language,
-        target_language=config.bitext.target_language,
-        vocabulary_sizes=tuple(one.size for one in dict.fromkeys((data.source, data.target))),
-        pairs=(len(data.train), len(data.dev), len(data.test)),
-        left_out=sum(fault.action == "dropped" for fault in data.faults),
-        target_tokens=int(data.train.target.offsets[-1]) + len(data.train),
-        parameters=sum(parameter.numel() for parameter in _network(trainer).parameters()),
-        seconds=sessions.seconds,
-        peak_memory=sessions.peak_memory,
-        resumed_from=sessions.resumed_from,
-    )
-
-
-def _fault(fault: Any) -> dict[str, Any]:
-    place = fault.place
-    return {
-        "file": place.file,
-        "line": place.line,
-        **{key: getattr(fault, key) for key in ("kind", "message", "action")},
-    }

@@ -46,7 +46,7 @@ from qkv.models.family import (
 from qkv.models.folders.card import MARK, Card, write_card
 from qkv.models.folders.codec import CARD, CONFIG, FORMAT, OURS, check_vocabulary, own_version, terms_of, write_folder
 from qkv.models.folders.fields import default_labels
-from qkv.models.folders.info import shown_facts, vocabulary_line
+from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.sentence import MODULES, SentenceFiles, write_sentence
 from qkv.models.folders.weights import gathered
 from qkv.text.tokenizer import Tokenizer
@@ -365,7 +365,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
     config, heads = plan.skeleton.config, tuple(plan.skeleton.heads)
     abilities = [HAS_TASK] if set(heads) & set(TASK_HEADS) else list[Ability[Any]]()
     abilities += [ability for head, ability in _ABILITIES.items() if head in heads]
-    shown = shown_facts(path, "bert") | {
+    stated = {
         "layers": config.layers,
         "heads": config.heads,
         "width": config.width,
@@ -382,7 +382,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
         heads,
         plan.record,
         plan.notes,
-        shown,
+        stated,
         sizes_of_bert(like, config),
     )
 

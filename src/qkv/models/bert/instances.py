@@ -17,10 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from rich.cells import cell_len
 
-from qkv.report.bilingual import Phrase, Words, check_language, joined, safe, spans
+from qkv.report.bilingual import Phrase, Words, check_page_language, join_phrases, safe, spans
 from qkv.report.charts import printable
 from qkv.report.page import RunPage
-from qkv.report.page import html as page_html
+from qkv.report.page import render_page as page_html
 
 MASK, RANDOM, KEPT = TREATMENTS = ("mask", "random", "kept")
 IS_NEXT, NOT_NEXT = LABELS = ("IsNext", "NotNext")
@@ -75,7 +75,7 @@ class Instance:
             for name in TREATMENTS
         ]
         n, m = len(self.tokens), len(self.chosen)
-        en, zh = joined(parts, ", ").en, joined(parts, "，").zh
+        en, zh = join_phrases(parts, ", ").en, join_phrases(parts, "，").zh
         return Phrase(f"{n} tokens, {m} chosen: {en}", f"{n} 个词元，选中 {m} 个：{zh}")
 
 
@@ -91,7 +91,7 @@ Line = list[_Span]
 
 def lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en") -> list[Line]:
     """One instance for a terminal of so many columns; wide characters count as two."""
-    check_language(lang)
+    check_page_language(lang)
     title = _Span(f"{number}  {getattr(LABEL_NAMES[instance.label], lang)}", instance.label or "plain")
     counts = _Span(f"  ({getattr(instance.counts(), lang)})", "soft")
     fits = cell_len(title.text) + cell_len(counts.text) <= width
@@ -182,7 +182,7 @@ def _targets(instance: Instance, width: int, lang: str) -> list[Line]:
 
 def legend(width: int = 100, lang: str = "en") -> list[Line]:
     """What the marks mean, wrapped between them."""
-    check_language(lang)
+    check_page_language(lang)
     rows = [""]
     for part in getattr(LEGEND, lang).split(" · "):
         longer = f"{rows[-1]} · {part}" if rows[-1] else part

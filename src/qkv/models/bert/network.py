@@ -80,7 +80,7 @@ class InputEmbedding(nn.Module):
             found["segment"] = self.segment(self._segments(segments))
         found["position"] = self.position(positions)
         if self.task is not None:
-            found["task"] = self.task.weight[0].expand_as(found["token"])
+            found["task"] = self.task(torch.zeros_like(ids))
         total = sum(list(found.values())[1:], start=found["token"])
         return found | {"sum": total, "normed": self.norm(total)}
 

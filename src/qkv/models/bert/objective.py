@@ -146,8 +146,9 @@ def _another(originals: NDArray[np.int64], ordinary: NDArray[np.int64], draw: np
 
 # --- BERT's two tasks on one batch: masked words and the next sentence, as rows of [CLS] A [SEP] B [SEP].
 #
-# `PretrainingBatches` is a pure function of (seed, step): a run seeks to any step at once. `Pretraining` is the loss;
-# only the chosen tokens go through the masked head, whose scores over the vocabulary are the largest tensor there is.
+# `PretrainingBatches` is a pure function of (seed, step): a run seeks to any step at once. `MaskedAndNextSentence` is
+# the loss; only the chosen tokens go through the masked head, whose scores over the vocabulary are the largest tensor
+# there is.
 #
 # Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
 
@@ -284,7 +285,7 @@ class PretrainingBatches:
         return batch, masked
 
 
-class Pretraining:
+class MaskedAndNextSentence:
     """The masked and the next-sentence loss, added as in the paper."""
 
     def __init__(self, next_sentence: bool = True) -> None:
@@ -315,7 +316,7 @@ def model_flops(model: BertWithHeads, batch: Batch) -> float:
     return 6.0 * (blocks + head * batch.labels["masked_at"].numel()) + attention
 
 
-def training_flops(model: BertWithHeads, batch: Batch) -> float:
+def pretraining_flops(model: BertWithHeads, batch: Batch) -> float:
     """Of these, what is computed: after its attention the last block goes on with the tokens that are read."""
     config = model.config
     read = batch.labels["masked_at"].numel() + (batch.n_rows if model.encoder.pooler is not None else 0)
@@ -328,7 +329,9 @@ def _weights(config: BertConfig) -> int:
     return 4 * config.width**2 + 2 * config.width * config.inner_width
 
 
-def evaluated(model: nn.Module, objective: Pretraining, batches: Sequence[Batch]) -> dict[str, tuple[float, int, int]]:
+def evaluate_pretraining(
+    model: nn.Module, objective: MaskedAndNextSentence, batches: Sequence[Batch]
+) -> dict[str, tuple[float, int, int]]:
     """By term: the mean loss, how many were right, of how many."""
     device = next(model.parameters()).device
     sums = {name: [0.0, 0, 0] for name in objective.weights}

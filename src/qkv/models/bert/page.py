@@ -8,8 +8,8 @@ from pathlib import Path
 from qkv.metrics.intervals import wilson_interval
 from qkv.metrics.numbers import perplexity
 from qkv.report import remarks
-from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, joined, percent, phrase, size
-from qkv.report.charts import Chart, Level, Point, Series
+from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, join_phrases, percent, phrase, size
+from qkv.report.charts import Chart, ChartPoint, Level, Series
 from qkv.report.page import Charts, Figure, Gauge, Remarks, RunPage, Samples, Section, Settings, Table
 from qkv.report.remarks import Remark, find_spikes
 from qkv.report.run_log import RunLog, fillings, number, read_run
@@ -93,7 +93,7 @@ def curves(
         )
 
 
-def _near(level: float, points: tuple[Point, ...]) -> bool:
+def _near(level: float, points: tuple[ChartPoint, ...]) -> bool:
     """Whether a level belongs on the picture: far from all points it would only flatten them."""
     known = [value for _, value in points if math.isfinite(value) and value > 0]
     return bool(known) and min(known) / 3 <= level <= 3 * max(known)
@@ -164,7 +164,7 @@ def _facts(log: RunLog, facts: PretrainingFacts) -> Iterator[Words]:
         yield Phrase(f"{n.en} parameters", f"{n.zh}个参数" if "万" in n.zh or "亿" in n.zh else f"{n.zh} 个参数")
     yield Phrase(f"vocabulary {facts.vocabulary_size:,}", f"词表 {facts.vocabulary_size:,}")
     if facts.languages:
-        yield joined([_language(name) for name in facts.languages], " + ")
+        yield join_phrases([_language(name) for name in facts.languages], " + ")
     yield Phrase(f"{log.last_step:,} steps", f"{log.last_step:,} 步")
     if facts.seconds is not None:
         yield duration(facts.seconds)
@@ -189,7 +189,7 @@ def _notices(log: RunLog) -> Iterator[Words]:
         )
 
 
-def _last(points: tuple[Point, ...]) -> float | None:
+def _last(points: tuple[ChartPoint, ...]) -> float | None:
     return next((value for _, value in reversed(points) if math.isfinite(value)), None)
 
 
@@ -291,7 +291,7 @@ def _remarks(log: RunLog, facts: PretrainingFacts) -> Iterator[Remark]:
             facts.unigram_entropy,
             facts.masked_share,
         ),
-        remarks.next_sentence(right if known else None, pairs if known else None),
+        remarks.next_sentence_accuracy(right if known else None, pairs if known else None),
         remarks.training_and_evaluation(training, evaluation),
         remarks.trend(log.logged("masked_loss")),
         remarks.best_evaluation(evaluated),
@@ -346,7 +346,7 @@ def _corpus(facts: PretrainingFacts) -> Iterator[tuple[Words, ...]]:
             Phrase(f"{_language(name).en} {percent(share, 0)}", f"{_language(name).zh} {percent(share, 0)}")
             for name, share in facts.languages.items()
         ]
-        yield Phrase("Languages", "语言"), joined(shares)
+        yield Phrase("Languages", "语言"), join_phrases(shares)
     if facts.vocabulary_seen is not None:
         seen = facts.vocabulary_seen
         share = percent(seen / max(1, facts.vocabulary_size))

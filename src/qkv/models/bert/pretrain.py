@@ -1,7 +1,6 @@
 """Every setting of a pretraining run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.config import merge, override
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.segments import PairConfig, instances
 from qkv.data.corpus.shards import Shards
@@ -21,24 +20,27 @@ from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import MaskingConfig, Pretraining, PretrainingBatches, evaluated, training_flops
+from qkv.models.bert.objective import (
+    MaskedAndNextSentence,
+    MaskingConfig,
+    PretrainingBatches,
+    evaluate_pretraining,
+    pretraining_flops,
+)
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
-from qkv.models.folders import hub
 from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Finished, Training, opened
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import Sizes, device_named, divisors, rows_and_accumulation
+from qkv.train.device import Sizes, divisors, rows_and_accumulation
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import Sessions
 
-_MODEL_TYPE = "bert"
-SHAPE = ("layers", "width", "heads", "inner_width")
+_SHAPE = ("layers", "width", "heads", "inner_width")
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ class ModelChoice:
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is a share from 0 to less than 1, not {getattr(self, name)}.")
-        for name in SHAPE:
+        for name in _SHAPE:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}.")
 
     def config(self, vocabulary_size: int, max_length: int) -> BertConfig:
-        named = {name: getattr(self, name) for name in SHAPE}
+        named = {name: getattr(self, name) for name in _SHAPE}
         changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
         return BertConfig.preset(
             self.size,
@@ -74,7 +76,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    model_type: str = _MODEL_TYPE
+    model_type: str = "bert"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     init: str | None = None  # a folder to go on from; None: random weights
@@ -87,25 +89,13 @@ class PretrainConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != _MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{_MODEL_TYPE}', not of '{self.model_type}'.")
-        for name in ("rows", "evaluation_rows"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_own(self, "bert", "rows", "evaluation_rows")
 
 
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> PretrainConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    if "init" in flags and "model.size" in flags:
-        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
-    config = merge(PretrainConfig(), read_recipe(recipe, _MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    return override(merge(config, changes, "command line"), assignments)
+def _checked(config: PretrainConfig, given: Requested) -> PretrainConfig:
+    if {"init", "size"} <= given.typed.keys():
+        raise InputError(f"{config.init} has its own shape: leave out --size.")
+    return config
 
 
 # --- How a pretrained model does on documents it was not trained on: the two losses, and blanks that a person can
@@ -114,7 +104,7 @@ def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignm
 # Rows, masks and blanks are drawn once, from a seed of their own: every evaluation of a run asks the same questions.
 
 SEED = 20_181_011  # the day BERT was put on arXiv
-SHORTEST, LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
+_SHORTEST, _LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
 
 
 @dataclass(frozen=True)
@@ -141,7 +131,12 @@ class Evaluation:
     """Called with a model, answers with what goes into the log."""
 
     def __init__(
-        self, held_out: Shards, tokenizer: Tokenizer, batches: PretrainingBatches, objective: Pretraining, rows: int
+        self,
+        held_out: Shards,
+        tokenizer: Tokenizer,
+        batches: PretrainingBatches,
+        objective: MaskedAndNextSentence,
+        rows: int,
     ) -> None:
         self.tokenizer, self.objective = tokenizer, objective
         pairs = batches.pairs
@@ -156,13 +151,13 @@ class Evaluation:
             for part in np.array_split(chosen, max(1, len(chosen) // batches.rows))
             if len(part)
         ]
-        longest = min(LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
+        longest = min(_LONGEST, pairs.max_length - 2)  # with [CLS] and [SEP]
         self.blanks = blanked_sentences(held_out, tokenizer, draw, count=6, longest=longest)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, BertWithHeads)
         result: dict[str, Any] = {}
-        for name, (loss, correct, count) in evaluated(model, self.objective, self.batches).items():
+        for name, (loss, correct, count) in evaluate_pretraining(model, self.objective, self.batches).items():
             result |= {f"{name}_loss": loss, f"{name}_accuracy": correct / max(1, count)}
             result |= {f"{name}_correct": correct, f"{name}_count": count}
         result["masked_perplexity"] = perplexity(result["masked_loss"])
@@ -171,12 +166,12 @@ class Evaluation:
 
 
 def blanked_sentences(
-    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = LONGEST
+    held_out: Shards, tokenizer: Tokenizer, draw: np.random.Generator, count: int, longest: int = _LONGEST
 ) -> list[BlankedSentence]:
     """Sentences of a length that reads well, from all over the held-out text, with one word of letters hidden."""
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
-    suitable = np.flatnonzero((lengths >= SHORTEST) & (lengths <= longest))
+    suitable = np.flatnonzero((lengths >= _SHORTEST) & (lengths <= longest))
     found: list[BlankedSentence] = []
     for sentence in draw.permutation(suitable)[: 10 * count]:
         start, length = offsets[sentence : sentence + 1], lengths[sentence : sentence + 1]
@@ -201,44 +196,15 @@ def blanked_sentences(
     return found
 
 
-# --- A whole pretraining run: shards in, a Hugging Face folder out, and everything in between resumable.
-#
-# RUN/config.toml       the resolved settings; a resumed run reads nothing else
-# RUN/log.jsonl         step, losses, learning rate; evaluations with sample fillings. Reproducible
-# RUN/timing.jsonl      speed, by the clock
-# RUN/checkpoints/      what a resume starts from
-# RUN/model/            the finished model
-# RUN/report.html       the run as a page
-# RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means:
-# finished
-
-
-def start(config: PretrainConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    init = config.init
-    if init is not None and init not in hub.MODELS and Path(init).expanduser().is_dir():
-        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
-    return _training().start(replace(config, init=init), out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[PretrainConfig, Batch]:
-    return Training(PretrainConfig(), _trainer, _save, _page)
+# --- A whole pretraining run: shards in, a Hugging Face folder out.
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
+    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
     model = _model(config, tokenizer, paired, tell).to(device)
     batches = PretrainingBatches(
         corpus,
@@ -252,13 +218,11 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
     batches(0)[0].check(
         vocabulary=model.config.vocabulary_size, positions=model.config.max_length, segments=model.config.segments
     )
-    objective = Pretraining(next_sentence=paired)
+    objective = MaskedAndNextSentence(next_sentence=paired)
     evaluate = None
     if held_out.n_documents:
         evaluate = Evaluation(held_out, tokenizer, batches, objective, config.evaluation_rows)
-    if evaluate is None or not evaluate.batches:
-        evaluate = None
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
+        evaluate = evaluate if evaluate.batches else None
     return Trainer(
         Job(
             model,
@@ -266,7 +230,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             batches,
             out,
             evaluate=evaluate,
-            flops=partial(training_flops, model),
+            flops=partial(pretraining_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
             matrices=find_matrices(model),
@@ -299,7 +263,7 @@ def _model(config: PretrainConfig, tokenizer: Tokenizer, paired: bool, tell: Cal
     heads = ["masked", "next_sentence"] if paired else ["masked"]
     if config.init is None:
         return BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads)
-    if chosen := [name for name in ("size", *SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
+    if chosen := [name for name in ("size", *_SHAPE) if getattr(config.model, name) != getattr(ModelChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
     folder = hf.load(locate(config.init))
     ours, theirs = ((one.vocabulary, one.kind, one.lowercase, one.segmenter) for one in (tokenizer, folder.tokenizer))
@@ -332,7 +296,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
@@ -364,3 +328,13 @@ def _page(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Sh
         held_out_documents=manifest["valid"]["documents"],
     )
     return pretraining_page(out, facts)
+
+
+PRETRAINING_BERT = Pretraining(
+    JobSettings(PretrainConfig(), check=_checked),
+    _trainer,
+    _save,
+    _page,
+    model="the model, for qkv and transformers",
+    report="curves, fillings, remarks",
+)

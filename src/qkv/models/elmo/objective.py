@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.data.batch import Batch
-from qkv.data.batching import Epochs
-from qkv.data.corpus.running_text import Integers, Shuffled, StreamBatches
+from qkv.data.batching import Epochs, Integers
+from qkv.data.corpus.running_text import Shuffled, StreamBatches
 from qkv.models.elmo.network import Elmo
 from qkv.nn.characters import LengthGroups, group_by_length
 from qkv.nn.gpu.layers import word_loss
@@ -263,7 +263,7 @@ class _Figures(NamedTuple):
     scored: int
 
 
-def evaluated(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
+def evaluate_both_directions(model: CarryingBoth, batches: Iterable[TwoWays]) -> dict[str, _Figures]:
     """By what was predicted, "next" and "previous"; the model must come with states of its own."""
     device, objective = next(model.parameters()).device, BothDirections()
     sums: dict[str, list[Any]] = {name: [0.0, 0, 0] for name in _NAMES}

@@ -1,7 +1,6 @@
 """Every setting of ELMo's training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qkv.config import merge, override
-from qkv.data.corpus.running_text import Integers, SpecialIds, TextConfig
+from qkv.config import JobSettings, Requested
+from qkv.data.batching import Integers
+from qkv.data.corpus.running_text import SpecialIds, TextConfig
 from qkv.data.corpus.shards import Shards, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
 from qkv.metrics.numbers import perplexity
 from qkv.models.elmo.network import Elmo, ElmoConfig, tokens_by_id
@@ -23,24 +23,20 @@ from qkv.models.elmo.objective import (
     TwoWayBatches,
     TwoWays,
     Unigram,
-    evaluated,
+    evaluate_both_directions,
 )
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import Pretraining, check_own, no_init, open_corpus, record_of
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
-from qkv.train.device import device_named
 from qkv.train.loop import Job, TrainConfig, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions
-
-MODEL_TYPE = "elmo"
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class ElmoChoice:
     dropout: float | None = None
 
     def __post_init__(self) -> None:
-        # width and cell_width must fit together, which is checked when both were said (`configured`)
+        # width and cell_width must fit together, which is checked when both were said (`_checked`)
         ElmoConfig.preset(self.size, **self._given("width", "cell_width"), vocabulary_size=1)
 
     def config(self, vocabulary_size: int) -> ElmoConfig:
@@ -70,7 +66,7 @@ class ElmoChoice:
 
 @dataclass(frozen=True)
 class ElmoTraining:
-    model_type: str = MODEL_TYPE
+    model_type: str = "elmo"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     rows: int = 32  # a batch: streams of text in each direction
@@ -82,30 +78,17 @@ class ElmoTraining:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
-        for name in ("rows", "negatives", "evaluation_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_own(self, "elmo", "rows", "negatives", "evaluation_tokens")
         for name in ("compile", "recompute"):
             if getattr(self.train, name):
-                raise InputError(f"train.{name} does nothing for {MODEL_TYPE}: leave it out.")
+                raise InputError(f"train.{name} does nothing for elmo: leave it out.")
 
     def samples(self, vocabulary_size: int) -> bool:
         """Whether words are told from some of the vocabulary only."""
         return vocabulary_size >= 2 * self.negatives
 
 
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> ElmoTraining:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    config = merge(ElmoTraining(), read_recipe(recipe, MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: ElmoTraining, given: Requested) -> ElmoTraining:
     config.model.config(1)
     return config
 
@@ -141,7 +124,7 @@ class TwoWayEvaluation:
         device = next(model.parameters()).device
         own = CarryingBoth(model.network, self.batches.streams).to(device).eval()  # those of the training go on after
         with torch.inference_mode():
-            found = evaluated(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
+            found = evaluate_both_directions(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
         result: dict[str, Any] = {}
         for name, (loss, right, count) in found.items():
             result |= {f"{name}_loss": loss, f"{name}_accuracy": right / max(1, count)}
@@ -149,11 +132,10 @@ class TwoWayEvaluation:
         return result
 
 
-# --- A whole training of ELMo: shards in, a model folder out, exactly resumable; and the folder opened again.
+# --- A whole training of ELMo: shards in, a model folder out, exactly resumable.
 #
-# The folder of a run is that of a language model's (models/language_model.py). Checkpoints hold the states that both
-# directions
-# carry, so that a run which was killed goes on in the middle of its texts.
+# Checkpoints hold the states that both directions carry, so that a run which was killed goes on in the middle of its
+# texts.
 
 
 class TwoWayTrainer(Trainer[TwoWays]):
@@ -169,26 +151,8 @@ class TwoWayTrainer(Trainer[TwoWays]):
         return super().trained() | carried
 
 
-def start(config: ElmoTraining, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    return _training().start(config, out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[ElmoTraining, TwoWays]:
-    return Training(ElmoTraining(), _trainer, _save, _page)
-
-
 def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) -> TwoWayTrainer:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     torch.manual_seed(config.train.seed)  # the initial weights
     network = Elmo(config.model.config(tokenizer.size), tokens_by_id(tokenizer))
@@ -207,8 +171,6 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
         sampler = Unigram(_counts(config, corpus, tokenizer).to(device), config.negatives)
         words = sampler.log_chances.exp().sum().item()
     evaluate = TwoWayEvaluation(held_out, tokenizer, config.text, config.rows, config.evaluation_tokens, sizes)
-    if not evaluate.count:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return TwoWayTrainer(
         Job(
             CarryingBoth(network, batches.streams).to(device),
@@ -228,7 +190,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
 
 def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tensor:
     """(V,) How often each token is to be predicted: those of the shards, and what running text puts between them."""
-    counts = torch.from_numpy(map_arrays(corpus.folder / COUNTS)["counts"].astype("int64"))
+    counts = torch.from_numpy(map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].astype("int64"))
     counts[tokenizer.cls_id] += corpus.n_documents
     counts[tokenizer.sep_id] += corpus.n_sentences if config.text.ends == "sentence" else corpus.n_documents
     return counts
@@ -247,9 +209,9 @@ def _matrices(network: Elmo) -> dict[str, int]:
 
 def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     sizes = dataclasses.asdict(network.config)
-    save_folder(out / "model", MODEL_TYPE, sizes, network.state_dict(), corpus.tokenizer(), record)
+    save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
 
 def _trained(trainer: Trainer[TwoWays]) -> Elmo:
@@ -260,4 +222,9 @@ def _trained(trainer: Trainer[TwoWays]) -> Elmo:
 def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards, sessions: Sessions) -> RunPage:
     network = _trained(trainer)
     sampled = config.negatives if config.samples(network.config.vocabulary_size) else None
-    return elmo_page(out, facts_of(MODEL_TYPE, network, corpus, sessions), sampled)
+    return elmo_page(out, facts_of(config.model_type, network, corpus, sessions), sampled)
+
+
+PRETRAINING_ELMO = Pretraining(
+    JobSettings(ElmoTraining(), check=_checked, refused=no_init("elmo")), _trainer, _save, _page
+)

@@ -20,9 +20,6 @@ from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.text.vocabulary import Kind
 from qkv.text.wordpiece import UNKNOWN
 
-MOST = 1 << 20
-"""Words that one who reads on and on remembers at least: more than what is read at a time has."""
-
 
 class OpenTokenizer(Tokenizer):
     """Like `base`, but that no word of a text is unknown. Safe to use from several threads.

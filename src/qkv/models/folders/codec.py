@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError, listed
-from qkv.files import check_folder, read_object, replaced_folder, to_json, write_text
+from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
 from qkv.models.folders.sentence import MODULES
 from qkv.text.tokenizer import FILES, Tokenizer
 
@@ -38,6 +38,7 @@ OF_A_MODEL = (
     *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
     *FILES,
+    *("spiece.model", "sentencepiece.bpe.model"),  # what tokenizer.json of ALBERT and XLM-R was made of
     *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
     *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
@@ -62,7 +63,7 @@ def write_folder(
 
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a folder that `save_folder` would refuse, before the work starts."""
-    check_folder(Path(os.path.expanduser(path)), reason_to_keep)
+    check_replaceable(Path(os.path.expanduser(path)), reason_to_keep)
 
 
 def reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:

@@ -98,7 +98,7 @@ _SETTINGS = (
     "qkv.json",
     # of models that translate: OPUS-MT's pieces and vocabularies, and a tokenizer for each side
     *("source.spm", "target.spm", "vocab.json", "target_vocab.json", "generation_config.json"),
-    "merges.txt",  # of GPT and GPT-2
+    "merges.txt",  # of GPT, GPT-2 and RoBERTa
     *("source/*.json", "source/vocab.txt", "target/*.json", "target/vocab.txt"),
     "README.md",
     "LICENSE*",

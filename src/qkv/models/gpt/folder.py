@@ -57,7 +57,7 @@ from qkv.models.folders.codec import (
     write_folder,
 )
 from qkv.models.folders.fields import default_labels, read_labels, write_labels
-from qkv.models.folders.info import shown_facts, vocabulary_line
+from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import (
     StoredTensor,
     Undrawn,
@@ -234,8 +234,7 @@ def _facts(plan: _Plan) -> Facts:
         plan.heads,
         plan.record,
         plan.notes,
-        shown_facts(folder, "gpt"),
-        _sizes_of(config, config.vocabulary_size),
+        sizes=_sizes_of(config, config.vocabulary_size),
     )
 
 

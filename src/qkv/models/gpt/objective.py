@@ -181,7 +181,7 @@ class Causal:
         return {"next": Term(*word_loss(*model.before_words(hidden), batch.labels["next"]))}
 
 
-def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
+def evaluate_causal(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, int]:
     """The summed loss, how many were right, of how many."""
     device, objective = next(model.parameters()).device, Causal()
     loss, right, count = 0.0, 0, 0
@@ -191,7 +191,7 @@ def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int, i
     return loss, right, count
 
 
-def training_flops(model: GPT, batch: Batch) -> float:
+def causal_flops(model: GPT, batch: Batch) -> float:
     """Multiplications and additions of forward and backward: 6 for a weight and a token that meets it, and 6 D a layer
     for a token and one that it may look at, half of all in its row."""
     config = model.config

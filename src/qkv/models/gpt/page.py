@@ -10,7 +10,7 @@ from typing import ClassVar
 from qkv.report.bilingual import Phrase, Words, safe, spans
 from qkv.report.language_model import EVALUATION, LanguageModelFacts, language_model_page
 from qkv.report.page import Figure, RunPage
-from qkv.report.run_log import RunLog, moments, read_run
+from qkv.report.run_log import RunLog, choose_evaluations, read_run
 from qkv.search.options import SAMPLING_DEFAULTS
 
 
@@ -81,7 +81,7 @@ def writings(log: RunLog) -> tuple[tuple[str, tuple[Writing, ...]], ...]:
     with_samples = [(step, texts) for step, found in log.evaluations if (texts := _by_prompt(found.get("samples")))]
     if not with_samples:
         return ()
-    shown = [with_samples[place] for place in moments(len(with_samples))]
+    shown = [with_samples[place] for place in choose_evaluations(len(with_samples))]
     return tuple(
         (
             prompt,

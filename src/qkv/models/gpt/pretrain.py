@@ -1,8 +1,6 @@
 """Every setting of a GPT's pretraining, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -15,10 +13,10 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import nn
 
-from qkv.config import merge, override
+from qkv.config import JobSettings, Requested
 from qkv.data.batch import Batch
 from qkv.data.corpus.shards import Shards, hash_of, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
 from qkv.models.family import WRITES, Loading
@@ -27,12 +25,11 @@ from qkv.models.folders.hub import locate
 from qkv.models.gpt.dialects import dialect_of
 from qkv.models.gpt.folder import open_folder, save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.objective import Causal, CausalBatches, evaluated, training_flops
+from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Finished, Training, opened
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
@@ -42,14 +39,12 @@ from qkv.search.stream import decode_continuation
 from qkv.text.backend import ENDS_WORD
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
-from qkv.train.device import device_named
 from qkv.train.loop import Job, Trainer
-from qkv.train.progress import Progress, Silent
+from qkv.train.progress import Progress
 from qkv.train.run_folder import Sessions, model_folder
 from qkv.train.settings import TrainConfig
 
-MODEL_TYPE = "gpt"
-SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
+_SHAPE = ("size", "layers", "width", "heads", "inner_width", "max_length", "order")
 DROPOUTS = ("dropout", "attention_dropout", "embedding_dropout")
 
 
@@ -68,7 +63,7 @@ class GPTChoice:
     embedding_dropout: float | None = None
 
     def __post_init__(self) -> None:
-        # width and heads must fit together, which is checked when both were said (`configured`)
+        # width and heads must fit together, which is checked when both were said (`_checked`)
         GPTConfig.preset(self.size, vocabulary_size=1, **self._given("width", "heads"))
         GPTConfig.preset(self.size, vocabulary_size=1, heads=1, **self._given("heads"))
 
@@ -86,7 +81,7 @@ class GPTChoice:
 
 @dataclass(frozen=True)
 class GPTTrainConfig:
-    model_type: str = MODEL_TYPE
+    model_type: str = "gpt"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     init: str | None = None  # a folder to go on from; None: random weights
@@ -98,25 +93,12 @@ class GPTTrainConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
-        for name in ("rows", "length", "evaluation_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}.")
+        check_own(self, "gpt", "rows", "length", "evaluation_tokens")
 
 
-def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]) -> GPTTrainConfig:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    if "train.minutes" in flags and any(one.replace(" ", "").startswith("train.steps=") for one in assignments):
-        raise InputError("--minutes and train.steps both say how long to train. Give one of them.")
-    if "init" in flags and "model.size" in flags:
-        raise InputError(f"{flags['init']} has its own shape: leave out --size.")
-    config = merge(GPTTrainConfig(), read_recipe(recipe, MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    config = override(merge(config, changes, "command line"), assignments)
+def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
+    if {"init", "size"} <= given.typed.keys():
+        raise InputError(f"{config.init} has its own shape: leave out --size.")
     if config.init is None and config.length > config.model.config(1, config.length).max_length:
         raise InputError(
             f"Rows of {config.length} tokens do not fit a model of {config.model.max_length} positions. Set length "
@@ -135,7 +117,7 @@ def configured(data: str, recipe: Path | None, flags: Mapping[str, Any], assignm
 
 _SEED = 20_180_611  # the day GPT was made known
 PROMPTS = 2  # beside a text that is begun from nothing
-SHORTEST = 3  # tokens of a prompt
+_SHORTEST = 3  # tokens of a prompt
 WRITTEN = 100  # tokens of a sample, at most
 _INSIDE = frozenset(map(chr, (*range(161, 173), *range(174, 192), *range(290, 324))))
 """How a tokenizer of bytes spells those that go on with a character (UTF-8: 80 to BF)."""
@@ -159,7 +141,7 @@ class GPTEvaluation:
             return
         self.batches = CausalBatches(held_out, end_id, length, rows=rows, seed=_SEED).beginning(tokens)
         written, everything = characters_of(tokenizer), np.array([held_out.n_tokens])
-        counts = map_arrays(held_out.folder / COUNTS)["counts"] + np.bincount(
+        counts = map_arrays(held_out.folder / TOKEN_COUNTS_FILE)["counts"] + np.bincount(
             held_out.tokens(np.zeros_like(everything), everything), minlength=len(written)
         )
         shares = written * (held_out.manifest["totals"]["characters"] / max(float(written @ counts), 1.0))
@@ -168,7 +150,7 @@ class GPTEvaluation:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, GPT)
-        loss, right, count = evaluated(model, self.batches)
+        loss, right, count = evaluate_causal(model, self.batches)
         return {
             "next_loss": loss / count,
             "next_accuracy": right / count,
@@ -218,7 +200,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
     offsets = held_out.sentence_offsets
     lengths = np.diff(offsets)
     firsts = held_out.document_offsets[:-1]
-    suits = (lengths >= SHORTEST) & (lengths <= longest)
+    suits = (lengths >= _SHORTEST) & (lengths <= longest)
     suitable = firsts[suits[firsts]]
     if len(suitable) < PROMPTS:
         suitable = np.flatnonzero(suits)
@@ -232,33 +214,11 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
 
 # --- A whole pretraining of a GPT: shards in, a folder of transformers' GPT-2 or OpenAI GPT out, exactly resumable.
 #
-# The folder of a run is that of a BERT's (models/bert/pretrain.py); evaluations in its log also hold texts that the
-# model wrote.
-
-
-def start(config: GPTTrainConfig, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    init = config.init
-    if init is not None and Path(init).expanduser().is_dir():
-        init = str(Path(init).expanduser().resolve())  # a resumed run finds it from wherever it is called
-    return _training().start(replace(config, init=init), out, progress)
-
-
-def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return _training().resume(run, progress)
-
-
-def _training() -> Training[GPTTrainConfig, Batch]:
-    return Training(GPTTrainConfig(), _trainer, _save, _page)
+# Evaluations in its log also hold texts that the model wrote.
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    device = device_named(config.device)
-    corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+    device, corpus, held_out = open_corpus(config, begins)
     tokenizer = corpus.tokenizer()
     if not tokenizer.has_marks:
         raise InputError(
@@ -272,8 +232,6 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
         corpus, end_id, config.length, rows=config.rows, accumulate=config.train.accumulate, seed=config.train.seed
     )
     evaluate = GPTEvaluation(held_out, tokenizer, end_id, config.length, config.rows, config.evaluation_tokens)
-    if not evaluate.batches:
-        tell("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return Trainer(
         Job(
             model,
@@ -281,7 +239,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
             batches,
             out,
             evaluate=evaluate if evaluate.batches else None,
-            flops=partial(training_flops, model),
+            flops=partial(causal_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.blocks),
             matrices=find_matrices(model),
@@ -296,7 +254,7 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
 def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
     if config.init is None:
         return GPT(config.model.config(tokenizer.size, config.length))
-    if chosen := [name for name in SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
+    if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
     folder = open_folder(model_folder(locate(config.init)), Loading())
     if heads := folder.facts.heads:
@@ -325,7 +283,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = {"job": "pretrain", "steps": config.train.steps, "config": dataclasses.asdict(config)}
+    record = record_of(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
@@ -339,4 +297,14 @@ def _trained(trainer: Trainer[Batch]) -> GPT:
 
 
 def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
-    return gpt_page(out, facts_of(MODEL_TYPE, _trained(trainer), corpus, sessions))
+    return gpt_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+
+
+PRETRAINING_GPT = Pretraining(
+    JobSettings(GPTTrainConfig(), check=_checked),
+    _trainer,
+    _save,
+    _page,
+    model="the model, for qkv and transformers. Try: qkv generate {model} TEXT",
+    report="curves, what it writes, remarks",
+)

@@ -23,7 +23,7 @@ from tokenizers import AddedToken, pre_tokenizers, processors
 
 from qkv.errors import InputError
 from qkv.files import to_json
-from qkv.text.backend import around, state_of
+from qkv.text.backend import special_token_template, state_of
 from qkv.text.tokenizer import Marks, Tokenizer
 from qkv.text.vocabulary import Kind
 
@@ -56,7 +56,7 @@ class TaskTokenizer(Tokenizer):
         """Tokens of texts, which a language model scores: all before the marks of tasks."""
         self.special_ids = self.base.special_ids | set(ids.values())
         self.backend = tokenizers.Tokenizer.from_str(self.base.backend.to_str())
-        self.backend.post_processor = around(self.backend, *self.marks[:3])
+        self.backend.post_processor = special_token_template(self.backend, *self.marks[:3])
 
     # All ways to get a tokenizer go through these two.
 

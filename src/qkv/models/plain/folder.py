@@ -55,11 +55,10 @@ from qkv.models.family import (
     TakesHead,
 )
 from qkv.models.folders.codec import CONFIG, WEIGHTS
-from qkv.models.folders.info import lines_of_ours, shown_facts
+from qkv.models.folders.info import lines_of_ours
 from qkv.models.folders.own import describe_folder, read_folder, save_folder
 from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
-from qkv.models.table import FAMILIES, family_named
 from qkv.nn.recurrent import CELLS
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
@@ -103,12 +102,14 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
 
 def features_of(table: object, where: Path) -> Features:
     """The config of a language model, as a folder has it that has the model inside."""
+    from qkv.models.elmo.network import ElmoConfig
+    from qkv.models.rnnlm.network import RNNLMConfig
+
+    known: dict[str, type[Features]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
     name = table.get("model_type") if isinstance(table, Mapping) else None
-    kind: type[Features] | None = family_named(name).features if name in FAMILIES else None
-    if kind is None or not isinstance(table, Mapping):
-        known = sorted(one for one in FAMILIES if family_named(one).features is not None)
+    if not isinstance(table, Mapping) or name not in known:
         raise InputError(f"{where}: features are of {' or '.join(known)}, not {name!r}.")
-    return sizes_of(kind, table, where)
+    return sizes_of(known[name], table, where)
 
 
 def sizes_of(kind: type[_F], table: Mapping[str, Any], where: Path) -> _F:
@@ -220,7 +221,6 @@ def _describe(path: Path) -> Facts:
         document,
         heads,
         document["record"],
-        shown=shown_facts(path, "reader"),
         sizes=sizes_of_reader(config),
     )
 
@@ -435,14 +435,13 @@ def family_below(
             tuple(dict.fromkeys((*own, ENCODES, FEEDS, SHOWS_LAYERS))),
             document,
             record=document["record"],
-            shown=shown_facts(path, view_kind),
             sizes=sizes,
         )
 
     def open_folder(path: Path, loading: Loading) -> Opened:
         return open_below(describe(path), feeds(path), own, loading)
 
-    return Family(name, (name,), about, describe, open_folder, lines_of_ours, features)
+    return Family(name, (name,), about, describe, open_folder, lines_of_ours)
 
 
 def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:

@@ -47,7 +47,7 @@ from qkv.models.folders.codec import (
     read_record,
     write_folder,
 )
-from qkv.models.folders.info import shown_facts, vocabulary_line
+from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import StoredTensor, Undrawn, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
@@ -177,7 +177,6 @@ def facts_of(
         document,
         record=document["record"],
         notes=tuple(document.get("notes", ())),
-        shown=shown_facts(path, kind),
     )
 
 

@@ -71,7 +71,7 @@ def losses(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, smoothing: fl
     return plain + smoothing * beyond, plain, right
 
 
-def evaluated(model: nn.Module, batches: Iterable[PairBatch]) -> tuple[float, int, int]:
+def evaluate_translation(model: nn.Module, batches: Iterable[PairBatch]) -> tuple[float, int, int]:
     """The mean loss without smoothing, how many were right, of how many."""
     device = next(model.parameters()).device
     loss, right, count = 0.0, 0, 0
@@ -82,7 +82,7 @@ def evaluated(model: nn.Module, batches: Iterable[PairBatch]) -> tuple[float, in
     return loss / max(1, count), right, count
 
 
-def training_flops(model: Transformer | Seq2Seq) -> Callable[[PairBatch], float]:
+def translation_flops(model: Transformer | Seq2Seq) -> Callable[[PairBatch], float]:
     """Multiplications and additions of forward and backward, of any batch: 6 for a weight and a token that meets it."""
     of_source = ("encoder.", "to_hidden.", "to_memory.")
     weights = {"source": 0, "target": model.config.width * len(model.words.bias)}  # the scores of words

@@ -17,7 +17,7 @@ def describe_vectors(file: Path) -> Facts:
     size = file.stat().st_size
     document = {"path": str(file), "model_type": "word2vec", "bytes": size}
     abilities = (LOOKS_UP, ENCODES, FEEDS, SHOWS_LAYERS)
-    return Facts("word2vec", "word2vec", file, _ABOUT, "table", abilities, document, shown={"bytes": size})
+    return Facts("word2vec", "word2vec", file, _ABOUT, "table", abilities, document)
 
 
 def open_vectors(file: Path, loading: Loading) -> Opened:

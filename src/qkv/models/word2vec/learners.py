@@ -1,26 +1,24 @@
 """Every setting of a word2vec run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.config import merge, override
+from qkv.config import LENGTHS, JobSettings
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
-from qkv.models.table import read_recipe
+from qkv.models.pretraining import check_own, no_init
 from qkv.models.word2vec.corpus import Chunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
 from qkv.models.word2vec.objective import Sampled, Sampler, SamplingConfig, Windows, keep_chances, noise, train_on
 from qkv.text.tokenizer import Tokenizer
 
-MODEL_TYPE = "word2vec"
 _COUNTS = ("steps", "threads", "chunk", "windows", "most", "log_every", "evaluate_every", "save_every", "keep")
 _WORDS = ("tokens", "whole")
 _KERNELS = ("auto", "numba", "torch")
@@ -80,7 +78,7 @@ class Word2VecTrainConfig:
 
 @dataclass(frozen=True)
 class Word2VecConfiguration:
-    model_type: str = MODEL_TYPE
+    model_type: str = "word2vec"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     device: str = "cpu"
@@ -92,8 +90,7 @@ class Word2VecConfiguration:
     train: Word2VecTrainConfig = field(default_factory=Word2VecTrainConfig)
 
     def __post_init__(self) -> None:
-        if self.model_type != MODEL_TYPE:
-            raise InputError(f"These are the settings of model_type '{MODEL_TYPE}', not of '{self.model_type}'.")
+        check_own(self, "word2vec")
         if self.words not in _WORDS:
             hint = did_you_mean(self.words, _WORDS)
             raise InputError(f"Unknown words '{self.words}'.{hint} Known: {', '.join(_WORDS)}.")
@@ -137,19 +134,12 @@ class Word2VecConfiguration:
         return self.lr * (1 - (1 - train.lr_end) * step / train.steps)
 
 
-def configured(
-    data: str, recipe: Path | None, flags: Mapping[str, Any], assignments: Sequence[str]
-) -> Word2VecConfiguration:
-    """The defaults, then a recipe's differences, then the command line's flags, then each --set."""
-    given = [one.replace(" ", "").split("=")[0] for one in assignments]
-    if "train.minutes" in flags and (clash := {"train.steps", "train.epochs"} & {*given, *flags}):
-        raise InputError(f"--minutes and {min(clash)} both say how long to train. Give one of them.")
-    config = merge(Word2VecConfiguration(), read_recipe(recipe, MODEL_TYPE), str(recipe))
-    changes: dict[str, Any] = {"data": data}
-    for key, value in flags.items():
-        table, _, name = key.rpartition(".")
-        (changes.setdefault(table, {}) if table else changes)[name] = value
-    return override(merge(config, changes, "command line"), assignments)
+WORD2VEC_SETTINGS = JobSettings(
+    Word2VecConfiguration(),
+    lengths=LENGTHS | {"train.epochs": "train.epochs"},
+    refused=no_init("word2vec")
+    | {"size": "--size is not for word2vec. The width of word vectors is --set model.width=…"},
+)
 
 
 # --- What a word2vec run looks at on its way: the loss on held-out text, and the neighbours of a few words.

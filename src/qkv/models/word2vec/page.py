@@ -16,7 +16,7 @@ from qkv.report.bilingual import Phrase, Words, count, duration, percent, safe, 
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.page import Answers, Charts, Figure, Gauge, Remarks, RunPage, Sample, Samples, Section, Settings, Table
 from qkv.report.remarks import Remark
-from qkv.report.run_log import RunLog, moments, number, read_run
+from qkv.report.run_log import RunLog, choose_evaluations, number, read_run
 
 WIDTH, HEIGHT = 1104, 640
 MARGIN_X, MARGIN_Y = 48, 20
@@ -272,7 +272,7 @@ def _neighbours(log: RunLog) -> tuple[Sample, ...]:
     found = [(step, _by_word(one["neighbours"])) for step, one in log.evaluations if "neighbours" in one]
     if not found:
         return ()
-    shown = [found[place] for place in moments(len(found))]
+    shown = [found[place] for place in choose_evaluations(len(found))]
     return tuple(
         Sample(
             word,

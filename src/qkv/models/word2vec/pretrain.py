@@ -1,13 +1,5 @@
 """A whole word2vec run: shards in, a folder of word vectors out, and everything in between resumable.
 
-RUN/config.toml       the resolved settings; a resumed run reads nothing else
-RUN/log.jsonl         step (chunks read), loss, learning rate; evaluations with sample neighbours
-RUN/timing.jsonl      speed, by the clock
-RUN/checkpoints/      what a resume starts from: both matrices
-RUN/model/            the word vectors: the Embedding matrix and the words. The Context matrix has done its work
-RUN/report.html       the run as a page
-RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
-
 The corpus is read in chunks, in an order drawn anew for every epoch. What happens to a chunk is a function of the seed
 and the step, so with one thread a run that was killed and resumed ends with the same vectors, byte for byte. Several
 threads train on as many chunks at a time without locks, which is faster and the same but for the last digits.
@@ -29,19 +21,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qkv.config import merge, read_toml, to_toml
 from qkv.data.corpus.shards import Shards, map_arrays
-from qkv.data.corpus.writer import COUNTS
+from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError
-from qkv.files import write_text
 from qkv.metrics.numbers import principal
 from qkv.models.folders.own import save_folder
-from qkv.models.pretraining import Finished, ended, opened, recognised
+from qkv.models.pretraining import Pretraining, open_corpus
 from qkv.models.word2vec.corpus import SentenceChunks, WholeWords
-from qkv.models.word2vec.learners import MODEL_TYPE, VectorEvaluation, Word2VecConfiguration, kernel_named, learner_of
+from qkv.models.word2vec.learners import (
+    WORD2VEC_SETTINGS,
+    VectorEvaluation,
+    Word2VecConfiguration,
+    kernel_named,
+    learner_of,
+)
 from qkv.models.word2vec.network import Word2Vec
 from qkv.models.word2vec.page import Placed, VectorFacts, word2vec_page
-from qkv.report.page import write_report
+from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import checkpoint
 from qkv.train.ahead import interruptible
@@ -49,44 +45,23 @@ from qkv.train.device import device_named
 from qkv.train.log import Log
 from qkv.train.loop import Outcome, environment, step_seed
 from qkv.train.progress import Progress, Silent
-from qkv.train.run_folder import Sessions, begin, config_of, remove_drafts
+from qkv.train.run_folder import Sessions
 
 MAPPED = 400  # words on the map of the report, at most
 
 
-def start(config: Word2VecConfiguration, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder."""
-    begin(out, "pretrain")
-    data, digest = recognised(config.data)
-    kernel = kernel_named(config.train.kernel, device_named(config.device), progress.message)
-    threads = config.train.threads or _cores()
-    train = replace(config.train, kernel=kernel, threads=threads)
-    run = Run(replace(config, data=data, data_sha256=digest, train=train), out, progress, begins=True)
-    write_text(out / "config.toml", to_toml(run.config))
-    return run.finish()
+class Word2VecTrainer:
+    """A training in motion: the two matrices, the step, and the sums since the last logged step."""
 
-
-def resume(out: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    file = config_of(out)
-    config = merge(Word2VecConfiguration(), read_toml(file), str(file))
-    assert config.train.steps is not None
-    if before := ended(out, config.train.steps):
-        return before
-    kernel_named(config.train.kernel, device_named(config.device), progress.message)  # it may not be here any more
-    remove_drafts(out)
-    return Run(config, out, progress, begins=False).finish()
-
-
-class Run:
-    """A run in motion: the two matrices, the step, and the sums since the last logged step."""
-
-    def __init__(self, config: Word2VecConfiguration, out: Path, progress: Progress, *, begins: bool) -> None:
+    def __init__(self, config: Word2VecConfiguration, out: Path, progress: Progress, begins: bool) -> None:
         tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
         self.out, self.progress = out, progress
         self.device = device_named(config.device)
-        torch.set_num_threads(config.train.threads or 1)
-        corpus, held_out = opened(config.data, config.data_sha256, begins=begins)
+        kernel = kernel_named(config.train.kernel, self.device, progress.message)  # it may not be here any more
+        if begins:
+            threads = config.train.threads or _cores()
+            config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
+        _, corpus, held_out = open_corpus(config, begins)
         words, config = None, config.with_words()
         assert config.min_count is not None
         if config.words == "whole":
@@ -159,7 +134,7 @@ class Run:
         with ThreadPoolExecutor(threads, thread_name_prefix="qkv-word2vec") as pool:
             yield lambda work, steps: list(pool.map(work, steps))
 
-    def train(self) -> Outcome:
+    def run(self) -> Outcome:
         """To the last step, from the newest checkpoint if there is one."""
         self.restore()
         started, steps, train = self.step, self.steps, self.config.train
@@ -215,7 +190,7 @@ class Run:
     def stop_if_lost(self) -> None:
         if math.isfinite(self.sums["loss"]):
             return
-        kept = checkpoint.steps(self.out / "checkpoints")
+        kept = checkpoint.checkpoint_steps(self.out / "checkpoints")
         where = f"The last good checkpoint is {kept[-1]}." if kept else "There is no checkpoint yet."
         raise InputError(
             f"The loss is not a number any more at step {self.step} (train.lr is {self.config.lr:g}). {where} "
@@ -224,7 +199,7 @@ class Run:
 
     def save(self) -> None:
         state = {"sums": self.sums, "environment": self._environment()}
-        checkpoint.save(
+        checkpoint.save_checkpoint(
             self.out / "checkpoints",
             self.step,
             {"model": self.model.state_dict()},
@@ -233,7 +208,7 @@ class Run:
         )
 
     def restore(self) -> None:
-        found = checkpoint.latest(self.out / "checkpoints", self.progress.message)
+        found = checkpoint.latest_checkpoint(self.out / "checkpoints", self.progress.message)
         if found is None:
             return
         try:
@@ -254,49 +229,40 @@ class Run:
     def _environment(self) -> dict[str, Any]:
         return environment() | {"kernel": self.config.train.kernel}
 
-    def finish(self) -> Finished:
-        """Train, then write the vectors and the report."""
-        began = time.perf_counter()
-        outcome = self.train()
-        if outcome.finished:
-            # the rows of all other tokens stay zero: special ones, and what training never met
-            words = {"words": int(np.count_nonzero(self.counts))}
-            record = {"job": MODEL_TYPE, "steps": self.steps, **words, "config": dataclasses.asdict(self.config)}
-            shape = dataclasses.asdict(self.model.config) | dataclasses.asdict(self.config.sampling)
-            segmenter = Shards.open(self.config.data).manifest["settings"]["segmenter"]
-            cut = self.config.words == "whole" or self.tokenizer.segmenter is not None
-            shape["segmenter"] = segmenter if cut else "none"  # what Chinese text goes through
-            save_folder(
-                self.out / "model",
-                MODEL_TYPE,
-                shape,
-                {"embedding": self.model.embedding},
-                self.tokenizer,
-                record,
-            )
-        sessions = Sessions.of(self.out).ended(outcome, began, self.device)
-        write_report(self.out, word2vec_page(self.out, self._facts(sessions)))
-        sessions.write(self.out)
-        return Finished(self.out, outcome, self.steps)
 
-    def _facts(self, sessions: Sessions) -> VectorFacts:
-        corpus = Shards.open(self.config.data)
-        words, shares = _word_map(self.model.embedding.detach().cpu().numpy(), self.counts, self.tokenizer)
-        return VectorFacts(
-            words=int(np.count_nonzero(self.counts)),
-            width=self.model.config.width,
-            negatives=self.config.sampling.negatives,
-            architecture=self.model.config.architecture,
-            chunks=len(self.chunks),
-            running_words=int(self.counts.sum()),
-            documents=corpus.n_documents,
-            sentences=corpus.n_sentences,
-            seconds=sessions.seconds,
-            peak_memory=sessions.peak_memory,
-            resumed_from=sessions.resumed_from,
-            map=words,
-            map_shares=shares,
-        )
+def _save(config: Word2VecConfiguration, out: Path, trainer: Word2VecTrainer, corpus: Shards) -> None:
+    # the rows of all other tokens stay zero: special ones, and what training never met
+    words = {"words": int(np.count_nonzero(trainer.counts))}
+    record = {"job": "word2vec", "steps": trainer.steps, **words, "config": dataclasses.asdict(config)}
+    shape = dataclasses.asdict(trainer.model.config) | dataclasses.asdict(config.sampling)
+    cut = config.words == "whole" or trainer.tokenizer.segmenter is not None
+    # what Chinese text goes through
+    shape["segmenter"] = corpus.manifest["settings"]["segmenter"] if cut else "none"
+    tensors = {"embedding": trainer.model.embedding}
+    save_folder(out / "model", config.model_type, shape, tensors, trainer.tokenizer, record)
+
+
+def _page(
+    config: Word2VecConfiguration, out: Path, trainer: Word2VecTrainer, corpus: Shards, sessions: Sessions
+) -> RunPage:
+    counts, model = trainer.counts, trainer.model
+    words, shares = _word_map(model.embedding.detach().cpu().numpy(), counts, trainer.tokenizer)
+    facts = VectorFacts(
+        words=int(np.count_nonzero(counts)),
+        width=model.config.width,
+        negatives=config.sampling.negatives,
+        architecture=model.config.architecture,
+        chunks=len(trainer.chunks),
+        running_words=int(counts.sum()),
+        documents=corpus.n_documents,
+        sentences=corpus.n_sentences,
+        seconds=sessions.seconds,
+        peak_memory=sessions.peak_memory,
+        resumed_from=sessions.resumed_from,
+        map=words,
+        map_shares=shares,
+    )
+    return word2vec_page(out, facts)
 
 
 def _word_map(
@@ -317,7 +283,7 @@ def _word_map(
 
 def word_counts(corpus: Shards) -> NDArray[np.int64]:
     """(V,) How often each word occurs; 0 for what is not learned: special tokens, [UNK] among them."""
-    counts = map_arrays(corpus.folder / COUNTS)["counts"].copy()
+    counts = map_arrays(corpus.folder / TOKEN_COUNTS_FILE)["counts"].copy()
     counts[list(corpus.tokenizer().special_ids)] = 0
     return counts
 
@@ -355,3 +321,14 @@ def _check(counts: NDArray[np.int64], chunks: SentenceChunks, config: Word2VecCo
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+PRETRAINING_WORD2VEC = Pretraining(
+    WORD2VEC_SETTINGS,
+    Word2VecTrainer,
+    _save,
+    _page,
+    settled=lambda config, trainer, progress: trainer.config,
+    model="the word vectors. Try: qkv similar WORD --model {model}",
+    report="curves, neighbours, a map of words",
+)

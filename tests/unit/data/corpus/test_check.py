@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.corpus.check import KINDS, CorpusReport, check_corpus
+from qkv.data.corpus.check import CORPUS_FINDINGS, CorpusReport, check_corpus
 from qkv.data.corpus.documents import BLOCK_BYTES
-from qkv.data.same_texts import Seen
+from qkv.data.same_texts import SeenTexts
 from qkv.errors import InputError
 from tests.support.corpora import documents, write_corpus
 
@@ -92,7 +92,7 @@ def test_bad_utf8_does_not_stop_it(tmp_path: Path) -> None:
     report = check_corpus(tmp_path / "a.txt")
     assert lines_of(report, "encoding") == [4, 5, 7] and report.counts == {"encoding": 3}
     messages = [finding.message for finding in report.findings]
-    assert "looks like GB18030; convert the file with" in messages[0] and "cut short" in messages[2]
+    assert "looks like GB18030; convert the file with" in messages[0] and "truncated" in messages[2]
     assert report.sentences > 3
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_one_finding_and_the_next_is_read(tmp_path: Path) -> N
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"line\n" * 9999)[:-9])
     (tmp_path / "b.txt").write_text("Fine.")
     report = check_corpus([tmp_path / "a.txt.gz", tmp_path / "b.txt"])
-    assert report.counts["unreadable"] == 1 and "damaged or cut short" in report.findings[0].message
+    assert report.counts["unreadable"] == 1 and "damaged or truncated" in report.findings[0].message
     assert report.sentences >= 1
 
 
@@ -118,7 +118,7 @@ def test_what_limits_pairs(tmp_path: Path) -> None:
     assert "one.txt has no blank line: its 150 long lines are one document" in report.limits[0]
     assert "one document only: negatives must come from the corpus" in report.limits[1]
     (tmp_path / "none.txt").write_text("\n\n \n")
-    assert check_corpus(tmp_path / "none.txt").limits == ["there is no text: nothing can be trained on this."]
+    assert check_corpus(tmp_path / "none.txt").limits == ["there is no text to train on."]
 
 
 def test_blocks_change_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_it_is_told_and_can_be_written_down(tmp_path: Path) -> None:
     )
     assert shares == [0.5, 1.0]
     assert json.loads(json.dumps(report.to_dict(), ensure_ascii=False))["documents"] == report.documents == 78
-    assert set(report.counts) <= set(KINDS)
+    assert set(report.counts) <= set(CORPUS_FINDINGS)
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_repeated_texts_are_few_and_in_order() -> None:
-    seen = Seen()
+    seen = SeenTexts()
     assert list(seen.repeated()) == []
     for line, text in enumerate("abcabcxa"):
         seen.add(hash(text), line % 2, line)

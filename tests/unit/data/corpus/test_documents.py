@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data.corpus import documents
-from qkv.data.corpus.documents import Block, blocks, read, sources
+from qkv.data.corpus.documents import Block, open_sources, read_blocks, read_documents
 from qkv.errors import InputError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -22,7 +22,7 @@ def joined(found: list[Block], field: str = "text") -> list[list[str]]:
     """The documents as lists of lines, put together as whoever reads blocks must."""
     result: list[list[str]] = []
     for block in found:
-        text, begins, _ = read(block, field)
+        text, begins, _ = read_documents(block, field)
         assert begins[0] == 0 and begins == sorted(begins)
         for number, (start, end) in enumerate(zip(begins, [*begins[1:], len(text)], strict=True)):
             lines = [line.strip() for line in text[start:end].split("\n") if line.strip()]
@@ -37,18 +37,18 @@ def joined(found: list[Block], field: str = "text") -> list[list[str]]:
 def test_the_cuts_change_nothing(tmp_path: Path, packing: str, size: int) -> None:
     file = tmp_path / f"a.txt{packing}"
     file.write_bytes(PACK[packing](TEXT.encode()))
-    found = list(blocks(sources(file), size=size))
+    found = list(read_blocks(open_sources(file), size=size))
     assert b"".join(block.data for block in found) == TEXT.encode()
     assert joined(found) == DOCUMENTS
     for before, after in pairwise(found):
         assert before.after == after.place
-        assert next(blocks(sources(file), after.place, size)) == after
+        assert next(read_blocks(open_sources(file), after.place, size)) == after
 
 
 def test_lines_and_shares_are_counted_over_several_files(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("1\n2\n\n4\n5", encoding="utf-8")
     (tmp_path / "a.jsonl").write_text('{"text": "x\\n\\ny"}\n\n{"text": ""}\n{"text": "z"}\n', encoding="utf-8")
-    found = list(blocks(sources([tmp_path / "b.txt", str(tmp_path / "a.jsonl"), tmp_path / "b.txt"]), size=4))
+    found = list(read_blocks(open_sources([tmp_path / "b.txt", str(tmp_path / "a.jsonl"), tmp_path / "b.txt"]), size=4))
     assert [(block.place.source, block.place.line) for block in found if block.place.source != 1] == [
         (0, 1), (0, 3), (0, 5), (2, 1), (2, 3), (2, 5)
     ]  # fmt: skip
@@ -61,13 +61,13 @@ def test_an_object_is_a_document(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl.gz"
     rows = [{"body": "一\n\n二"}, {"body": "three", "text": 4}]
     file.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    assert joined(list(blocks(sources(file), size=5)), "body") == [["一", "二"], ["three"]]
+    assert joined(list(read_blocks(open_sources(file), size=5)), "body") == [["一", "二"], ["three"]]
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf\n\xef\xbb\xbfa")
-    [first, second] = blocks(sources(tmp_path / "a.txt"), size=4)
-    assert read(first) == ("\n", [0, 1], []) and read(second)[0] == "\ufeffa"
+    [first, second] = read_blocks(open_sources(tmp_path / "a.txt"), size=4)
+    assert read_documents(first) == ("\n", [0, 1], []) and read_documents(second)[0] == "\ufeffa"
 
 
 @pytest.mark.parametrize("size", [3, 7, 1000])
@@ -75,30 +75,30 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     ("name", "data", "message"),
     [
         ("a.txt", "好\n好\n".encode() + "语言。\n".encode("gb18030") + b"ok\n", "line 3, byte 1 of the line .*GB18030"),
-        ("a.txt", "a\n好".encode()[:-1], "line 2, byte 1 .*cut short"),
+        ("a.txt", "a\n好".encode()[:-1], "line 2, byte 1 .*truncated"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": 3}\n', "line 3: field 'text' holds a number"),
         ("a.jsonl", b'{"text": "a"}\n{"text"\n', "line 2 is not JSON"),
         ("a.jsonl", b'{"txt": "a"}\n', "line 1 has no field 'text', only 'txt'. Did you mean 'txt'"),
-        ("a.txt.gz", gzip.compress(b"line\n" * 9999, mtime=0)[:-20], "damaged or cut short"),
-        ("a.txt.xz", b"no xz", "damaged or cut short"),
+        ("a.txt.gz", gzip.compress(b"line\n" * 9999, mtime=0)[:-20], "damaged or truncated"),
+        ("a.txt.xz", b"no xz", "damaged or truncated"),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path: Path, name: str, data: bytes, message: str, size: int) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=f"{name}.*{message}"):
-        joined(list(blocks(sources(tmp_path / name), size=size)))
+        joined(list(read_blocks(open_sources(tmp_path / name), size=size)))
 
 
 def test_wrong_names_show_at_once(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("a")
     with pytest.raises(InputError, match="no file .*corpsu.txt. Did you mean 'corpus.txt'"):
-        sources([tmp_path / "corpus.txt", tmp_path / "corpsu.txt"])
+        open_sources([tmp_path / "corpus.txt", tmp_path / "corpsu.txt"])
     with pytest.raises(InputError, match="is a folder; give the files in it"):
-        sources(tmp_path)
+        open_sources(tmp_path)
 
 
 def test_a_line_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "_LONGEST_LINE", 1 << 20)
     (tmp_path / "a.txt").write_text("short\n" + "x" * (3 << 20))
     with pytest.raises(InputError, match="a.txt, line 2 is longer than 1 MB"):
-        list(blocks(sources(tmp_path / "a.txt"), size=1 << 16))
+        list(read_blocks(open_sources(tmp_path / "a.txt"), size=1 << 16))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from qkv.data.corpus import encode
-from qkv.data.corpus.encode import Encoder, how_it_cuts
-from qkv.text.segmenter import segmenter
-from qkv.text.sentences import split
+from qkv.data.corpus.encode import CorpusEncoder, how_it_cuts
+from qkv.text.segmenter import find_segmenter
+from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.folders import TOKENS, make_tokenizer
@@ -52,8 +52,8 @@ NASTY = [
 ]
 
 
-def encoded(encoder: Encoder, text: str) -> tuple[list[str], list[list[int]], list[list[bool]]]:
-    spans = np.array(split(text), np.int64).reshape(-1, 2)
+def encoded(encoder: CorpusEncoder, text: str) -> tuple[list[str], list[list[int]], list[list[bool]]]:
+    spans = np.array(split_sentences(text), np.int64).reshape(-1, 2)
     found = encoder.encode(text, spans[:, 0], spans[:, 1])
     assert len(found.ids) == len(found.word_starts) == found.lengths.sum()
     cuts = np.cumsum(found.lengths)[:-1]
@@ -77,7 +77,7 @@ def test_the_quick_way_is_taken_for_our_own_kinds() -> None:
 
 
 def test_nasty_strings(tokenizer: Tokenizer) -> None:
-    encoder = Encoder(tokenizer, segmenter("rjieba"))
+    encoder = CorpusEncoder(tokenizer, find_segmenter("rjieba"))
     for text in [*NASTY, "\n".join(NASTY), "\n\n".join(NASTY[::-1])]:
         sentences, ids, _ = encoded(encoder, text)
         assert ids == tokenizer.encode_ids(sentences), text
@@ -85,7 +85,7 @@ def test_nasty_strings(tokenizer: Tokenizer) -> None:
 
 def test_every_character_between_others(tokenizer: Tokenizer) -> None:
     """Each assigned code point of the planes that are in use, alone and with neighbours of every sort."""
-    encoder = Encoder(tokenizer)
+    encoder = CorpusEncoder(tokenizer)
     draw = random.Random(0)
     codes = [
         code
@@ -122,7 +122,7 @@ def test_any_text(text: str) -> None:
         assert ids == KINDS[name].encode_ids(sentences)
 
 
-ENCODERS = {name: Encoder(tokenizer, segmenter("rjieba")) for name, tokenizer in KINDS.items()}
+ENCODERS = {name: CorpusEncoder(tokenizer, find_segmenter("rjieba")) for name, tokenizer in KINDS.items()}
 
 
 def wikipedia(folder: Path, characters: int) -> str:
@@ -135,7 +135,7 @@ def wikipedia(folder: Path, characters: int) -> str:
 def test_wikipedia(shared_data: Path, folder: str, vocabulary: str) -> None:
     tokenizer = Tokenizer.load(shared_data / "vocab" / f"{vocabulary}-vocab.txt")
     text = wikipedia(shared_data / folder, 250_000)
-    sentences, ids, _ = encoded(Encoder(tokenizer), text)
+    sentences, ids, _ = encoded(CorpusEncoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
 
 
@@ -146,13 +146,13 @@ def test_wikipedia_in_other_kinds(shared_data: Path, folder: str, kind: str) -> 
     cutter = "rjieba" if kind == "Chinese words" else None
     lines = text.split("\n")[::2]
     tokenizer = Tokenizer.train(lines, "character" if kind == "character" else "word", 5000, segmenter=cutter)
-    sentences, ids, _ = encoded(Encoder(tokenizer), text)
+    sentences, ids, _ = encoded(CorpusEncoder(tokenizer), text)
     assert ids == tokenizer.encode_ids(sentences)
 
 
 def marked(tokenizer: Tokenizer, text: str, words: str) -> str:
     """Pieces of a text, | before each word."""
-    _, ids, starts = encoded(Encoder(tokenizer, segmenter(words)), text)
+    _, ids, starts = encoded(CorpusEncoder(tokenizer, find_segmenter(words)), text)
     pairs = zip(chain(*ids), chain(*starts), strict=True)
     return " ".join(("|" if start else "") + tokenizer.token(id) for id, start in pairs)
 
@@ -180,7 +180,7 @@ def test_a_corpus_cannot_smuggle_in_special_tokens(name: str) -> None:
     tokenizer = KINDS[name]
     text = "a [MASK] b[SEP][CLS]c [PAD]. [UNK] [mask] x[MASK]y 我[MASK]爱"
     assert not tokenizer.special_ids.isdisjoint(tokenizer.encode_ids([text])[0])
-    for encoder in (Encoder(tokenizer), in_its_own_way(tokenizer)):
+    for encoder in (CorpusEncoder(tokenizer), in_its_own_way(tokenizer)):
         sentences, ids, _ = encoded(encoder, text)
         assert tokenizer.special_ids & set(chain(*ids)) <= {tokenizer.unk_id}
         # The same words, none of them recognised: a space changes nothing in BERT's eyes.
@@ -188,9 +188,9 @@ def test_a_corpus_cannot_smuggle_in_special_tokens(name: str) -> None:
             assert ids == tokenizer.encode_ids([sentence.replace("[", "[ ") for sentence in sentences])
 
 
-def in_its_own_way(tokenizer: Tokenizer) -> Encoder:
+def in_its_own_way(tokenizer: Tokenizer) -> CorpusEncoder:
     """An encoder that assumes nothing of its tokenizer."""
-    encoder = Encoder(tokenizer, segmenter("rjieba"))
+    encoder = CorpusEncoder(tokenizer, find_segmenter("rjieba"))
     encoder._cut = "somehow"
     return encoder
 
@@ -198,13 +198,13 @@ def in_its_own_way(tokenizer: Tokenizer) -> Encoder:
 @pytest.mark.parametrize("name", ["uncased", "cased", "words", "Chinese words"])
 def test_both_ways_agree_in_word_starts(name: str) -> None:
     text = "\n".join([*NASTY, "中国的首都是北京。Unhappyness, cats 我爱a北京。"])
-    quick = encoded(Encoder(KINDS[name], segmenter("rjieba")), text)
+    quick = encoded(CorpusEncoder(KINDS[name], find_segmenter("rjieba")), text)
     assert quick == encoded(in_its_own_way(KINDS[name]), text)
 
 
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = KINDS["uncased"]
-    encoder = Encoder(tokenizer)
+    encoder = CorpusEncoder(tokenizer)
     monkeypatch.setattr(encode, "_MOST_WORDS", 50)
     draw = random.Random(1)
     for _ in range(60):
@@ -242,7 +242,7 @@ def foreign(**changes: object) -> Tokenizer:
 def test_a_foreign_tokenizer_is_asked_about_everything(changes: dict[str, object]) -> None:
     tokenizer = foreign(**changes)
     assert how_it_cuts(tokenizer) == "somehow"
-    sentences, ids, starts = encoded(Encoder(tokenizer, segmenter("rjieba")), "\n".join(NASTY))
+    sentences, ids, starts = encoded(CorpusEncoder(tokenizer, find_segmenter("rjieba")), "\n".join(NASTY))
     assert ids == tokenizer.encode_ids(sentences)
     assert [len(one) for one in starts] == [len(one) for one in ids]
 
@@ -253,14 +253,14 @@ def test_added_tokens_are_found_as_the_tokenizer_finds_them() -> None:
     tokenizer.backend.add_tokens([AddedToken("too wide"), AddedToken("C++")])
     grown = Tokenizer(tokenizer.backend, "wordpiece")
     assert how_it_cuts(grown) == "somehow"
-    sentences, ids, _ = encoded(Encoder(grown), "It was too wide. C++ is.")
+    sentences, ids, _ = encoded(CorpusEncoder(grown), "It was too wide. C++ is.")
     assert ids == grown.encode_ids(sentences) and grown.id("too wide") in ids[0] and grown.id("C++") in ids[1]
 
 
 def test_sentences_that_end_inside_a_word() -> None:
     """The splitter makes none, but whoever calls may."""
     tokenizer = KINDS["uncased"]
-    found = Encoder(tokenizer).encode("unhappy cats", np.array([0, 2, 9]), np.array([2, 7, 12]))
+    found = CorpusEncoder(tokenizer).encode("unhappy cats", np.array([0, 2, 9]), np.array([2, 7, 12]))
     assert [tokenizer.token(id) for id in found.ids.tolist()] == ["un", "[UNK]", "[UNK]"]
     assert found.lengths.tolist() == [1, 1, 1]
 

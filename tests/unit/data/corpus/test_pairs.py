@@ -96,7 +96,7 @@ def test_most_rows_are_of_the_usual_length_and_a_few_are_long(negatives: str) ->
 
 def test_one_document_needs_negatives_from_the_corpus() -> None:
     corpus = layout(1, sentences=200)
-    with pytest.raises(InputError, match="one document only.*pairs.negatives=corpus"):
+    with pytest.raises(InputError, match="only one document.*pairs.negatives=corpus"):
         instances(corpus, PairConfig("document"), 0, 0)
     rows = instances(corpus, PairConfig("corpus"), 0, 0)
     assert {IS_NEXT, NOT_NEXT} == set(rows.label.tolist())
@@ -151,7 +151,7 @@ def test_names_are_checked() -> None:
     ("changes", "message"),
     [
         ({"usual_length": 600}, "usual_length"),
-        ({"usual_length": 64, "long_share": 2}, "share between"),
+        ({"usual_length": 64, "long_share": 2}, "share from"),
         ({"long_share": 0.5}, "set usual_length"),
     ],
 )

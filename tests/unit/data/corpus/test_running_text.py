@@ -137,5 +137,5 @@ def test_bad_settings_and_too_little_text() -> None:
         TextConfig(ends="sentences")
     with pytest.raises(InputError, match="length must be at least 1"):
         TextConfig(0)
-    with pytest.raises(InputError, match=r"runs to 11 tokens, and 4 streams of pieces of 35 need more than 140.*rows="):
+    with pytest.raises(InputError, match=r"has 11 tokens, but 4 streams with chunks of 35 need more than 140.*rows="):
         StreamBatches(TwoDocuments(), Ids(), TextConfig(), rows=4)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards, hash_of
 from qkv.errors import InputError
-from qkv.text.segmenter import segmenter, word_starts
-from qkv.text.sentences import split
+from qkv.text.segmenter import find_segmenter, word_starts
+from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 from tests.support.corpora import documents, write_corpus
 from tests.support.folders import TOKENS, make_tokenizer
@@ -20,7 +20,7 @@ from tests.support.folders import TOKENS, make_tokenizer
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Blocks and shards so small that documents go on from one to the next, and the one after."""
     base = tmp_path_factory.mktemp("shards")
-    prepare(
+    prepare_corpus(
         write_corpus(base / "a.txt"), make_tokenizer(), base / "out", hold_out=0.1, block_bytes=200, shard_tokens=50
     )
     return base / "out"
@@ -30,7 +30,7 @@ def expected(valid: bool) -> list[list[list[int]]]:
     """Documents → sentences → ids, the plain way. Held out of 40, the empty one not counted: 2, and one of each ten."""
     tokenizer = make_tokenizer()
     texts = [text for text in documents(40) if text != "\u200b\x00"]
-    found = [tokenizer.encode_ids([text[start:end] for start, end in split(text)]) for text in texts]
+    found = [tokenizer.encode_ids([text[start:end] for start, end in split_sentences(text)]) for text in texts]
     return [one for number, one in enumerate(found) if (number in (2, 15, 20, 39)) == valid]
 
 
@@ -74,7 +74,7 @@ def test_any_ranges_in_any_order(folder: Path) -> None:
 
 def test_word_starts_are_the_segmenters(folder: Path) -> None:
     """Among runs of 汉字 exactly the words of rjieba; elsewhere at every piece that does not continue one."""
-    shards, jieba = Shards.open(folder), segmenter("rjieba")
+    shards, jieba = Shards.open(folder), find_segmenter("rjieba")
     assert jieba is not None
     tokenizer = shards.tokenizer()
     text = next(text for number, text in enumerate(documents(40)) if number not in (2, 11) and "北京" in text)
@@ -169,9 +169,9 @@ def test_a_tokenizer_is_known_by_what_it_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "is no prepared corpus"),
+        (None, "is not a prepared corpus"),
         ("{", "manifest.json is not valid JSON"),
-        ('{"format": "other"}', "is of the format 'other'"),
+        ('{"format": "other"}', "has the format 'other'"),
     ],
 )
 def test_a_folder_that_is_something_else(tmp_path: Path, content: str | None, message: str) -> None:
@@ -193,7 +193,7 @@ def test_wrong_names_have_a_hint(folder: Path, tmp_path: Path) -> None:
 
 def test_a_part_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The cat sat. The dog.\n\nOne more.")
-    manifest = prepare(tmp_path / "a.txt", make_tokenizer(), tmp_path / "out")
+    manifest = prepare_corpus(tmp_path / "a.txt", make_tokenizer(), tmp_path / "out")
     shards = Shards.open(tmp_path / "out", "valid")
     assert shards.n_documents == shards.n_tokens == 0
     assert shards.sentence_offsets.tolist() == shards.document_offsets.tolist() == [0]

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.data.corpus.documents import Block, blocks, sources
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.documents import Block, open_sources, read_blocks
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
-from qkv.data.corpus.workers import Job, Result, keeps_white_space, run, token_type
+from qkv.data.corpus.workers import EncodedBlock, EncodeJob, encode_blocks, keeps_white_space, token_type
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import TEXTS, gpt2_backend
@@ -21,13 +21,13 @@ from tests.support.corpora import broken, dying, noisy, write_corpus
 from tests.support.folders import make_tokenizer
 
 
-def results(path: Path, job: Job, workers: int) -> list[tuple[Block, Result]]:
-    return list(run(job, blocks(sources(path), size=500), workers))
+def results(path: Path, job: EncodeJob, workers: int) -> list[tuple[Block, EncodedBlock]]:
+    return list(encode_blocks(job, read_blocks(open_sources(path), size=500), workers))
 
 
 @pytest.mark.parametrize("segmenter", ["rjieba", noisy])
 def test_any_number_of_workers_gives_the_same(tmp_path: Path, segmenter: str) -> None:
-    job = Job.of(make_tokenizer(), segmenter)
+    job = EncodeJob.of(make_tokenizer(), segmenter)
     file = write_corpus(tmp_path / "a.txt")
     alone = results(file, job, 1)
     assert len(alone) > 10 and any(result.sample for _, result in alone)
@@ -41,7 +41,7 @@ def test_any_number_of_workers_gives_the_same(tmp_path: Path, segmenter: str) ->
 def test_chinese_words_of_the_tokenizer_are_cut_in_every_process(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(["我爱北京天安门。", "北京大学在北京"] * 2, "word", 40, segmenter="rjieba")
     (tmp_path / "a.txt").write_text("我爱北京大学。\n\n" * 200, encoding="utf-8")
-    job = Job.of(tokenizer, "rjieba")
+    job = EncodeJob.of(tokenizer, "rjieba")
     alone, several = (
         np.concatenate([result.tokens for _, result in results(tmp_path / "a.txt", job, workers)]) for workers in (1, 2)
     )
@@ -62,7 +62,9 @@ def test_white_space_inside_of_documents_is_kept(tmp_path: Path, tokenizer: Toke
     """Where it is part of tokens. However the file is cut into blocks, and as if each document were one text."""
     (tmp_path / "a.txt").write_text(f"\n{TEXT}\n\n{TEXT}\n \n\n{TEXT}\n", encoding="utf-8", newline="\r\n")
     (tmp_path / "b.jsonl").write_text(json.dumps({"text": f"{TEXT}\n\n{TEXT}\n"}) + "\n", encoding="utf-8")
-    prepare([tmp_path / "a.txt", tmp_path / "b.jsonl"], tokenizer, tmp_path / "out", hold_out=0, block_bytes=size)
+    prepare_corpus(
+        [tmp_path / "a.txt", tmp_path / "b.jsonl"], tokenizer, tmp_path / "out", hold_out=0, block_bytes=size
+    )
     shards = Shards.open(tmp_path / "out")
     ends = shards.sentence_offsets[shards.document_offsets]
     texts = [shards.tokens(ends[n : n + 1], np.diff(ends)[n : n + 1]).tolist() for n in range(shards.n_documents)]
@@ -81,11 +83,11 @@ def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:
 
     def counted() -> Iterator[Block]:
         nonlocal taken
-        for block in blocks(sources(write_corpus(tmp_path / "a.txt", 400)), size=200):
+        for block in read_blocks(open_sources(write_corpus(tmp_path / "a.txt", 400)), size=200):
             taken += 1
             yield block
 
-    for done, _ in enumerate(run(Job.of(make_tokenizer(), "none"), counted(), 2)):
+    for done, _ in enumerate(encode_blocks(EncodeJob.of(make_tokenizer(), "none"), counted(), 2)):
         assert taken - done <= 2 * 2 + 1
     assert taken > 50
 
@@ -93,26 +95,26 @@ def test_only_a_few_blocks_are_on_their_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bad_input_is_told_as_it_is(tmp_path: Path, workers: int) -> None:
     (tmp_path / "a.txt").write_bytes(b"good\n\n" * 300 + b"b\xe9d\n\n" + b"good\n\n" * 300)
-    job = Job.of(make_tokenizer(), "none")
+    job = EncodeJob.of(make_tokenizer(), "none")
     with pytest.raises(InputError, match="a.txt, line 601, byte 2 of the line"):
         results(tmp_path / "a.txt", job, workers)
 
 
 def test_an_error_of_ours_keeps_its_traceback(tmp_path: Path) -> None:
-    job = Job.of(make_tokenizer(), broken)
+    job = EncodeJob.of(make_tokenizer(), broken)
     with pytest.raises(RuntimeError, match="(?s)in a worker process:.*ZeroDivisionError: in the segmenter"):
         results(write_corpus(tmp_path / "a.txt"), job, 2)
 
 
 def test_a_worker_that_is_killed_is_reported(tmp_path: Path) -> None:
-    job = Job.of(make_tokenizer(), dying)
-    with pytest.raises(InputError, match="ended by signal 9. Was there too little memory.*run the same again"):
+    job = EncodeJob.of(make_tokenizer(), dying)
+    with pytest.raises(InputError, match="ended by signal 9. Was there too little memory.*run the same command again"):
         results(write_corpus(tmp_path / "a.txt"), job, 2)
 
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
     file = write_corpus(tmp_path / "a.txt")
-    stream = run(Job.of(make_tokenizer(), "none"), blocks(sources(file), size=100), 2)
+    stream = encode_blocks(EncodeJob.of(make_tokenizer(), "none"), read_blocks(open_sources(file), size=100), 2)
     next(stream)
     stream.close()
     children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "args="], capture_output=True, text=True)
@@ -121,8 +123,8 @@ def test_no_process_is_left_behind(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
-from qkv.data.corpus.documents import blocks, sources
-from qkv.data.corpus.workers import Job, run
+from qkv.data.corpus.documents import read_blocks as blocks, open_sources as sources
+from qkv.data.corpus.workers import EncodeJob as Job, encode_blocks as run
 from qkv.text.tokenizer import Tokenizer
 tokenizer = Tokenizer.from_vocabulary("[PAD] [UNK] [CLS] [SEP] [MASK] the cat".split())
 for block, result in run(Job.of(tokenizer, "none"), blocks(sources(sys.argv[1]), size=500), 2):
@@ -145,8 +147,8 @@ def test_a_script_without_a_guard_works(tmp_path: Path) -> None:
 
 def test_which_jobs_can_travel() -> None:
     tokenizer = make_tokenizer()
-    assert Job.of(tokenizer, "none").travels() and Job.of(tokenizer, noisy).travels()
-    assert not Job.of(tokenizer, lambda text: [text]).travels()
+    assert EncodeJob.of(tokenizer, "none").travels() and EncodeJob.of(tokenizer, noisy).travels()
+    assert not EncodeJob.of(tokenizer, lambda text: [text]).travels()
 
 
 def test_ids_take_two_bytes_where_they_fit() -> None:

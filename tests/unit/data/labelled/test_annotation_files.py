@@ -71,7 +71,7 @@ def test_wrong_spans(tmp_path: Path) -> None:
     found, faults, _ = read(tmp_path / "a.jsonl", rows)
     assert [(one.place.line, one.spans) for one in found] == [(1, (Span(0, 2, "name"),)), (4, ())]
     assert [(fault.place.line, fault.action) for fault in faults] == [(1, "mended"), (2, "dropped"), (3, "dropped")]
-    assert "stands in the text 2 times" in faults[1].message and "1 more of its spans" in faults[2].message
+    assert "occurs in the text 2 times" in faults[1].message and "1 more of its spans" in faults[2].message
     found, (fault,), _ = read(tmp_path / "b.jsonl", [{"text": "ab", "label": [[1, 3, "X"]]}])
     assert not found and "1–3 (X) is not within the text of 2 characters" in fault.message
 
@@ -84,13 +84,13 @@ def test_without_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"text": "a", "label": [[0, 1]]}, r"a span is \[start, end, label\]"),
-        ({"text": "a", "label": [["0", "1", "X"]]}, r"a span is \[start, end, label\]"),
+        ({"text": "a", "label": [[0, 1]]}, r"a span must be \[start, end, label\]"),
+        ({"text": "a", "label": [["0", "1", "X"]]}, r"a span must be \[start, end, label\]"),
         ({"text": "a", "label": {"X": [[0, 1]]}}, "under 'X'"),
         ({"text": "a", "label": None}, "line 1 has no spans: 'label' is empty"),
         ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "has 2 words and 1 tags"),
-        ({"tokens": ["a", ""], "ner_tags": ["O", "B-X"]}, "none of them empty"),
-        ({"tokens": ["a"], "ner_tags": [0]}, "0 is not a tag.*write the tags"),
+        ({"tokens": ["a", ""], "ner_tags": ["O", "B-X"]}, "a list of texts that are not empty"),
+        ({"tokens": ["a"], "ner_tags": [0]}, "0 is not a tag.*Write the tags"),
         ({"korpus": "a"}, "no column has a usual name for the text and the label"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.labelled.check import KINDS, LabelledReport, check_labelled
+from qkv.data.labelled.check import LABELLED_FINDINGS, LabelledReport, check_labelled
 from qkv.errors import InputError
 from qkv.text.tokenizer import Tokenizer
 
@@ -72,7 +72,7 @@ def test_every_fault_on_its_line(tmp_path: Path) -> None:
         "letters": [23],
         "marks": [35],
     }
-    assert list(report.counts) == [kind for kind in KINDS if kind in report.counts]  # the gravest first
+    assert list(report.counts) == [kind for kind in LABELLED_FINDINGS if kind in report.counts]  # the gravest first
     assert [(one.examples, one.dropped, one.against) for one in report.files] == [(30, 4, False), (3, 0, True)]
     typo = next(one for one in report.findings if one.kind == "label typo")
     assert typo.message == "'Yes' (1): is 'yes' (11) meant? (case)"
@@ -86,7 +86,7 @@ def test_only_some_findings_are_named(tmp_path: Path) -> None:
 
 def test_labels_that_cannot_be_learned_from(tmp_path: Path) -> None:
     one = check_labelled(written(tmp_path / "a.csv", ["text,label", "a,x", "b,x"]))
-    assert one.notes == ["All 2 examples have one label, 'x': there is nothing to tell apart."]
+    assert one.notes == ["All 2 examples have one label, 'x': there is nothing to distinguish."]
     rows = ["text,label", *(f"text {n},common" for n in range(60)), "another,rare", "one more,rare"]
     first, second = check_labelled(written(tmp_path / "b.csv", rows)).notes
     assert first.startswith("'common' has 60 examples, 'rare' has 2") and "1 of 2 labels have fewer than 10" in second
@@ -109,9 +109,9 @@ def test_a_slip_is_told_once_however_often_it_was_made(tmp_path: Path) -> None:
     ("rows", "note"),
     [
         (["text,label", "a,x", "b,x"], "All 2 examples have one label, 'x'"),
-        (["text,label", "a,x"], "The only example has the label 'x': there is nothing to tell apart."),
+        (["text,label", "a,x"], "The only example has the label 'x': there is nothing to distinguish."),
         (["id,text", "1,a", "2,b"], "No labels were found"),
-        (["text,label"], "has 0 examples: there is nothing here."),
+        (["text,label"], "has 0 examples."),
     ],
 )
 def test_what_teaches_nothing_is_not_sound(tmp_path: Path, rows: list[str], note: str) -> None:

@@ -57,8 +57,8 @@ def test_ways_to_name_a_choice(answer: Any, number: int | None) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ('{"question": "q", "choices": ["a", "b"], "answer": 2}', "the answer '2' is none of the 2 choices.*from 0"),
-        ('{"question": "q", "choices": ["a", "b"], "answer": "other"}', "'other' is none of the 2"),
+        ('{"question": "q", "choices": ["a", "b"], "answer": 2}', "the answer '2' is not one of the 2 choices.*from 0"),
+        ('{"question": "q", "choices": ["a", "b"], "answer": "other"}', "'other' is not one of the 2"),
         ('{"question": "q", "choices": ["a"], "answer": 0}', "has 1 choices; there must be at least two"),
         ('{"question": "q", "choices": "a b", "answer": 0}', "must be a list of texts"),
         ('{"question": "q", "choices": ["a", "b"]}', "no column has a usual name for the answer"),

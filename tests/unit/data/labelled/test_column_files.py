@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.data.labelled.column_files import joined
+from qkv.data.labelled.column_files import join_words
 from qkv.data.labelled.examples import Span, TagExample
 from qkv.data.labelled.reader import Labelled, labelled
 from qkv.errors import InputError
@@ -72,15 +72,15 @@ def test_schemes_and_separators(tmp_path: Path, tags: str, scheme: str, between:
 
 
 def test_words_become_text_again() -> None:
-    assert joined(list("iPhone很好"), "")[0] == "iPhone很好"
-    assert joined(["我们", "用", "Python", "3", "写", "New", "York", "."])[0] == "我们用Python 3写New York."
-    assert joined(["The", "cat", "."])[0] == "The cat ."
-    assert joined([]) == ("", ())
+    assert join_words(list("iPhone很好"), "")[0] == "iPhone很好"
+    assert join_words(["我们", "用", "Python", "3", "写", "New", "York", "."])[0] == "我们用Python 3写New York."
+    assert join_words(["The", "cat", "."])[0] == "The cat ."
+    assert join_words([]) == ("", ())
 
 
 @given(st.lists(st.text(min_size=1), max_size=8), st.sampled_from([None, "", " "]))
 def test_units_are_the_words(words: list[str], between: str | None) -> None:
-    text, units = joined(words, between)
+    text, units = join_words(words, between)
     assert [text[start:end] for start, end in units] == words
 
 
@@ -101,7 +101,7 @@ def test_without_labels(tmp_path: Path) -> None:
     [
         ("a\tO\nb\n", r"line 2 has 1 columns.*the tag in column 2"),
         ("a\tO\nb\tO\nc\tNN\n", r"line 3: 'NN' is not a tag.*B-PER"),
-        ("a\nb\n", "line 1: 'a' has no tag beside it"),
+        ("a\nb\n", "line 1: 'a' has no tag"),
     ],
 )
 def test_bad_lines(tmp_path: Path, text: str, message: str) -> None:

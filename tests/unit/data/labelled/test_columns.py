@@ -2,23 +2,23 @@
 
 import pytest
 
-from qkv.data.labelled.tables import choice_columns, guessed, is_header, usual_column, usual_pair
+from qkv.data.labelled.tables import find_choice_columns, find_usual_column, find_usual_pair, guess_columns, is_header
 from qkv.errors import InputError
 
 
 def test_names_in_order_of_rank() -> None:
-    assert usual_column("text", ["title", "body", "text"], "f") == "text"
-    assert usual_column("text", ["title", "body"], "f") == "body"
-    assert usual_column("label", ["score", "类别"], "f") == "类别"
-    assert usual_column("label", ["when"], "f") is None
-    with pytest.raises(InputError, match="f: 'Text', 'content' could each be the text. Say which with --text NAME"):
-        usual_column("text", ["Text", "content"], "f")
+    assert find_usual_column("text", ["title", "body", "text"], "f") == "text"
+    assert find_usual_column("text", ["title", "body"], "f") == "body"
+    assert find_usual_column("label", ["score", "类别"], "f") == "类别"
+    assert find_usual_column("label", ["when"], "f") is None
+    with pytest.raises(InputError, match="f: 'Text', 'content' could each be the text. Choose with --text NAME"):
+        find_usual_column("text", ["Text", "content"], "f")
 
 
 def test_pairs() -> None:
-    assert usual_pair(["Premise", "Hypothesis"]) == ("Premise", "Hypothesis")
-    assert usual_pair(["文本2", "文本1"]) == ("文本1", "文本2")
-    assert usual_pair(["sentence1", "text_b"]) is None
+    assert find_usual_pair(["Premise", "Hypothesis"]) == ("Premise", "Hypothesis")
+    assert find_usual_pair(["文本2", "文本1"]) == ("文本1", "文本2")
+    assert find_usual_pair(["sentence1", "text_b"]) is None
 
 
 def test_headers() -> None:
@@ -28,8 +28,8 @@ def test_headers() -> None:
 
 
 def test_choices_in_columns() -> None:
-    assert choice_columns(["id", "ending1", "ending0", "label"]) == ("ending0", "ending1")
-    assert choice_columns(["sentence1", "sentence2", "a"]) == ()
+    assert find_choice_columns(["id", "ending1", "ending0", "label"]) == ("ending0", "ending1")
+    assert find_choice_columns(["sentence1", "sentence2", "a"]) == ()
 
 
 def rows(*columns: str, number: int = 20) -> list[list[str]]:
@@ -38,11 +38,11 @@ def rows(*columns: str, number: int = 20) -> list[list[str]]:
 
 def test_guessing() -> None:
     text, other, label = "this is text {n}", "and another {n}", "{m}"
-    assert guessed(rows(text, label), True) == {"text": "1", "label": "2"}
-    assert guessed(rows(label, text), True) == {"text": "2", "label": "1"}
-    assert guessed(rows(text, other, label), True) == {"text": "1", "pair": "2", "label": "3"}
-    assert guessed(rows(text, other), False) == {"text": "1", "pair": "2"}
-    assert guessed([*rows(text, label), ["one", "more", "cell"]], True) == {"text": "1", "label": "2"}
+    assert guess_columns(rows(text, label), True) == {"text": "1", "label": "2"}
+    assert guess_columns(rows(label, text), True) == {"text": "2", "label": "1"}
+    assert guess_columns(rows(text, other, label), True) == {"text": "1", "pair": "2", "label": "3"}
+    assert guess_columns(rows(text, other), False) == {"text": "1", "pair": "2"}
+    assert guess_columns([*rows(text, label), ["one", "more", "cell"]], True) == {"text": "1", "label": "2"}
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_guessing() -> None:
     [("text {n} is", "other {n} is", "third {n} is", "{m}"), ("{m}", "{m}"), ("text {n} is", "{n}"), ("text {n} is",)],
 )
 def test_no_guess_where_there_is_a_doubt(columns: tuple[str, ...]) -> None:
-    assert guessed(rows(*columns), True) is None
-    assert guessed(rows("this is text {n}", "{m}", number=5), True) is None
+    assert guess_columns(rows(*columns), True) is None
+    assert guess_columns(rows("this is text {n}", "{m}", number=5), True) is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.labelled.json_values import container_of, json_values
-from qkv.data.labelled.opened import Broken, beginning
+from qkv.data.labelled.json_values import container_of, read_json_values
+from qkv.data.labelled.opened import BrokenUnit, read_beginning
 from qkv.errors import InputError
 
 ITEMS = [{"text": "a\n汉"}, {"text": "b", "n": 2}]
@@ -15,10 +15,10 @@ ITEMS = [{"text": "a\n汉"}, {"text": "b", "n": 2}]
 
 def values(path: Path, text: str) -> tuple[str | None, list[tuple[int, object]]]:
     path.write_text(text, encoding="utf-8")
-    container = container_of(beginning(path))
+    container = container_of(read_beginning(path))
     found: list[tuple[int, object]] = []
-    for line, one in json_values(path, container or "json"):
-        if isinstance(one, Broken):
+    for line, one in read_json_values(path, container or "json"):
+        if isinstance(one, BrokenUnit):
             raise one.error
         found.append((line, one.value))
     return container, found
@@ -52,10 +52,10 @@ def test_numbers_keep_how_they_are_written(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"a": 1}\n{"a": \n', "line 2 is not JSON"),
         ("a.jsonl", '{"a": oh}\n', "line 1 is not JSON, column 7"),
-        ("a.json", '[\n {"a": 1},\n {"a": 2}', r"line 3 is not JSON: '\]' was expected, but the file ends"),
-        ("a.json", '[\n {"a": 1},\n {"a": ', "line 3 is not JSON.*cut short"),
-        ("a.json", '[{"a": 1}]\n[{"a": 2}]', "line 2: the JSON has ended, and something follows"),
-        ("a.json", "[" * 100_000, "nested too deep|not JSON"),
+        ("a.json", '[\n {"a": 1},\n {"a": 2}', r"line 3 is not JSON: expected '\]', but the file ends"),
+        ("a.json", '[\n {"a": 1},\n {"a": ', "line 3 is not JSON.*truncated"),
+        ("a.json", '[{"a": 1}]\n[{"a": 2}]', "line 2: text follows after the end of the JSON"),
+        ("a.json", "[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -66,4 +66,4 @@ def test_broken_files(tmp_path: Path, name: str, text: str, message: str) -> Non
 def test_what_is_no_json(tmp_path: Path) -> None:
     for text in ("[CLS] a\t1\n", "[\tO\n{\tO\n", "a,b\n", "{a}\n"):
         (tmp_path / "a.txt").write_text(text)
-        assert container_of(beginning(tmp_path / "a.txt")) is None
+        assert container_of(read_beginning(tmp_path / "a.txt")) is None

@@ -85,7 +85,7 @@ def test_columns_that_are_given(tmp_path: Path) -> None:
     assert pairs(examples(tmp_path / "a.csv", text, columns={"text": "2", "label": "1"})) == [("2", "1")]
     with pytest.raises(InputError, match="no column 'txt' for the text, only 'a', 'b', 'text', 'label'. Did you mean"):
         opened(tmp_path / "a.csv", text, columns={"text": "txt"})
-    with pytest.raises(InputError, match="'question' is not used by 'classify'"):
+    with pytest.raises(InputError, match="'classify' has no column 'question'"):
         opened(tmp_path / "a.csv", text, columns={"question": "a"})
 
 
@@ -102,7 +102,7 @@ def test_without_a_header_by_numbers(tmp_path: Path) -> None:
     assert source.describe() == "tsv without a header, text = column 6, pair = column 7, label = column 5"
     assert found[3] == TextExample("A man 3 dances.", "A 3 dancer.", "3.000", Place(str(tmp_path / "sts.csv"), 4))
     assert [(fault.kind, fault.place.line, fault.action) for fault in source.faults] == [("extra columns", 4, "noted")]
-    with pytest.raises(InputError, match="no header, and which column.*5: '0.000'; 6: 'A man 0.*--text NUMBER"):
+    with pytest.raises(InputError, match="unclear which column.*5: '0.000'; 6: 'A man 0.*--text NUMBER"):
         opened(tmp_path / "sts.csv", STSB)
     with pytest.raises(InputError, match="no column 'sentence1': its first line is not a header"):
         opened(tmp_path / "sts.csv", STSB, columns={"text": "sentence1"})
@@ -114,7 +114,7 @@ def test_without_a_header_by_what_stands_there(tmp_path: Path) -> None:
     text = "".join(f"这是第{n}个句子\t{n}号句子在这里\t{n % 2}\n" for n in range(12))
     source = opened(tmp_path / "afqmc.txt", text)
     assert source.describe() == "tsv without a header, text = column 1, pair = column 2, label = column 3"
-    with pytest.raises(InputError, match="line 13 has 4 columns.*most rows have 3.*Take the tabs out"):
+    with pytest.raises(InputError, match="line 13 has 4 columns.*most rows have 3.*Remove the tabs"):
         list(opened(tmp_path / "afqmc.txt", text + "又一个\t制表符\t在这里\t1\n"))
 
 
@@ -157,21 +157,21 @@ def test_without_labels(tmp_path: Path) -> None:
         ("a.csv", "text,label\na,1\nb\n", r"line 3 has 1 columns \(separated by commas\), the header has 2"),
         ("a.csv", "text,label\na,1\nb, c,2\n", "line 3 has 3 columns.*\"quotes\""),
         ("a.csv", "text,label,category\na,1,\nb\n", "line 3 has 1 columns"),
-        ("a.csv", "text,id\na,1\n", "no column has a usual name for the label; there are 'text', 'id'. Say which"),
+        ("a.csv", "text,id\na,1\n", "no column has a usual name for the label; there are 'text', 'id'. Choose with"),
         ("a.csv", "text,sentiment,category\na,1,2\n", "'sentiment', 'category' could each be the label.*--label NAME"),
         ("a.csv", "text,text,label\na,b,1\n", "'text', 'text' could each be the text"),
-        ("a.csv", "a,b,c\nd,e,f\n", "no header, and which column is the text and which the label cannot be told"),
+        ("a.csv", "a,b,c\nd,e,f\n", "no header, so it is unclear which column is the text and which the label"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "line 2 has no label"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"txt": "b", "label": 1}', "line 2 has no field 'text', only 'txt'"),
         ("a.jsonl", '{"text": ["a"], "label": 1}', "line 1: field 'text' holds a list, not a text"),
-        ("a.jsonl", '{"text": "a", "label": {"b": 1}}', "holds an object where a label was expected"),
+        ("a.jsonl", '{"text": "a", "label": {"b": 1}}', "holds an object; a label must be"),
         ("a.jsonl", '{"text": "a\\u0000", "label": 1}', "line 1: 'text' has a NUL character"),
-        ("a.jsonl", '{"text": "\\ud83d", "label": 1}', "ud83d without its other half"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": 1}', "ud83d: it was truncated"),
         ("a.jsonl", '["a", 1]\n', "line 1: an object such as"),
         ("a.json", "text\n", "is not JSON: it begins with 'text'"),
         ("a.tsv", "text\tlabel\na\t1\nb\0\t1\n", "line 3 has a NUL character"),
         ("a.csv", "", "a.csv is empty"),
-        ("a.txt", "one line\nanother\n", "in no format that 'classify' reads.*line 1 is 'one line'"),
+        ("a.txt", "one line\nanother\n", "has no format that 'classify' reads.*line 1 is 'one line'"),
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -319,5 +319,5 @@ def test_another_task_is_not_named_where_the_task_fits(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a tag for every word.$"):
         list(labelled(tmp_path / "a.csv", "tag"))
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "x"}\n{"text": "a", "label": [[0, 1, "B"]]}\n')
-    with pytest.raises(InputError, match="a number or a list.$"):
+    with pytest.raises(InputError, match="a number or a list of these.$"):
         list(labelled(tmp_path / "a.jsonl", "classify"))

@@ -10,14 +10,14 @@ import pytest
 from qkv.data.batch import ranges
 from qkv.data.labelled.check import check_labelled
 from qkv.data.labelled.examples import (
-    Answer,
     AnswerExample,
+    AnswerSpan,
     ChoiceExample,
     Example,
-    Given,
     Span,
     TagExample,
     TextExample,
+    UnlabelledInput,
 )
 from qkv.data.labelled.kinds import LABELLINGS
 from qkv.jobs.finetune.data import Part, leaks, read_part
@@ -31,7 +31,7 @@ from tests.support.folders import make_tokenizer
 EXAMPLES: dict[str, Example] = {
     "classify": TextExample("the cat", "a dog", ("x", "y")),
     "tag": TagExample("the cat", (Span(4, 7, "ANI"),)),
-    "answer": AnswerExample("who", "the cat", (Answer(4, "cat"),), id="7"),
+    "answer": AnswerExample("who", "the cat", (AnswerSpan(4, "cat"),), id="7"),
     "choice": ChoiceExample("the cat", "who", ("cat", "a dog"), 1),
 }
 
@@ -72,12 +72,15 @@ def test_case_width_and_blanks_make_no_other_example() -> None:
 
 
 def test_what_a_person_gives() -> None:
-    given = Given("the cat", "a dog", "who", ("cat", "dog"))
+    given = UnlabelledInput("the cat", "a dog", "who", ("cat", "dog"))
     for example in EXAMPLES.values():
         made = type(example).of(given)
         table = {name: getattr(given, name) for name in example.fields}
         assert made is not None and made == type(example).from_python(table) and made.labels() == ()
-    assert AnswerExample.of(Given("the cat")) is None and ChoiceExample.of(Given("the cat", choices=["one"])) is None
+    assert (
+        AnswerExample.of(UnlabelledInput("the cat")) is None
+        and ChoiceExample.of(UnlabelledInput("the cat", choices=["one"])) is None
+    )
 
 
 def test_a_list_of_one_label_is_that_label() -> None:

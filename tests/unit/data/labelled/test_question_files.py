@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qkv.data.labelled.examples import Answer, AnswerExample, Fault
+from qkv.data.labelled.examples import AnswerExample, AnswerSpan, Fault
 from qkv.data.labelled.reader import labelled
 from qkv.errors import InputError
 
@@ -46,10 +46,10 @@ def test_squad(tmp_path: Path) -> None:
     found, faults, format = read(tmp_path / "dev.json", SQUAD)
     assert format == "squad"
     assert [(one.id, one.answers) for one in found] == [
-        ("1", (Answer(0, "Tom"),)),
-        ("2", (Answer(29, "Paris"),)),
+        ("1", (AnswerSpan(0, "Tom"),)),
+        ("2", (AnswerSpan(29, "Paris"),)),
         ("3", ()),
-        ("5", (Answer(12, "Paris"),)),
+        ("5", (AnswerSpan(12, "Paris"),)),
     ]
     assert {one.group for one in found} == {"Tom"} and all(one.text is found[0].text for one in found)
     lines = (tmp_path / "dev.json").read_text().split("\n")
@@ -59,7 +59,7 @@ def test_squad(tmp_path: Path) -> None:
         ("dropped", "question 4:"),
         ("mended", "question 5:"),
     ]
-    assert "does not stand at 28 but at 29" in faults[0].message
+    assert "is not at 28 but at 29" in faults[0].message
 
 
 def test_cmrc_as_it_was_first_published(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_cmrc_as_it_was_first_published(tmp_path: Path) -> None:
     (one,), faults, format = read(tmp_path / "cmrc.json", document)
     assert format == "cmrc" and not faults
     assert one == AnswerExample(
-        "他是谁？", "范廷颂是越南枢机。", (Answer(4, "越南枢机"), Answer(6, "枢机")), "Q1", one.place, "范廷颂"
+        "他是谁？", "范廷颂是越南枢机。", (AnswerSpan(4, "越南枢机"), AnswerSpan(6, "枢机")), "Q1", one.place, "范廷颂"
     )
 
 
@@ -82,11 +82,11 @@ def test_flat_records(tmp_path: Path) -> None:
     ]
     found, faults, format = read(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows)))
     assert format == "jsonl"
-    assert [one.answers for one in found] == [(Answer(19, "Tom"),), (Answer(12, "Paris"),), ()]
+    assert [one.answers for one in found] == [(AnswerSpan(19, "Tom"),), (AnswerSpan(12, "Paris"),), ()]
     assert [(fault.kind, fault.action, fault.place.line) for fault in faults] == [("answer place", "noted", 2)]
     table = f'问题,段落,答案,start\nWho?,"{CONTEXT}",Tom,19\nWhat?,"{CONTEXT}",Tim,0\n'
     found, faults, format = read(tmp_path / "a.csv", table)
-    assert format == "csv" and [one.answers for one in found] == [(Answer(19, "Tom"),)]
+    assert format == "csv" and [one.answers for one in found] == [(AnswerSpan(19, "Tom"),)]
     assert [(fault.place.line, fault.action) for fault in faults] == [(3, "dropped")]
 
 
@@ -108,10 +108,10 @@ def test_without_labels(tmp_path: Path) -> None:
         ({"data": [{"paragraphs": [{"context": "a", "qas": {}}]}]}, '"qas" must be a list of objects'),
         (
             {"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [3.5, True]}]}]}]},
-            "an answer is",
+            "an answer must be",
         ),
-        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "x"}]}], "not a whole number"),
-        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "NaN"}]}], "not a whole number"),
+        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "x"}]}], "not an integer"),
+        ([{"question": "b", "context": "a", "answers": [{"text": "a", "answer_start": "NaN"}]}], "not an integer"),
         ([{"question": "b", "korpus": "a"}], "no column has a usual name for the context and the answer"),
         ({"data": [{"paragraphs": [{"context": "\0", "qas": []}]}]}, "NUL"),
         ({"data": []}, "empty list"),

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.data.labelled.opened import Beginning
-from qkv.data.labelled.tables import Table, rows, table
+from qkv.data.labelled.tables import TableFile, detect_table, parse_rows
 from qkv.errors import InputError
 
 
-def found(name: str, text: str) -> Table:
+def found(name: str, text: str) -> TableFile:
     kind = "csv" if name.endswith(".csv") else "tsv"
-    return table(Beginning(Path(name), text, whole=True), kind, {})
+    return detect_table(Beginning(Path(name), text, whole=True), kind, {})
 
 
 def read(text: str, separator: str = ",", quoted: bool = True) -> list[tuple[int, list[str]]]:
-    return list(rows(Path("a.csv"), iter(enumerate(text.split("\n"), 1)), separator, quoted))
+    return list(parse_rows(Path("a.csv"), iter(enumerate(text.split("\n"), 1)), separator, quoted))
 
 
 def test_quotes_and_the_lines_where_rows_begin() -> None:
@@ -73,5 +73,5 @@ def test_header_or_not() -> None:
     assert found("a.tsv", "good\t1\nbad\t0\n").note == "without a header"
     assert found("a.csv", "Text ,  Label\ngood,1\n").names == ("Text", "Label")
     start = Beginning(Path("a.tsv"), "frage\tart\ngut\tja\n", whole=True)
-    assert table(start, "tsv", {}).header is None
-    assert table(start, "tsv", {"text": "frage"}).header == ("frage", "art")
+    assert detect_table(start, "tsv", {}).header is None
+    assert detect_table(start, "tsv", {"text": "frage"}).header == ("frage", "art")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.labelled.detect import guessed_task
+from qkv.data.labelled.detect import guess_task
 
 STUDIO = {"data": {"text": "ab"}, "annotations": [{"result": [{"value": {"start": 0, "end": 1, "labels": ["X"]}}]}]}
 CHOSEN = {"data": {"text": "ab"}, "annotations": [{"result": [{"value": {"choices": ["X"]}}]}]}
@@ -37,4 +37,4 @@ CHOSEN = {"data": {"text": "ab"}, "annotations": [{"result": [{"value": {"choice
 )
 def test_guesses(tmp_path: Path, name: str, text: str, task: str | None) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert guessed_task(tmp_path / name) == task
+    assert guess_task(tmp_path / name) == task

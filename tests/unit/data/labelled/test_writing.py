@@ -2,11 +2,11 @@
 
 import pytest
 
-from qkv.data.labelled.check import SIMPLIFIED, TRADITIONAL, ways
+from qkv.data.labelled.check import SIMPLIFIED, TRADITIONAL, script_variants
 
 
 def found(text: str) -> dict[str, int]:
-    return {thing: way for thing, way, _ in ways(text)}
+    return {thing: way for thing, way, _ in script_variants(text)}
 
 
 def test_ways_of_writing() -> None:

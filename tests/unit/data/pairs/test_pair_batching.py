@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qkv.data.pairs.batching import NEXT, EncodedPairs, Languages, PairBatch, PairBatches, Side, encoded
+from qkv.data.pairs.batching import NEXT, EncodedPairs, EncodedSide, Languages, PairBatch, PairBatches, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.text.subwords import train_subwords
 
@@ -18,7 +18,7 @@ def languages() -> Languages:
 
 @pytest.fixture(scope="module")
 def pairs(languages: Languages) -> EncodedPairs:
-    return encoded([Pair(text, text[::-1]) for text in TEXTS * 20], languages, 64).pairs
+    return encode_pairs([Pair(text, text[::-1]) for text in TEXTS * 20], languages, 64).pairs
 
 
 def test_ids_are_those_of_the_tokenizer(languages: Languages, pairs: EncodedPairs) -> None:
@@ -29,14 +29,14 @@ def test_ids_are_those_of_the_tokenizer(languages: Languages, pairs: EncodedPair
 
 
 def test_what_is_too_long_or_nothing_is_named(languages: Languages) -> None:
-    found = encoded([Pair("a b c", "a"), Pair("a", "a"), Pair("a", " "), Pair("d", "a b c")], languages, 3)
+    found = encode_pairs([Pair("a b c", "a"), Pair("a", "a"), Pair("a", " "), Pair("d", "a b c")], languages, 3)
     assert (found.too_long, found.nothing, len(found.pairs)) == ((0, 3), (2,), 1)
-    assert len(encoded([Pair("a b", "a")], languages, 3).pairs) == 1  # two and the end are three
+    assert len(encode_pairs([Pair("a b", "a")], languages, 3).pairs) == 1  # two and the end are three
 
 
 def test_long_texts_are_tokenized_a_few_at_a_time(languages: Languages, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [Pair(text, text[::-1]) for text in TEXTS * 4]
-    whole = encoded(pairs, languages, 5)
+    whole = encode_pairs(pairs, languages, 5)
     monkeypatch.setattr("qkv.data.pairs.batching._CHARACTERS", 7)
     sizes: list[int] = []
     encode = languages.source.encode_ids
@@ -46,7 +46,7 @@ def test_long_texts_are_tokenized_a_few_at_a_time(languages: Languages, monkeypa
         return encode(texts)
 
     monkeypatch.setattr(languages.source, "encode_ids", counted)
-    found = encoded(pairs, languages, 5)
+    found = encode_pairs(pairs, languages, 5)
     assert max(sizes) <= 12 and sum(sizes) == 2 * sum(len(pair.source) for pair in pairs)
     assert found.too_long == whole.too_long and len(found.too_long) == 4
     assert np.array_equal(found.pairs.source.ids, whole.pairs.source.ids)
@@ -102,6 +102,6 @@ def test_epochs_follow_one_another(languages: Languages, pairs: EncodedPairs) ->
 
 
 def test_one_pair_longer_than_the_budget_is_a_batch(languages: Languages) -> None:
-    side = Side.of([[5] * 9, [6]])
+    side = EncodedSide.of([[5] * 9, [6]])
     batches = PairBatches(EncodedPairs(side, side), languages, 4)
     assert sorted(len(rows) for rows in batches.epoch(0)) == [1, 1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data.pairs.batching import Languages
-from qkv.data.pairs.check import KINDS, PairReport, check_pairs
+from qkv.data.pairs.check import PAIR_FINDINGS, PairReport, check_pairs
 from qkv.data.pairs.files import PairFiles
 from qkv.errors import InputError
 from qkv.text.subwords import train_subwords
@@ -55,7 +55,7 @@ def test_everything_is_wrong(tmp_path: Path) -> None:
         "test": [files(tmp_path, "test", test)],
     }
     report = check_pairs(parts)
-    assert set(report.counts) <= set(KINDS) and not report.sound
+    assert set(report.counts) <= set(PAIR_FINDINGS) and not report.sound
     assert report.counts == {
         "empty": 1,
         "leak": 1,
@@ -104,4 +104,4 @@ def test_tokens_and_the_limit(tmp_path: Path) -> None:
 
 def test_nothing_at_all(tmp_path: Path) -> None:
     report = check_pairs({"train": [files(tmp_path, "train", [("x", ""), ("", "y")])]})
-    assert report.pairs == 0 and not report.sound and report.ratio is None and "nothing here" in report.notes[0]
+    assert report.pairs == 0 and not report.sound and report.ratio is None and "no pair with text" in report.notes[0]

@@ -94,7 +94,7 @@ def test_a_pair_with_an_empty_side_is_left_out_and_told(tmp_path: Path) -> None:
         ("t.jsonl", '{"source": "a", "target": 3}\n', (), "line 1: the field 'target' holds '3', not a text"),
         ("t.jsonl", "[1]\n", (), "line 1: each line must be an object"),
         ("t.jsonl", "{oops\n", (), "line 1 is not JSON"),
-        ("t.jsonl", '{"source": "\\ud83d", "target": "b"}\n', (), "without its other half"),
+        ("t.jsonl", '{"source": "\\ud83d", "target": "b"}\n', (), "lone surrogate"),
         ("t.tsv", "", (), "is empty"),
         ("t.tsv", "a\t\0\n", (), "NUL"),
     ],
@@ -107,14 +107,14 @@ def test_what_is_refused(tmp_path: Path, name: str, text: str, columns: tuple[st
 def test_how_many_files(tmp_path: Path) -> None:
     one, other = wrote(tmp_path, "a.txt", "a\n"), wrote(tmp_path, "b.txt", "b\n")
     for files, columns, message in (
-        ([], (), "not in 0"),
-        ([one, other, one], (), "not in 3"),
-        ([one, one], (), "as both sides"),
-        ([one, other], ("1", "2"), "each is one side"),
+        ([], (), "not 0"),
+        ([one, other, one], (), "not 3"),
+        ([one, one], (), "for both sides"),
+        ([one, other], ("1", "2"), "are one side each"),
         ([one], ("1",), "Name two columns"),
-        ([one], ("1", "1"), "column 1 was named for both"),
-        ([one], ("2", "02"), "column 2 was named for both"),
-        ([one], ("en", "en"), "column en was named for both"),
+        ([one], ("1", "1"), "column 1 was given for both"),
+        ([one], ("2", "02"), "column 2 was given for both"),
+        ([one], ("en", "en"), "column en was given for both"),
         ([one, tmp_path / "c.txt"], (), "no file"),
     ):
         with pytest.raises(InputError, match=message):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.data.labelled.examples import Answer as Said
 from qkv.data.labelled.examples import AnswerExample, TextExample
+from qkv.data.labelled.examples import AnswerSpan as Said
 from qkv.jobs.finetune.evaluate import NEVER_SURE, Calibrated, calibrated
 from qkv.tasks.answer import Answer, AnswerSettings
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from qkv.jobs.finetune.page import curves
 from qkv.report.bilingual import phrase
-from qkv.report.charts import figure
+from qkv.report.charts import render_chart
 from qkv.report.run_log import read_run
 from tests.support.finetune_runs import SEEDS, make_run
 
@@ -18,7 +18,7 @@ def test_loss_score_and_rate(tmp_path: Path) -> None:
     assert [len(one.points) for one in loss.series] == [64, 8]
     assert [one.role for one in score.series] == ["other", "other", "evaluation", "kept"]
     assert score.series[-1].points == ((560, SEEDS[1].score),) and score.levels[0].value == 0.12
-    text = figure(score)
+    text = render_chart(score)
     assert text.count("other seeds") == text.count("其他种子") == 1 + 2, (
         "once in the legend, and in what can be read out"
     )
@@ -28,7 +28,7 @@ def test_what_is_not_there_is_not_drawn(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", seeds=SEEDS[:1])
     (run / "seed-0" / "log.jsonl").write_text('{"step": 10, "loss": 1.0}\n')
     loss, score = curves(read_run(run / "seed-0"), "accuracy", None, None, {})
-    assert "<svg" in figure(loss) and "Nothing was logged." in figure(score)
+    assert "<svg" in render_chart(loss) and "Nothing was logged." in render_chart(score)
 
 
 def test_what_a_gpt_learns_beside_its_task_is_drawn_by_itself(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from qkv.api.model import load
+from qkv.api.vector_scores import load_vectors
 from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
@@ -22,7 +23,7 @@ from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.plain.network import ReaderSettings
-from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
+from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -77,7 +78,7 @@ def test_every_task_from_nothing_to_prediction(
     settings = config(
         "scratch:lstm", file, task, tokenizer=tokenizer, epochs={"choice": 40.0, "tag": 16.0}.get(task, 8.0)
     )
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"][result["main"]] > 0.5, result["dev"]
     assert result["model"] == "scratch:lstm"
     model = load(tmp_path / "run")
@@ -99,7 +100,7 @@ def test_every_kind_learns(tmp_path: Path, tokenizer: Path, kind: str) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     sizes: dict[str, Any] = {} if kind in ("lookup", "textcnn") else {"reader.layers": 2}
     settings = config(f"scratch:{kind}", file, tokenizer=tokenizer, **sizes)
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"]["accuracy"] > 0.6
     shape = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
     assert (shape["model_type"], shape["kind"]) == ("reader", kind)
@@ -119,7 +120,7 @@ def moved(run: Path, vectors: Path) -> bool:
 def test_word_vectors_are_where_it_begins(tmp_path: Path, vectors: Path, transfer: str) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:lstm", file, "classify", transfer, embeddings=vectors, epochs=4.0)
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["dev"]["accuracy"] > 0.6
     assert moved(tmp_path / "run", vectors) == (transfer == "full")
     assert str(vectors.parent) not in (tmp_path / "run" / "model" / "qkv.json").read_text()
@@ -129,7 +130,7 @@ def test_of_looked_up_vectors_freeze_and_features_learn_the_same_head(tmp_path: 
     file = sets.write_texts(tmp_path / "data.csv")
     heads = []
     for way in ("freeze", "features"):
-        finetune.start(
+        finetune.FINETUNING.start(
             config("scratch:lookup", file, "classify", way, embeddings=vectors, epochs=2.0), tmp_path / way, Silent()
         )
         heads.append(load(tmp_path / way).network.state_dict())
@@ -140,10 +141,10 @@ def test_of_looked_up_vectors_freeze_and_features_learn_the_same_head(tmp_path: 
 def test_a_file_of_vectors_brings_its_words(tmp_path: Path, vectors: Path, tokenizer: Path) -> None:
     file, plain = sets.write_texts(tmp_path / "data.csv"), tmp_path / "plain.vec"
     load_vectors(vectors).save(plain)
-    finetune.start(config("scratch:lookup", file, embeddings=plain, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config("scratch:lookup", file, embeddings=plain, epochs=1.0), tmp_path / "run", Silent())
     assert load(tmp_path / "run").tokenizer.kind == "word"
     both = config("scratch:lookup", file, embeddings=plain, tokenizer=tokenizer, epochs=1.0)
-    finetune.start(both, tmp_path / "both", Silent())
+    finetune.FINETUNING.start(both, tmp_path / "both", Silent())
     assert load(tmp_path / "both").tokenizer.kind == "wordpiece"
 
 
@@ -153,12 +154,12 @@ def test_a_file_of_vectors_as_the_model(tmp_path: Path, vectors: Path) -> None:
     given = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for("classify", str(plain), None, None, given, ["texts_per_step=8"])
     assert (settings.model, settings.embeddings) == ("scratch:lookup", str(plain))
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["model"] == "scratch:lookup + plain.vec"
     with pytest.raises(InputError, match="is itself what --embeddings brings"):
         configured_for("classify", str(plain), None, None, {"embeddings": str(vectors)}, [])
     with pytest.raises(InputError, match=r"data\.csv"):
-        finetune.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
+        finetune.FINETUNING.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
 
 
 @pytest.mark.parametrize("given", ["--embeddings", "--model"])
@@ -187,7 +188,7 @@ def test_no_token_has_a_vector(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:lookup", file, embeddings=tmp_path / "one.vec", tokenizer=tokenizer)
     with pytest.raises(InputError, match=r"None of the .* tokens of the tokenizer is a word of .*one\.vec"):
-        finetune.start(settings, tmp_path / "run", Silent())
+        finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
 
 
 def test_a_broken_run_ends_like_a_whole_one(
@@ -196,7 +197,7 @@ def test_a_broken_run_ends_like_a_whole_one(
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:gru", file, embeddings=vectors, tokenizer=tokenizer, epochs=3.0)
     monkeypatch.setattr("qkv.jobs.finetune.training.SAVED", 1)
-    finetune.start(settings, tmp_path / "whole", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "whole", Silent())
     plain = TrainingBatches.__call__
 
     def broken(batches: TrainingBatches, step: int) -> Sequence[Batch]:
@@ -207,24 +208,24 @@ def test_a_broken_run_ends_like_a_whole_one(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingBatches, "__call__", broken)
         with pytest.raises(KeyboardInterrupt):
-            finetune.start(settings, tmp_path / "broken", Silent())
+            finetune.FINETUNING.start(settings, tmp_path / "broken", Silent())
     table = (vectors / "model.safetensors").read_bytes()
     (vectors / "model.safetensors").write_bytes(table[:-1] + bytes([table[-1] ^ 1]))
     with pytest.raises(InputError, match="has changed since the run began"):
-        finetune.resume(tmp_path / "broken", Silent())
+        finetune.FINETUNING.resume(tmp_path / "broken", Silent())
     (vectors / "model.safetensors").write_bytes(table)
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
 
 
 def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config("scratch:cnn", file, tokenizer=tokenizer), tmp_path / "first", Silent())
+    finetune.FINETUNING.start(config("scratch:cnn", file, tokenizer=tokenizer), tmp_path / "first", Silent())
     given = {"data.train": str(file), "epochs": 1.0}
     settings = configured_for("classify", str(tmp_path / "first"), "freeze", None, given, ["texts_per_step=8"])
     assert settings.train.lr == 1e-3
-    result = finetune.start(settings, tmp_path / "second", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "second", Silent()).result
     assert result["model"] == "first"
     assert load(tmp_path / "second").record["config"]["model"] == "first"
     before, after = (load(tmp_path / run).network.state_dict() for run in ("first", "second"))
@@ -235,7 +236,7 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
 def test_a_curve_of_one_that_begins_from_nothing(tmp_path: Path, tokenizer: Path) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     tuned = config("scratch:textcnn", file, tokenizer=tokenizer, epochs=2.0)
-    done = curve.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
+    done = curve.CURVES.start(CurveConfig(shares=(0.5, 1.0), draws=1, finetune=tuned), tmp_path / "curve", Silent())
     assert [point["n"] for point in done.result["points"]] == [27, 54]
 
 
@@ -272,7 +273,7 @@ def test_what_cannot_be_begun(
     places = {"T": str(tokenizer), "V": str(vectors)}
     given = {name: places.get(value, value) if isinstance(value, str) else value for name, value in flags.items()}
     with pytest.raises(InputError, match=message):
-        finetune.start(config(model, file, **given), tmp_path / "run", Silent())
+        finetune.FINETUNING.start(config(model, file, **given), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 

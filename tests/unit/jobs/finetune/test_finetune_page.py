@@ -12,7 +12,7 @@ from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.tables import ExamplesShown
 from qkv.report.bilingual import phrase
 from qkv.report.confusion import Confusion
-from qkv.report.page import Charts, RunPage, Settings, html
+from qkv.report.page import Charts, RunPage, Settings, render_page
 from qkv.tasks.task import Scored
 from tests.support.finetune_runs import classification, make_run, part_of, shown
 from tests.support.finetune_tasks import EVERY, nothing, regression
@@ -31,7 +31,7 @@ def titles(page: RunPage) -> list[str]:
 def test_every_task_is_whole_html(tmp_path: Path, name: str) -> None:
     page = page_of(tmp_path, EVERY[name]())
     assert page.notices == () or name in ("nothing",)
-    text = html(page, "zh")
+    text = render_page(page, "zh")
     found = checked(text)
     assert found.shown.count("script") == 1
     assert not re.search(r"src=|href=|@import|url\(|fetch\(|https?:", text), "one offline file"
@@ -75,7 +75,7 @@ def test_a_run_of_one_seed_in_its_own_folder(tmp_path: Path) -> None:
 def test_regression_is_a_cloud(tmp_path: Path) -> None:
     assert "Expected and answered" in titles(page_of(tmp_path, regression()))
     for numbers in (np.zeros((1, 2)), np.full((3, 2), np.nan), np.ones((5000, 2))):
-        checked(html(page_of(tmp_path, replace(regression(), numbers=numbers))))
+        checked(render_page(page_of(tmp_path, replace(regression(), numbers=numbers))))
 
 
 def test_a_folder_without_a_log(tmp_path: Path) -> None:
@@ -105,6 +105,6 @@ def test_text_stays_text(tmp_path: Path) -> None:
         notes=(NASTY,),
         cost=replace(facts.cost, device=NASTY),
     )
-    text = html(page_of(tmp_path, facts))
+    text = render_page(page_of(tmp_path, facts))
     assert checked(text).shown.count("script") == 1
     text.encode("utf-8")

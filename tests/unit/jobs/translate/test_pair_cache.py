@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from qkv.data.pairs.batching import Encoding, Languages, encoded
+from qkv.data.pairs.batching import Languages, PairEncoding, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
 from qkv.jobs.translate.data import KEPT, forget, keep, kept, key_of
 from qkv.jobs.translate.settings import BitextChoice
-from qkv.jobs.translate.training import resume, start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -25,7 +25,7 @@ PAIRS = [Pair("1 2", "2 1"), Pair("1 " * 20, "1"), Pair("3", "3"), Pair(" ", "4"
 TOKENIZER = train_subwords([text for pair in PAIRS for text in pair[:2]], 60)
 
 
-def same(one: Encoding, other: Encoding) -> bool:
+def same(one: PairEncoding, other: PairEncoding) -> bool:
     arrays = [(*found.pairs.source, *found.pairs.target) for found in (one, other)]
     return one[1:] == other[1:] and all(
         np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(*arrays, strict=True)
@@ -37,7 +37,7 @@ def refuse(note: str) -> None:
 
 
 def test_what_is_kept_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
+    found = encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
     assert found.too_long == (1,) and found.nothing == (3,)
     keep(tmp_path, "a", found, refuse)
     assert kept(tmp_path, "a") is None  # too few to be worth it
@@ -61,7 +61,7 @@ def test_what_is_kept_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_damaged_counts_as_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qkv.jobs.translate.data._WORTH", 1)
-    found = encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
+    found = encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
     keep(tmp_path, "a", found, refuse)
     file = tmp_path / KEPT
     whole = file.read_bytes()
@@ -82,7 +82,7 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("qkv.jobs.translate.data._WORTH", 1)
     monkeypatch.setattr("qkv.jobs.translate.data.save_file", full)
     told: list[str] = []
-    keep(tmp_path, "a", encoded(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12), told.append)
+    keep(tmp_path, "a", encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12), told.append)
     assert len(told) == 1 and told[0].startswith("note: the token ids were not kept") and "No space left" in told[0]
     assert not list(tmp_path.iterdir())
 
@@ -126,11 +126,11 @@ def test_a_resumed_run_does_not_cut_its_pairs_again(tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr("qkv.jobs.translate.training.judged", full)
         with pytest.raises(InputError, match="Out of memory"):
-            start(settings("transformer", files, "train.steps=2"), run, Silent())
+            TRANSLATING.start(settings("transformer", files, "train.steps=2"), run, Silent())
     assert (run / KEPT).is_file()
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.jobs.translate.data.encoded", again)
-        assert resume(run, Silent()).finished
+        patch.setattr("qkv.jobs.translate.data.encode_pairs", again)
+        assert TRANSLATING.resume(run, Silent()).finished
     assert not (run / KEPT).exists()
-    whole = start(settings("transformer", files, "train.steps=2"), tmp_path / "whole", Silent()).run
+    whole = TRANSLATING.start(settings("transformer", files, "train.steps=2"), tmp_path / "whole", Silent()).run
     assert (whole / "model" / "model.safetensors").read_bytes() == (run / "model" / "model.safetensors").read_bytes()

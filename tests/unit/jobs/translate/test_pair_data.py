@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data.pairs.files import folded
+from qkv.config import Requested
+from qkv.data.pairs.files import fold_to_letters
 from qkv.errors import InputError
 from qkv.jobs.translate.data import PairData, TrainingPairs, check_pinned, pinned, read_pairs
-from qkv.jobs.translate.settings import BitextChoice, TranslateConfig, configured
+from qkv.jobs.translate.settings import BitextChoice, TranslateConfig, configured_translation
 
 
 def bitext(folder: Path, names: tuple[str, ...], *texts: str) -> BitextChoice:
@@ -40,7 +41,7 @@ ENGLISH, CHINESE = "a cat\n" * 3, "一只猫\n" * 3
 def test_which_languages(tmp_path: Path, names: tuple[str, str], expected: tuple[str, str]) -> None:
     found = read(bitext(tmp_path, names, ENGLISH, CHINESE), tmp_path).bitext
     assert (found.source_language, found.target_language) == expected
-    given = configured(None, {}, ["bitext.target_language=yue"]).bitext.target_language
+    given = configured_translation(Requested(assignments=["bitext.target_language=yue"])).bitext.target_language
     assert given == "yue"
 
 
@@ -98,7 +99,7 @@ def test_more_pairs_are_all_trained_on(tmp_path: Path) -> None:
 
 def told(choice: BitextChoice, folder: Path) -> tuple[PairData, list[str]]:
     messages: list[str] = []
-    config = configured(None, {}, ["tokenizer.size=200", "max_length=64"])
+    config = configured_translation(Requested(assignments=["tokenizer.size=200", "max_length=64"]))
     return read_pairs(replace(config, bitext=choice), folder / "run", messages.append)[1], messages
 
 
@@ -118,8 +119,8 @@ def test_no_side_of_a_held_out_pair_is_trained_on(tmp_path: Path) -> None:
     trained = list(pairs)
     assert list(data.dev) == held["dev"] and list(data.test) == held["test"] and len(data.train) == len(trained)
     measured = [*data.dev, *data.test]
-    assert not {folded(pair.target) for pair in trained} & {folded(pair.target) for pair in measured}
-    assert not {folded(pair.source) for pair in trained} & {folded(pair.source) for pair in measured}
+    assert not {fold_to_letters(pair.target) for pair in trained} & {fold_to_letters(pair.target) for pair in measured}
+    assert not {fold_to_letters(pair.source) for pair in trained} & {fold_to_letters(pair.source) for pair in measured}
     # none is lost: each is trained on, measured with, or told
     assert len(trained) + len(measured) + len(pairs.known) == 303 and trained[-1].source == "new"
     assert [fault for fault in data.faults if fault.kind == "held out"] == pairs.known
@@ -154,5 +155,5 @@ def test_columns_for_nothing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.tsv").write_text("1\ta\t甲\n")
     more = (str(tmp_path / "m.tsv"),)
     assert pinned(replace(choice, columns=("2", "3"), more=more)).columns == ("2", "3")
-    with pytest.raises(InputError, match="column 2 was named for both"):
+    with pytest.raises(InputError, match="column 2 was given for both"):
         pinned(BitextChoice(train=more, columns=("2", "2")))

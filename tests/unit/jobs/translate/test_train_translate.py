@@ -12,9 +12,10 @@ import torch
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
-from qkv.jobs.finetune.run import Finished
+from qkv.files import read_object
+from qkv.jobs.lifecycle import Finished
 from qkv.jobs.translate.settings import TokenizerChoice, TranslateConfig
-from qkv.jobs.translate.training import resume, start
+from qkv.jobs.translate.training import TRANSLATING
 from qkv.models.family import TRANSLATES
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.table import open_model
@@ -38,7 +39,7 @@ def finished(
 ) -> Finished:
     out = tmp_path_factory.mktemp("run") / request.param
     separate = ("tokenizer.joint=false",) if request.param == "seq2seq" else ()
-    return start(settings(request.param, files, "average=3", *separate), out, Silent())
+    return TRANSLATING.start(settings(request.param, files, "average=3", *separate), out, Silent())
 
 
 def test_what_a_run_leaves(finished: Finished) -> None:
@@ -52,7 +53,7 @@ def test_what_a_run_leaves(finished: Finished) -> None:
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     evaluations = [line["evaluation"] for line in lines if "evaluation" in line]
     assert len(evaluations) == 2 and evaluations[0]["translated"] == 8 and evaluations[0]["next_count"] > 100
-    assert resume(run, Silent()).already
+    assert TRANSLATING.resume(run, Silent()).already
 
 
 def test_the_folder_is_the_model(finished: Finished) -> None:
@@ -76,7 +77,7 @@ def test_no_folder_of_this_machine_is_in_the_model(finished: Finished, tmp_path:
         tokenizer=tokenizer,
         train=replace(config.train, steps=1),
     )
-    run = start(config, tmp_path / "run", Silent()).run
+    run = TRANSLATING.start(config, tmp_path / "run", Silent()).run
     text = (run / "model" / "qkv.json").read_text()
     for folder in (tmp_path, finished.run, Path(config.bitext.train[0]).parent):
         assert str(folder) not in text
@@ -104,16 +105,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(finished: Finished, tmp
     config = merge(TranslateConfig(), read_toml(finished.run / "config.toml"), "")
     if dies:
         with pytest.raises(RuntimeError):
-            start(config, run, _Stopped(6, dies=True))
+            TRANSLATING.start(config, run, _Stopped(6, dies=True))
     else:
-        stopped = start(config, run, _Stopped(6, dies=False))
+        stopped = TRANSLATING.start(config, run, _Stopped(6, dies=False))
         assert not stopped.finished and stopped.signal == signal.SIGINT and (run / "report.html").exists()
-    assert resume(run, Silent()).finished
+    assert TRANSLATING.resume(run, Silent()).finished
     for name in ("log.jsonl", "translations.tsv", "model/model.safetensors", "model/config.json", "config.toml"):
         assert (run / name).read_bytes() == (finished.run / name).read_bytes(), name
     ours, theirs = (
         {key: value for key, value in one.items() if key != "seconds"}
-        for one in (Finished(run, True).result, finished.result)
+        for one in (read_object(run / "result.json"), finished.result)
     )
     assert ours == theirs
 
@@ -122,12 +123,12 @@ def test_a_run_that_is_stopped_again_and_again_has_the_same_mean(files: dict[str
     """Every second step of the window, which is more often than there is room for."""
     changes = ("bitext.dev_share=0", "average=2", "train.steps=20", "train.save_every=10", "train.log_every=1")
     config = settings("transformer", {"train": files["train"]}, *changes)
-    whole = start(config, tmp_path / "whole", Silent())
+    whole = TRANSLATING.start(config, tmp_path / "whole", Silent())
     run = tmp_path / "run"
-    start(config, run, _Stopped(11, dies=False))
+    TRANSLATING.start(config, run, _Stopped(11, dies=False))
     for step in (13, 15, 17):
-        assert not resume(run, _Stopped(step, dies=False)).finished
-    assert resume(run, Silent()).result["weights"] == whole.result["weights"] == "the mean of 2 checkpoints"
+        assert not TRANSLATING.resume(run, _Stopped(step, dies=False)).finished
+    assert TRANSLATING.resume(run, Silent()).result["weights"] == whole.result["weights"] == "the mean of 2 checkpoints"
     assert (run / "model/model.safetensors").read_bytes() == (whole.run / "model/model.safetensors").read_bytes()
 
 
@@ -158,9 +159,9 @@ def test_a_run_that_was_killed_as_it_began(
         else:
             patch.setattr(f"qkv.jobs.translate.training.{at}", killed)
         with pytest.raises(RuntimeError, match="killed"):
-            start(config, tmp_path / "run", Silent())
-    run = resume(tmp_path / "run", Silent()).run
-    whole = start(config, tmp_path / "whole", Silent()).run
+            TRANSLATING.start(config, tmp_path / "run", Silent())
+    run = TRANSLATING.resume(tmp_path / "run", Silent()).run
+    whole = TRANSLATING.start(config, tmp_path / "whole", Silent()).run
     for name in ("held-out/dev.tsv", "faults.jsonl", "model/model.safetensors"):
         assert (run / name).read_bytes() == (whole / name).read_bytes(), name
     assert sorted(path.name for path in run.rglob("*")) == sorted(path.name for path in whole.rglob("*"))
@@ -173,7 +174,7 @@ def test_what_is_too_long_to_be_measured_by_is_told(files: dict[str, Path], tmp_
         measured[name] = tmp_path / f"{name}.tsv"
         measured[name].write_text(f"1 2\t2 1\n{long}\t1\n3 4\t4 3\n5\t{long}\n")
     said = Recorder()
-    run = start(settings("transformer", measured, "train.steps=1"), tmp_path / "run", said).run
+    run = TRANSLATING.start(settings("transformer", measured, "train.steps=1"), tmp_path / "run", said).run
     faults = [json.loads(line) for line in (run / "faults.jsonl").read_text().splitlines()]
     assert [(Path(fault["file"]).name, fault["line"], fault["action"]) for fault in faults] == [
         ("dev.tsv", 2, "dropped"),
@@ -183,7 +184,7 @@ def test_what_is_too_long_to_be_measured_by_is_told(files: dict[str, Path], tmp_
     assert any("2 of 4 pairs of dev have more than 31 tokens" in one for one in said.messages)
     assert any("1 of 4 sources of test have more than 31 tokens" in one for one in said.messages)
     # all four count, and the long one with nothing, as qkv translate would refuse it
-    assert Finished(run, True).result["scores"]["test"]["pairs"] == 4
+    assert read_object(run / "result.json")["scores"]["test"]["pairs"] == 4
     assert (run / "translations.tsv").read_text().splitlines()[2] == f"{long}\t1\t"
 
 
@@ -191,9 +192,9 @@ def test_the_mean_is_said_to_be_of_as_many_as_there_were(files: dict[str, Path],
     said = Recorder()
     only = {"train": files["train"]}
     changes = ("average=9", "bitext.dev_share=0")
-    done = start(settings("transformer", only, *changes), tmp_path / "run", said)
+    done = TRANSLATING.start(settings("transformer", only, *changes), tmp_path / "run", said)
     assert done.result["weights"] == "the mean of 4 checkpoints"
-    start(settings("transformer", files, "average=9"), tmp_path / "other", said)
+    TRANSLATING.start(settings("transformer", files, "average=9"), tmp_path / "other", said)
     assert any("the mean of the last 4 checkpoints has" in one for one in said.messages)
     assert "mean of 9" not in (tmp_path / "run" / "report.html").read_text()
 
@@ -207,15 +208,15 @@ def test_no_memory_to_translate_is_told_and_can_be_gone_on_from(
     with monkeypatch.context() as patch:
         patch.setattr("qkv.jobs.translate.training.judged", full)
         with pytest.raises(InputError, match="Out of memory on cpu translating test"):
-            start(settings("transformer", files, "train.steps=1"), tmp_path / "run", Silent())
-    assert resume(tmp_path / "run", Silent()).result["scores"]["test"]["pairs"] == 12
+            TRANSLATING.start(settings("transformer", files, "train.steps=1"), tmp_path / "run", Silent())
+    assert TRANSLATING.resume(tmp_path / "run", Silent()).result["scores"]["test"]["pairs"] == 12
 
 
 def test_nothing_given_is_held_out_by_the_source(files: dict[str, Path], tmp_path: Path) -> None:
     said = Recorder()
     only = {"train": files["train"]}
     config = settings("transformer", only, "bitext.dev_share=0.1", "bitext.test_share=0.05", "train.steps=2")
-    run = start(config, tmp_path / "run", said).run
+    run = TRANSLATING.start(config, tmp_path / "run", said).run
     dev, test = ((run / "held-out" / f"{name}.tsv").read_text().splitlines() for name in ("dev", "test"))
     assert 10 < len(dev) < 60 and 2 < len(test) < 40
     everything = files["train"].read_text().splitlines()
@@ -229,7 +230,7 @@ def test_pairs_that_are_left_out_are_told(tmp_path: Path) -> None:
     said = Recorder()
     flags = {"train": (str(tmp_path / "s.txt"), str(tmp_path / "t.txt"))}
     config = merge(settings("transformer", {}, "train.steps=1", "bitext.dev_share=0"), {"bitext": flags}, "")
-    run = start(config, tmp_path / "run", said).run
+    run = TRANSLATING.start(config, tmp_path / "run", said).run
     faults = [json.loads(line) for line in (run / "faults.jsonl").read_text().splitlines()]
     assert [(fault["line"], fault["kind"]) for fault in faults] == [(2, "empty text"), (24, "too long")]
     assert any("line 2: the source is empty" in message for message in said.messages)
@@ -250,7 +251,7 @@ def test_more_pairs_epochs_and_a_given_tokenizer(files: dict[str, Path], finishe
     config = settings(finished.run.name, files, *choice, f'bitext.more=["{files["dev"]}"]')
     config = replace(config, epochs=0.2)
     said = Recorder()
-    done = start(config, tmp_path / "run", said)
+    done = TRANSLATING.start(config, tmp_path / "run", said)
     assert 1 < done.result["steps"] < 8
     assert any("320 pairs to train on" in one for one in said.messages)
     assert any("texts of dev that are trained on as well: 20 of 20" in one for one in said.messages)
@@ -259,16 +260,16 @@ def test_more_pairs_epochs_and_a_given_tokenizer(files: dict[str, Path], finishe
 def test_changed_pairs_are_not_gone_on_with(finished: Finished, tmp_path: Path) -> None:
     files = digit_files(tmp_path / "digits")
     with pytest.raises(RuntimeError):
-        start(settings(finished.run.name, files), tmp_path / "run", _Stopped(2, dies=True))
+        TRANSLATING.start(settings(finished.run.name, files), tmp_path / "run", _Stopped(2, dies=True))
     files["dev"].write_text("1\t1\n")
     with pytest.raises(InputError, match="have changed since the run began"):
-        resume(tmp_path / "run", Silent())
+        TRANSLATING.resume(tmp_path / "run", Silent())
 
 
 def test_what_is_refused(files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(message: str, config: TranslateConfig) -> None:
         with pytest.raises(InputError, match=message):
-            start(config, tmp_path / "run", Silent())
+            TRANSLATING.start(config, tmp_path / "run", Silent())
         assert not (tmp_path / "run").exists()
 
     refused("no pairs to train on", settings("transformer", {}))
@@ -284,7 +285,7 @@ def test_without_sacrebleu_the_rest_is_known(
 ) -> None:
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
     said = Recorder()
-    done = start(settings("transformer", files, "train.steps=2"), tmp_path / "run", said)
+    done = TRANSLATING.start(settings("transformer", files, "train.steps=2"), tmp_path / "run", said)
     assert "pip install 'qkv[translate]'" in said.messages[0]  # before anything else
     assert "bleu" not in done.result["scores"]["test"] and done.result["scores"]["test"]["exact"] < 1
     assert "sacrebleu is not installed" in (tmp_path / "run" / "report.html").read_text()
@@ -299,14 +300,16 @@ def test_a_run_that_chooses_by_bleu_does_not_go_on_without_sacrebleu(
     with monkeypatch.context() as patch:
         patch.setattr("qkv.jobs.translate.training.judged", stopped)
         with pytest.raises(InputError, match="Out of memory"):
-            start(settings("transformer", files, "train.steps=1", "select=bleu"), tmp_path / "run", Silent())
+            TRANSLATING.start(
+                settings("transformer", files, "train.steps=1", "select=bleu"), tmp_path / "run", Silent()
+            )
         patch.setattr("qkv.metrics.translation.is_available", lambda: False)
         with pytest.raises(InputError, match=r"select = bleu.* not installed: pip install"):
-            resume(tmp_path / "run", Silent())
-    assert resume(tmp_path / "run", Silent()).finished
+            TRANSLATING.resume(tmp_path / "run", Silent())
+    assert TRANSLATING.resume(tmp_path / "run", Silent()).finished
 
 
 def test_muon_takes_the_matrices(files: dict[str, Path], tmp_path: Path) -> None:
     for model in ("transformer", "seq2seq"):
         config = settings(model, files, "train.optimizer=muon", "train.steps=2", "train.accumulate=2")
-        assert start(config, tmp_path / model, Silent()).finished
+        assert TRANSLATING.start(config, tmp_path / model, Silent()).finished

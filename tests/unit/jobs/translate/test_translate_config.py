@@ -1,21 +1,31 @@
 """Settings of a translation training: recipes say what differs, and what is said last holds."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from qkv.config import merge, read_toml, to_toml
+from qkv.config import Requested, merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.jobs.translate.settings import TranslateConfig, configured, model_config
+from qkv.jobs.translate.settings import TranslateConfig, configured_translation, model_config
 from qkv.models.seq2seq.network import Seq2SeqConfig
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
 from tests.conftest import ROOT
 
 RECIPES = sorted((ROOT / "recipes").glob("translate-*.toml"))
+
+
+def configured(
+    recipe: Path | None,
+    flags: Mapping[str, Any],
+    settings: Sequence[str],
+    model: str | None = None,
+    start: TranslateConfig | None = None,
+) -> TranslateConfig:
+    return configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), start)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

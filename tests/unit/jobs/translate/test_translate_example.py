@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from qkv.api.translator import load_translator
+from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.translate.example import example_settings, start_example, write_digit_pairs
-from qkv.jobs.translate.settings import configured
+from qkv.jobs.translate.settings import configured_translation
 from qkv.train.progress import Silent
 
 
 def test_settings_for_both_models() -> None:
     for model in ("transformer", "seq2seq"):
-        config = configured(None, {}, ["train.steps=3"], model, example_settings("reverse", model))
+        config = configured_translation(Requested(assignments=["train.steps=3"]), example_settings("reverse", model))
         assert config.model_type == model and config.train.steps == 3 and config.select == "exact"
     with pytest.raises(InputError, match="Did you mean 'reverse'"):
         example_settings("revers", "transformer")
@@ -38,7 +39,7 @@ def test_an_example_that_did_not_begin_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qkv.jobs.translate.example.begun", interrupted)
+    monkeypatch.setattr("qkv.jobs.lifecycle.Lifecycle.begun", interrupted)
     with pytest.raises(KeyboardInterrupt):  # and not: is not an empty folder
         start_example("reverse", config, run, Silent())
     assert run.exists() == was_there and not (was_there and any(run.iterdir()))

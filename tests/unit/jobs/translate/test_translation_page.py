@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from qkv.jobs.translate.page import TranslationFacts, translation_page
-from qkv.metrics.translation import Score
-from qkv.report.page import html
+from qkv.metrics.translation import TranslationScore as Score
+from qkv.report.page import render_page
 from qkv.tasks.translate import LengthScore, TranslationScore
 
 SCORE = TranslationScore(
@@ -50,7 +50,7 @@ def write_run(run: Path, steps: int = 100) -> Path:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_figures_come_with_their_signature(tmp_path: Path, lang: str) -> None:
     page = translation_page(write_run(tmp_path), FACTS)
-    text = html(page, lang)
+    text = render_page(page, lang)
     assert page.figures[0].value == "36.5" and "nrefs:1|tok:13a" in text and not page.notices
     for words in (
         "de → en",
@@ -67,13 +67,13 @@ def test_figures_come_with_their_signature(tmp_path: Path, lang: str) -> None:
 
 def test_without_scores_and_not_finished(tmp_path: Path) -> None:
     page = translation_page(write_run(tmp_path, 40), replace(FACTS, score=None))
-    assert "stands at step 40 of 100" in html(page)
+    assert "stopped at step 40 of 100" in render_page(page)
     unknown = replace(FACTS, score=TranslationScore(10, 0.5, unfinished=2))
-    text = html(translation_page(tmp_path, unknown))
+    text = render_page(translation_page(tmp_path, unknown))
     assert "sacrebleu is not installed" in text and "2 translations did not end" in text
 
 
 def test_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("")
     facts = TranslationFacts("seq2seq", "und", "und", (10, 12))
-    assert "No step was logged yet" in html(translation_page(tmp_path, facts))
+    assert "No step was logged yet" in render_page(translation_page(tmp_path, facts))

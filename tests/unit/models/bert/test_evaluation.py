@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import Pretraining, PretrainingBatches
+from qkv.models.bert.objective import MaskedAndNextSentence, PretrainingBatches
 from qkv.models.bert.pretrain import Evaluation, blanked_sentences
 from tests.support.small_run import make_config, make_shards, make_tokenizer
 
@@ -31,7 +31,7 @@ def make(shards: Path, *changes: str) -> tuple[Evaluation, BertWithHeads]:
     heads = ["masked", "next_sentence"] if paired else ["masked"]
     torch.manual_seed(1)
     model = BertWithHeads(config.model.config(tokenizer.size, config.pairs.max_length), heads).eval()
-    return Evaluation(held_out, tokenizer, batches, Pretraining(paired), config.evaluation_rows), model
+    return Evaluation(held_out, tokenizer, batches, MaskedAndNextSentence(paired), config.evaluation_rows), model
 
 
 def test_the_same_questions_every_time(shards: Path) -> None:
@@ -91,7 +91,7 @@ def test_one_held_out_document_borrows_from_itself(tmp_path: Path) -> None:
 
 def test_held_out_text_too_short_for_a_row(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("我爱北京。你好。\n\n猫吃鱼。狗走了。\n\n好\n\n天气很好。是。", encoding="utf-8")
-    prepare(tmp_path / "a.txt", make_tokenizer(), tmp_path / "shards", segmenter="none")
+    prepare_corpus(tmp_path / "a.txt", make_tokenizer(), tmp_path / "shards", segmenter="none")
     held_out = Shards.open(tmp_path / "shards", "valid")
     assert (held_out.n_documents, held_out.n_tokens) == (1, 1)
     evaluation, _ = make(tmp_path / "shards", "rows=1")

@@ -15,14 +15,15 @@ from transformers import BertForMaskedLM, BertForPreTraining
 import qkv
 from qkv.config import merge, read_toml
 from qkv.data.batch import IGNORE
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import resume, start
 from qkv.models.bert import folder as hf
 from qkv.models.bert.network import BertWithHeads
-from qkv.models.bert.objective import Pretraining, PretrainingBatches
-from qkv.models.bert.pretrain import PretrainConfig, resume, start
-from qkv.models.pretraining import Finished
+from qkv.models.bert.objective import MaskedAndNextSentence, PretrainingBatches
+from qkv.models.bert.pretrain import PretrainConfig
 from qkv.train.progress import Silent
 from tests.support.small_run import Recorder, contents, make_config, make_shards, make_tokenizer
 
@@ -96,7 +97,7 @@ def test_transformers_gives_the_same_loss(finished: Finished, shards: Path, tmp_
     inputs["labels"] = batch.pad(labels, fill=IGNORE)
     if paired:
         inputs["next_sentence_label"] = batch.labels["next_sentence"]  # 0 is IsNext there too
-    objective, ours = Pretraining(next_sentence=paired), hf.load(run / "model").model
+    objective, ours = MaskedAndNextSentence(next_sentence=paired), hf.load(run / "model").model
     with torch.no_grad():
         expected = theirs.eval()(**inputs).loss
         terms, counts = objective.terms(ours, batch), objective.counts(batch)
@@ -229,7 +230,7 @@ SETTINGS_REFUSED = {
     "train.lr=fast": "train.lr takes a number, not 'fast'",
     "train.lr=-1": "lr must be a number above 0",
     "train.lr=nan": "lr must be a number above 0",
-    "train.betas=[0.9, 1.5]": "betas lie between 0 and 1",
+    "train.betas=[0.9, 1.5]": "betas must be from 0 to less than 1",
     "train.weight_decay=-1": "weight_decay must be 0 or more",
     "train.seed=-1": "seed must be 0 or more",
     "train.threads=0": "threads must be at least 1",
@@ -287,7 +288,7 @@ def test_one_document(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one document only.*negatives=corpus.*negatives=none"):
         go(shards, tmp_path / "run")
     (tmp_path / "long.txt").write_text("\n".join(f"Sentence {n}. 第{n}句。" for n in range(200)), encoding="utf-8")
-    prepare(tmp_path / "long.txt", make_tokenizer(), tmp_path / "long", segmenter="none")
+    prepare_corpus(tmp_path / "long.txt", make_tokenizer(), tmp_path / "long", segmenter="none")
     done = go(tmp_path / "long", tmp_path / "run", "pairs.negatives=corpus", "train.steps=2")
     assert "next_sentence_loss" in lines_of(done.run)[0]
 
@@ -330,7 +331,7 @@ def test_shards_prepared_anew_are_not_resumed_on(copied: Path, tmp_path: Path) -
 def test_folders_that_are_no_corpus(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder .*shard. Did you mean 'shards'"):
         go(shards.with_name("shard"), tmp_path / "run")
-    with pytest.raises(InputError, match="is no prepared corpus: it has no manifest.json"):
+    with pytest.raises(InputError, match="is not a prepared corpus: it has no manifest.json"):
         go(shards.parent, tmp_path / "run")
 
 
@@ -385,7 +386,7 @@ def test_a_loss_that_is_lost_keeps_the_last_good_checkpoint(shards: Path, tmp_pa
     kept = contents(run / "checkpoints")
     with pytest.raises(InputError) as stopped:
         resume(run, Silent())
-    assert "not a number any more at step 3 (learning rate 7.5e+29)" in str(stopped.value)
+    assert "is NaN or infinite at step 3 (learning rate 7.5e+29)" in str(stopped.value)
     assert str(run / "checkpoints" / "step-00000002") in str(stopped.value)
     assert contents(run / "checkpoints") == kept
     assert "NaN" not in (run / "log.jsonl").read_text(encoding="utf-8")

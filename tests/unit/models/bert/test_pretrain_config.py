@@ -10,12 +10,13 @@ import pytest
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.models.bert.network import PRESETS
-from qkv.models.bert.pretrain import ModelChoice, PretrainConfig, configured
+from qkv.models.bert.pretrain import ModelChoice, PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.language_model import LanguageModelConfig
 from qkv.models.word2vec.learners import Word2VecConfiguration
 from tests.conftest import ROOT
+from tests.support.small_run import configured
 
 RECIPES = sorted(set((ROOT / "recipes").glob("*.toml")) - set((ROOT / "recipes").glob("translate-*")))
 DEFAULTS: dict[str, Any] = {
@@ -53,7 +54,9 @@ def test_recipes_state_differences_alone(recipe: Path) -> None:
 def test_a_recipe_gives_way_to_flags_and_flags_to_set(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('data = "elsewhere"\nrows = 4\n[model]\nsize = "small"\n[train]\nlr = 0.5\nminutes = 3\n')
-    config = configured("here", recipe, {"model.size": "tiny", "train.minutes": 2.0}, ["train.minutes=1", "rows=2"])
+    config = configured(
+        "bert", "here", recipe, {"model.size": "tiny", "train.minutes": 2.0}, ["train.minutes=1", "rows=2"]
+    )
     assert (config.data, config.model.size, config.train.lr, config.train.minutes, config.rows) == (
         "here", "tiny", 0.5, 1.0, 2
     )  # fmt: skip
@@ -67,7 +70,7 @@ def test_settings_go_through_a_file(tmp_path: Path) -> None:
         "model.layers=3",
         "train.betas=[0.8, 0.9]",
     ]
-    config = configured("语料/shards", None, {}, settings)
+    config = configured("bert", "语料/shards", None, {}, settings)
     (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
     assert merge(PretrainConfig(), read_toml(tmp_path / "config.toml"), "") == config
 
@@ -85,10 +88,10 @@ def test_where_a_bad_value_came_from_is_said(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("[train]\nlr = -1\n")
     with pytest.raises(InputError, match="recipe.toml: lr must be a number above 0"):
-        configured("shards", recipe, {}, [])
+        configured("bert", "shards", recipe, {}, [])
     with pytest.raises(InputError, match="^minutes must be more than 0"):
-        configured("shards", None, {"train.minutes": 0.0}, [])
+        configured("bert", "shards", None, {"train.minutes": 0.0}, [])
     with pytest.raises(InputError, match="--set rows=0: rows must be at least 1"):
-        configured("shards", None, {}, ["rows=0"])
+        configured("bert", "shards", None, {}, ["rows=0"])
     with pytest.raises(InputError, match="the settings of model_type 'bert', not of 'elmo'"):
-        configured("shards", None, {}, ["model_type=elmo"])
+        configured("bert", "shards", None, {}, ["model_type=elmo"])

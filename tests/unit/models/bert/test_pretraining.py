@@ -13,12 +13,12 @@ from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import (
     KEPT,
     MASK,
+    MaskedAndNextSentence,
     MaskingConfig,
-    Pretraining,
     PretrainingBatches,
-    evaluated,
+    evaluate_pretraining,
     model_flops,
-    training_flops,
+    pretraining_flops,
 )
 from qkv.nn.gpu.layers import word_loss
 from tests.support.corpus import Ids, MemoryCorpus
@@ -90,7 +90,7 @@ def test_accumulation_splits_the_same_rows() -> None:
 def test_loss_is_the_mean_over_chosen_tokens_and_rows() -> None:
     model = BertWithHeads(CONFIG, ["masked", "next_sentence"]).eval()
     batch = batches()(0)[0]
-    terms = Pretraining().terms(model, batch)
+    terms = MaskedAndNextSentence().terms(model, batch)
     _, logits = model(**batch.inputs())
     at, targets = batch.labels["masked_at"], batch.labels["masked"]
     assert terms["masked"].loss.item() == pytest.approx(
@@ -101,19 +101,19 @@ def test_loss_is_the_mean_over_chosen_tokens_and_rows() -> None:
         rel=1e-5,
     )
     assert terms["masked"].correct == (logits["masked"][at].argmax(-1) == targets).sum()
-    assert Pretraining(next_sentence=False).counts(batch) == {"masked": len(targets)}
+    assert MaskedAndNextSentence(next_sentence=False).counts(batch) == {"masked": len(targets)}
 
 
 def test_untrained_loss_is_that_of_guessing() -> None:
     model = BertWithHeads(CONFIG, ["masked", "next_sentence"]).eval()
-    results = evaluated(model, Pretraining(), batches()(0) + batches()(1))
+    results = evaluate_pretraining(model, MaskedAndNextSentence(), batches()(0) + batches()(1))
     assert results["masked"][0] == pytest.approx(np.log(50), rel=0.05)
     assert results["next_sentence"][0] == pytest.approx(np.log(2), rel=0.2)
 
 
 def test_every_parameter_gets_a_gradient() -> None:
     model = BertWithHeads(CONFIG, ["masked", "next_sentence"]).train()
-    terms = Pretraining().terms(model, batches(rows=16)(0)[0])
+    terms = MaskedAndNextSentence().terms(model, batches(rows=16)(0)[0])
     (terms["masked"].loss + terms["next_sentence"].loss).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -131,7 +131,7 @@ def test_flops_count_the_products() -> None:
             word_loss(*model.before_words(hidden), batch.labels["masked"])[0].backward()
         return counter.get_total_flops()
 
-    assert training_flops(model, batch) == pytest.approx(counted(batch.labels["masked_at"]), rel=0.1)
+    assert pretraining_flops(model, batch) == pytest.approx(counted(batch.labels["masked_at"]), rel=0.1)
     assert model_flops(model, batch) == pytest.approx(counted(None), rel=0.1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.report.bilingual import Words, phrase
-from qkv.report.page import Charts, Remarks, RunPage, Samples, Settings, Table, html
+from qkv.report.page import Charts, Remarks, RunPage, Samples, Settings, Table, render_page
 from tests.support.runs import CONFIG, FACTS, make_run
 
 
@@ -51,7 +51,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "中文 55 %" in corpus["Languages"] and corpus["of which held out for evaluation"].startswith("91")
     assert page.sections[-1] == Settings(page.sections[-1].title, CONFIG)
     for lang in ("en", "zh"):
-        html(page, lang)
+        render_page(page, lang)
 
 
 def test_killed_before_the_first_logged_step(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_killed_before_the_first_logged_step(tmp_path: Path) -> None:
     page = pretraining_page(tmp_path, PretrainingFacts(100))
     assert any("No step was logged" in said(notice) for notice in page.notices)
     assert page.figures == () and page.sections == ()
-    assert "没有记录任何一步" in html(page, "zh")
+    assert "没有记录任何一步" in render_page(page, "zh")
 
 
 def test_stopped_half_way_without_evaluation(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_stopped_half_way_without_evaluation(tmp_path: Path) -> None:
         "Perplexity",
     ]
     assert "Next sentence" not in remarks_of(page)
-    html(page)
+    render_page(page)
 
 
 def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
         log.write('{"step": 2020, "evaluation": {"masked_loss": NaN, "masked_accuracy": null, "samples": "?"}}\n')
     page = pretraining_page(run, FACTS)
     assert "not a number at 1 logged step, first at step 2,010" in " ".join(map(said, page.notices))
-    text = html(page)
+    text = render_page(page)
     assert "NaN" not in text and ">nan<" not in text.lower()
 
 
@@ -102,4 +102,4 @@ def test_counts_that_do_not_fit(tmp_path: Path, right: object) -> None:
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = pretraining_page(tmp_path, PretrainingFacts(1))
     assert "Next sentence recognised" not in [phrase(figure.label).en for figure in page.figures]
-    html(page)
+    render_page(page)

@@ -8,7 +8,14 @@ from torch.nn import functional
 
 from qkv.data.corpus.running_text import TextConfig
 from qkv.models.elmo.network import Elmo, ElmoConfig
-from qkv.models.elmo.objective import BothDirections, CarryingBoth, TrainingFlops, TwoWayBatches, Unigram, evaluated
+from qkv.models.elmo.objective import (
+    BothDirections,
+    CarryingBoth,
+    TrainingFlops,
+    TwoWayBatches,
+    Unigram,
+    evaluate_both_directions,
+)
 from qkv.nn.recurrent_stack import DIRECTIONS
 from tests.support.corpus import Ids, MemoryCorpus
 
@@ -141,7 +148,7 @@ def test_a_pattern_is_learned(drawn: int | None) -> None:
     objective = BothDirections(None if drawn is None else Unigram(counts, drawn))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     held = [batches.two_ways(step)[0] for step in range(4)]
-    before = evaluated(CarryingBoth(model.network, 8).eval(), held)
+    before = evaluate_both_directions(CarryingBoth(model.network, 8).eval(), held)
     model.train()
     for step in range(50):
         (both,) = batches.two_ways(step)
@@ -149,7 +156,7 @@ def test_a_pattern_is_learned(drawn: int | None) -> None:
         torch.stack([term.loss for term in objective.terms(model, both).values()]).sum().div(both.n_tokens).backward()
         optimizer.step()
         optimizer.zero_grad()
-    after = evaluated(CarryingBoth(model.network, 8).eval(), held)
+    after = evaluate_both_directions(CarryingBoth(model.network, 8).eval(), held)
     for name in ("next", "previous"):
         assert after[name].loss < 3.4 < 3.7 < before[name].loss and after[name].right > before[name].right
         assert after[name].scored == before[name].scored > 200

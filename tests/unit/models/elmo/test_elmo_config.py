@@ -4,27 +4,28 @@ import pytest
 
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.models.elmo.pretrain import ElmoTraining, configured
+from qkv.models.elmo.pretrain import ElmoTraining
+from tests.support.small_run import configured
 
 
 def test_defaults_recipe_flags_settings_in_this_order(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('rows = 8\n[model]\nsize = "paper"\nclip = 2.0\n[text]\nlength = 50\n')
-    config = configured("shards", recipe, {"model.size": "mini", "train.minutes": 2.0}, ["text.length=70"])
+    config = configured("elmo", "shards", recipe, {"model.size": "mini", "train.minutes": 2.0}, ["text.length=70"])
     assert (config.rows, config.text.length, config.train.minutes) == (8, 70, 2.0)
     network = config.model.config(1000)
     assert (network.width, network.clip, network.vocabulary_size) == (64, 2.0, 1000)
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:
-    config = configured("shards", None, {}, ["model.filters=[4, 5]", "model.width=300", "model.cell_width=400"])
+    config = configured("elmo", "shards", None, {}, ["model.filters=[4, 5]", "model.width=300", "model.cell_width=400"])
     (tmp_path / "config.toml").write_text(to_toml(config))
     assert merge(ElmoTraining(), read_toml(tmp_path / "config.toml"), "") == config
     assert config.model.config(9).filters == (4, 5)
 
 
 def test_a_vocabulary_that_is_small_is_scored_whole() -> None:
-    config = configured("shards", None, {}, ["negatives=100"])
+    config = configured("elmo", "shards", None, {}, ["negatives=100"])
     assert [config.samples(size) for size in (100, 199, 200)] == [False, False, True]
 
 
@@ -43,10 +44,10 @@ def test_a_vocabulary_that_is_small_is_scored_whole() -> None:
 )
 def test_settings_that_cannot_be(settings: list[str], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        configured("shards", None, {}, settings)
+        configured("elmo", "shards", None, {}, settings)
     assert message in str(caught.value)
 
 
 def test_time_and_steps() -> None:
     with pytest.raises(InputError, match="Give one of them"):
-        configured("shards", None, {"train.minutes": 1.0}, ["train.steps=5"])
+        configured("elmo", "shards", None, {"train.minutes": 1.0}, ["train.steps=5"])

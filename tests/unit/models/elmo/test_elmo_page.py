@@ -7,7 +7,7 @@ import pytest
 
 from qkv.models.elmo.page import elmo_page
 from qkv.report.language_model import LanguageModelFacts
-from qkv.report.page import html
+from qkv.report.page import render_page
 
 FACTS = LanguageModelFacts("elmo", 8000, 6.4, resumed_from=(40,))
 
@@ -27,7 +27,7 @@ def write_run(run: Path, *, evaluated: bool = True) -> Path:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_both_directions_are_shown(tmp_path: Path, lang: str) -> None:
     page = elmo_page(write_run(tmp_path), FACTS, sampled=8192)
-    text = html(page, lang)
+    text = render_page(page, lang)
     assert page.figures[0].value == f"{math.exp(5):.1f}" and page.figures[-1].value == f"{math.exp(6):.1f}"
     for part in (
         "ELMo：正、反两个方向的语言模型",
@@ -40,6 +40,6 @@ def test_both_directions_are_shown(tmp_path: Path, lang: str) -> None:
 
 def test_without_evaluation_and_without_a_step(tmp_path: Path) -> None:
     page = elmo_page(write_run(tmp_path, evaluated=False), FACTS)
-    assert page.figures[-1].value == f"{math.exp(5.5):.1f}" and "8,192" not in html(page)
+    assert page.figures[-1].value == f"{math.exp(5.5):.1f}" and "8,192" not in render_page(page)
     (tmp_path / "log.jsonl").unlink()
-    assert "No step was logged yet" in html(elmo_page(tmp_path, FACTS))
+    assert "No step was logged yet" in render_page(elmo_page(tmp_path, FACTS))

@@ -8,7 +8,7 @@ import torch
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.objective import Causal, CausalBatches, cut, evaluated, training_flops
+from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, cut, evaluate_causal
 from tests.support.corpus import MemoryCorpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -129,7 +129,7 @@ def test_the_loss_is_that_of_the_equation() -> None:
         expected -= logs[torch.arange(len(ids)), following].sum()
         right += int((logs.argmax(-1) == torch.tensor(following)).sum())
     assert term.loss.item() == pytest.approx(expected.item(), rel=1e-5) and int(term.correct) == right
-    assert evaluated(model, [batch, batch]) == pytest.approx((2 * expected.item(), 2 * right, 2 * batch.n_tokens))
+    assert evaluate_causal(model, [batch, batch]) == pytest.approx((2 * expected.item(), 2 * right, 2 * batch.n_tokens))
 
 
 def test_flops_are_counted_by_hand() -> None:
@@ -137,4 +137,4 @@ def test_flops_are_counted_by_hand() -> None:
     batch = Batch.of([[1, 2, 3], [4]])
     weights = 3 * (4 * 4 * 4 + 2 * 4 * 8) + 4 * 10
     looks = (1 + 2 + 3) + 1
-    assert training_flops(model, batch) == 6 * weights * 4 + 12 * 3 * 4 * looks
+    assert causal_flops(model, batch) == 6 * weights * 4 + 12 * 3 * 4 * looks

@@ -5,13 +5,14 @@ import pytest
 from qkv.config import merge, read_toml, to_toml
 from qkv.errors import InputError
 from qkv.models.gpt.network import PRESETS
-from qkv.models.gpt.pretrain import GPTChoice, GPTTrainConfig, configured
+from qkv.models.gpt.pretrain import GPTChoice, GPTTrainConfig
+from tests.support.small_run import configured
 
 
 def test_defaults_recipe_flags_settings_in_this_order(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('model_type = "gpt"\nrows = 8\nlength = 64\n[model]\nsize = "small"\nlayers = 3\n')
-    config = configured("shards", recipe, {"model.size": "tiny", "train.minutes": 2.0}, ["length=70"])
+    config = configured("gpt", "shards", recipe, {"model.size": "tiny", "train.minutes": 2.0}, ["length=70"])
     assert (config.rows, config.length, config.train.minutes) == (8, 70, 2.0)
     model = config.model.config(1000, config.length)
     assert (model.layers, model.width, model.max_length, model.vocabulary_size) == (3, 128, 70, 1000)
@@ -26,13 +27,15 @@ def test_a_size_has_as_many_positions_as_are_trained(size: str) -> None:
 
 
 def test_written_and_read_again(tmp_path: Path) -> None:
-    config = configured("语料/shards", None, {"init": "run/model"}, ["model.dropout=0.0", "train.betas=[0.9, 0.99]"])
+    config = configured(
+        "gpt", "语料/shards", None, {"init": "run/model"}, ["model.dropout=0.0", "train.betas=[0.9, 0.99]"]
+    )
     (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
     assert merge(GPTTrainConfig(), read_toml(tmp_path / "config.toml"), "") == config
 
 
 def test_settings_that_belong_together_come_one_after_the_other() -> None:
-    model = configured("shards", None, {}, ["model.width=96", "model.heads=6", "model.inner_width=384"]).model
+    model = configured("gpt", "shards", None, {}, ["model.width=96", "model.heads=6", "model.inner_width=384"]).model
     assert model.config(10, 8).heads == 6
 
 
@@ -41,7 +44,7 @@ def test_settings_that_belong_together_come_one_after_the_other() -> None:
     [
         ({"model.size": "huge"}, [], "Unknown size 'huge'"),
         ({"train.minutes": 1.0}, ["train.steps=5"], "Give one of them"),
-        ({"init": "folder", "model.size": "tiny"}, [], "folder has its own shape: leave out --size"),
+        ({"init": "folder", "size": "tiny"}, [], "folder has its own shape: leave out --size"),
         ({}, ["model.order=middle"], "--set model.order=middle: Unknown order 'middle'"),
         ({}, ["model.dropout=1"], "dropout is a share from 0 to less than 1"),
         ({}, ["model.layers=0"], "layers must be at least 1"),
@@ -56,5 +59,5 @@ def test_settings_that_belong_together_come_one_after_the_other() -> None:
 )
 def test_settings_that_cannot_be(flags: dict[str, object], settings: list[str], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        configured("shards", None, flags, settings)
+        configured("gpt", "shards", None, flags, settings)
     assert message in str(caught.value)

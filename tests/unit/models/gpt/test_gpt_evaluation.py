@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.pretrain import WRITTEN, GPTEvaluation
@@ -78,7 +78,7 @@ def test_bits_of_the_characters_that_were_read(tmp_path: Path, size: int) -> Non
     tokenizer = Tokenizer(gpt2_backend(), "byte-pair")
     texts = ["the cat sat on the mat and the cat", "😀 naïve 北京是中国的首都，明月光"] * 8
     (tmp_path / "two.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    prepare(tmp_path / "two.jsonl", tokenizer, tmp_path / "shards", hold_out=0.5, segmenter="none", workers=1)
+    prepare_corpus(tmp_path / "two.jsonl", tokenizer, tmp_path / "shards", hold_out=0.5, segmenter="none", workers=1)
     held_out = Shards.open(tmp_path / "shards", "valid")
     evaluate = evaluation(held_out, length=200, tokens=size, rows=1)
     rows = [row.tolist() for batch in evaluate.batches for row in batch.rows(batch.labels["next"])]
@@ -110,7 +110,7 @@ def test_one_long_text_by_the_character(tmp_path: Path) -> None:
     file = tmp_path / "verse.jsonl"
     file.write_text("".join(json.dumps({"text": VERSE}) + "\n" for _ in range(2)), encoding="utf-8")
     tokenizer = Tokenizer.train([VERSE], kind="character", lowercase=False, vocabulary_size=100)
-    prepare(file, tokenizer, tmp_path / "shards", hold_out=0.5, segmenter="none", workers=1)
+    prepare_corpus(file, tokenizer, tmp_path / "shards", hold_out=0.5, segmenter="none", workers=1)
     held_out = Shards.open(tmp_path / "shards", "valid")
     assert held_out.n_documents == 1 and held_out.n_tokens == len(VERSE.strip())
     evaluate = evaluation(held_out, length=64)

@@ -7,7 +7,7 @@ import pytest
 
 from qkv.models.gpt.page import gpt_page
 from qkv.report.language_model import LanguageModelFacts
-from qkv.report.page import html
+from qkv.report.page import render_page
 
 FACTS = LanguageModelFacts("gpt", 8000, 6.4, 100, 5, 2000, 50_000, 3_000_000, 90.0, 500_000_000, resumed_from=(40,))
 
@@ -31,8 +31,8 @@ def write_run(run: Path, samples: Any = None) -> Path:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_what_it_writes_stands_in_the_order_of_time(tmp_path: Path, lang: str) -> None:
     page = gpt_page(write_run(tmp_path), FACTS)
-    text = html(page, lang)
-    assert "GPT：只看左边的 Transformer" in text and "GPT, a Transformer that looks to the left" in text
+    text = render_page(page, lang)
+    assert "GPT：从左到右的 Transformer" in text and "GPT, a left-to-right Transformer" in text
     assert page.figures[-1].value == "2.345" and "每字符比特数" in text and not page.notices
     assert text.index("从零 50") < text.index("从零 100") < text.index("&lt;b&gt;50&lt;/b&gt;\nor not")
     assert text.count('<span class="prompt">To be</span>') == 2 and "<b>50" not in text
@@ -41,9 +41,9 @@ def test_what_it_writes_stands_in_the_order_of_time(tmp_path: Path, lang: str) -
 
 @pytest.mark.parametrize("samples", [[], "damaged", [{"prompt": "only"}, 3]])
 def test_samples_that_are_missing_or_damaged(tmp_path: Path, samples: Any) -> None:
-    assert "What it writes" not in html(gpt_page(write_run(tmp_path, samples), FACTS))
+    assert "What it writes" not in render_page(gpt_page(write_run(tmp_path, samples), FACTS))
 
 
 def test_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("rows = 4\n")
-    assert "No step was logged yet" in html(gpt_page(tmp_path, LanguageModelFacts("gpt", 100)))
+    assert "No step was logged yet" in render_page(gpt_page(tmp_path, LanguageModelFacts("gpt", 100)))

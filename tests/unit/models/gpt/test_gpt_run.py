@@ -10,18 +10,19 @@ import torch
 
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
+from qkv.jobs.lifecycle import Finished
+from qkv.jobs.pretrain import model_of, resume, start
 from qkv.models.family import TAKES_HEAD, Head, Saving
 from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.pretrain import GPTTrainConfig, configured, resume, start
-from qkv.models.pretraining import Finished, model_of
+from qkv.models.gpt.pretrain import GPTTrainConfig
 from qkv.models.table import open_model
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import checkpoint
 from qkv.train.progress import Silent
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.gpt_folders import load_gpt
-from tests.support.small_run import Recorder, contents, make_shards, make_tokenizer
+from tests.support.small_run import Recorder, configured, contents, make_shards, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,7 +50,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(shards: Path, *changes: str, init: Path | None = None) -> GPTTrainConfig:
     # a model to go on from brings its own shape
     given = [one for one in SETTINGS if init is None or not one.startswith("model.")]
-    return configured(str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
+    return configured("gpt", str(shards), None, {} if init is None else {"init": str(init)}, [*given, *changes])
 
 
 @pytest.fixture(scope="module", params=["pre", "post"])
@@ -78,7 +79,7 @@ def test_the_folder_is_the_model(finished: Finished) -> None:
     assert folder.config.order == finished.run.name and folder.config.max_length == 16
     assert folder.record["steps"] == 8 and folder.record["config"]["model_type"] == "gpt"
     assert folder.end_id == folder.tokenizer.sep_id
-    trained = checkpoint.latest(finished.run / "checkpoints", print)
+    trained = checkpoint.latest_checkpoint(finished.run / "checkpoints", print)
     assert trained is not None
     assert all(value.equal(folder.model.state_dict()[name]) for name, value in trained.tensors["model"].items())
 
@@ -101,7 +102,7 @@ def test_a_run_that_was_killed_ends_as_one_that_was_not(finished: Finished, tmp_
     config = merge(GPTTrainConfig(), read_toml(finished.run / "config.toml"), "")
     with pytest.raises(KeyboardInterrupt):
         start(config, run, _Interrupted(killed_at + 1))
-    assert checkpoint.steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
+    assert checkpoint.checkpoint_steps(run / "checkpoints")[-1].name == f"step-{killed_at:08d}"
     assert resume(run, Silent()).outcome.started == killed_at
     assert (run / "log.jsonl").read_bytes() == (finished.run / "log.jsonl").read_bytes()
     ours, theirs = (contents(folder / "checkpoints" / "step-00000008") for folder in (run, finished.run))
@@ -151,7 +152,7 @@ def test_folders_that_cannot_be_gone_on_from(finished: Finished, shards: Path, t
 def test_muon_accumulation_and_a_time_budget(shards: Path, tmp_path: Path) -> None:
     changes = ("rows=2", "train.accumulate=2", "train.optimizer=muon", "train.steps=2", "train.lr=0.01")
     start(settings(shards, *changes), tmp_path / "run", Silent())
-    saved = checkpoint.latest(tmp_path / "run" / "checkpoints", print)
+    saved = checkpoint.latest_checkpoint(tmp_path / "run" / "checkpoints", print)
     assert saved is not None
     momenta = {name.removesuffix(".momentum") for name in saved.tensors["optimizer"] if name.endswith(".momentum")}
     parts = ("attention.qkv", "attention.out", "feed_forward.up", "feed_forward.down")

@@ -79,7 +79,7 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     source = places["pieces" if task == "tag" else "elmo"]
     settings = config("scratch:lstm", file, task, embeddings=source)
     assert settings.transfer == "freeze"
-    result = finetune.start(settings, tmp_path / "run", Silent()).result
+    result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["model"] == f"scratch:lstm + {source.name}"
     assert sum(result["mix"]["shares"]) == pytest.approx(1) and result["mix"]["shares"] != [1 / 3] * 3
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_words_that_are_not_known_are_told_apart(tmp_path: Path, places: dict[st
     """Of words that nobody has met, two spellings are two words; to a table they are the same."""
     file, found = sets.write_texts(tmp_path / "data.csv"), {}
     for name in ("elmo", "words"):
-        finetune.start(config(str(places[name]), file, epochs=1.0), tmp_path / name, Silent())
+        finetune.FINETUNING.start(config(str(places[name]), file, epochs=1.0), tmp_path / name, Silent())
         answers = load(tmp_path / name).predict(["the zebra sat", "the Zebra sat", "the okapi sat"])
         found[name] = [one.probabilities["animal"] for one in answers]
     assert found["elmo"][0] == found["elmo"][1] != found["elmo"][2]
@@ -125,9 +125,9 @@ def test_a_folder_as_the_model(
     settings = config(str(places[name]), file)
     assert (settings.model, settings.embeddings) == ("scratch:lookup", str(places[name]))
     assert (settings.transfer, settings.train.lr) == (transfer, lr)
-    finetune.start(settings, tmp_path / "run", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     held = config(str(places[name]), file, "classify", "features")
-    finetune.start(held, tmp_path / "held", Silent())
+    finetune.FINETUNING.start(held, tmp_path / "held", Silent())
     (one, other), beginning = (load(tmp_path / run) for run in ("run", "held")), below(places[name])
     assert one.tokenizer.vocabulary == beginning.tokenizer.vocabulary
     found, still = (model.network.state_dict() for model in (one, other))
@@ -140,13 +140,13 @@ def test_a_folder_as_the_model(
 def test_training_goes_on_and_elmo_stays_unless_it_is_told_to_move(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
     first_run = config("scratch:gru", file, embeddings=places["elmo"])
-    began = finetune.start(first_run, tmp_path / "first", Silent()).result["mix"]
+    began = finetune.FINETUNING.start(first_run, tmp_path / "first", Silent()).result["mix"]
     assert began["began"] == [1 / 3] * 3 != began["shares"]
     given = {"data.train": str(file), "epochs": 1.0}
     for transfer, used in ((None, "top:1"), ("full", "full")):
         settings = configured_for("classify", str(tmp_path / "first"), transfer, None, given, ["texts_per_step=8"])
         assert settings.transfer == used
-        result = finetune.start(settings, tmp_path / used, Silent()).result
+        result = finetune.FINETUNING.start(settings, tmp_path / used, Silent()).result
         assert result["mix"]["began"] == began["shares"] and result["model"] == "first"
         assert "the model that this run went on from" in (tmp_path / used / "report.html").read_text(encoding="utf-8")
     first, held, full = (load(tmp_path / run) for run in ("first", "top:1", "full"))
@@ -163,7 +163,7 @@ def test_a_broken_run_ends_like_a_whole_one(
     file = sets.write_texts(tmp_path / "data.csv")
     settings = config("scratch:lstm", file, embeddings=places["elmo"])
     monkeypatch.setattr("qkv.jobs.finetune.training.SAVED", 1)
-    finetune.start(settings, tmp_path / "whole", Silent())
+    finetune.FINETUNING.start(settings, tmp_path / "whole", Silent())
     plain = TrainingBatches.__call__
 
     def broken(batches: TrainingBatches, step: int) -> Sequence[Batch]:
@@ -174,8 +174,8 @@ def test_a_broken_run_ends_like_a_whole_one(
     with monkeypatch.context() as patch:
         patch.setattr(TrainingBatches, "__call__", broken)
         with pytest.raises(KeyboardInterrupt):
-            finetune.start(settings, tmp_path / "broken", Silent())
-    assert finetune.resume(tmp_path / "broken", Silent()).finished
+            finetune.FINETUNING.start(settings, tmp_path / "broken", Silent())
+    assert finetune.FINETUNING.resume(tmp_path / "broken", Silent()).finished
     for name in ("model/model.safetensors", "predictions.jsonl", "model/qkv.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes(), name
 
@@ -209,7 +209,7 @@ def test_what_cannot_be(
     file = sets.write_texts(tmp_path / "data.csv")
     given: dict[str, Any] = {name: places.get(value, value) for name, value in flags.items()}
     with pytest.raises(InputError, match=message):
-        finetune.start(config(str(places.get(model, model)), file, **given), tmp_path / "run", Silent())
+        finetune.FINETUNING.start(config(str(places.get(model, model)), file, **given), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
@@ -228,7 +228,7 @@ def test_a_folder_that_no_task_was_put_on_says_what_to_do(places: dict[str, Path
 
 def test_a_loaded_model_can_be_copied(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config(str(places["elmo"]), file, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config(str(places["elmo"]), file, epochs=1.0), tmp_path / "run", Silent())
     model = load(tmp_path / "run")
     expected = [one.to_dict() for one in model.predict(ASKED["classify"])]
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -241,7 +241,7 @@ def test_a_model_names_the_run_that_lies_below_it(tmp_path: Path, places: dict[s
     shutil.copytree(places["elmo"], run / "model")
     (run / "config.toml").write_text("")
     file = sets.write_texts(tmp_path / "data.csv")
-    finetune.start(config(str(run), file, epochs=1.0), tmp_path / "run", Silent())
+    finetune.FINETUNING.start(config(str(run), file, epochs=1.0), tmp_path / "run", Silent())
     record = load(tmp_path / "run").record["config"]
     assert (record["model"], record["embeddings"]) == ("scratch:lookup", "my-elmo")
 

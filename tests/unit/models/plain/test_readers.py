@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.elmo.tokenizer import MOST, OpenTokenizer
+from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.models.encoder import WithHeads
-from qkv.models.family import ENCODES, Loading
+from qkv.models.family import ENCODES, MOST_SPELLED, Loading
 from qkv.models.plain.folder import save_reader
 from qkv.models.plain.network import KINDS, ReaderConfig, ReaderWithHeads
 from qkv.models.table import open_model
@@ -63,7 +63,7 @@ def test_a_language_model_below_is_inside(tmp_path: Path) -> None:
         for one, tokenizer in ((folder.ability(ENCODES).network, folder.tokenizer), (model, before))
     )
     torch.testing.assert_close(found, expected)
-    assert folder.tokenizer.most == MOST
+    assert folder.tokenizer.most == MOST_SPELLED
     kept = open_model(path, Loading(spelled=None)).tokenizer
     assert isinstance(kept, OpenTokenizer) and kept.most is None
     assert {parameter.dtype for parameter in network(path, torch.bfloat16).parameters()} == {torch.bfloat16}

@@ -11,7 +11,7 @@ from qkv.data.pairs.batching import NEXT, PairBatch
 from qkv.errors import InputError
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.models.transformer.objective import Translation, evaluated, losses, training_flops
+from qkv.models.transformer.objective import Translation, evaluate_translation, losses, translation_flops
 
 BATCH = PairBatch.of([[5, 6, 3], [7, 3]], [[6, 5], [8, 9, 5]], begin=2, end=3)
 
@@ -68,9 +68,9 @@ def test_the_loss_is_that_of_the_logits(number: int) -> None:
     with torch.no_grad():
         hidden = network(source.ids, source.packing, target.ids, target.packing)
         expected = functional.cross_entropy(network.scores(hidden), target.labels[NEXT])
-        loss, right, count = evaluated(network, [BATCH, BATCH])
+        loss, right, count = evaluate_translation(network, [BATCH, BATCH])
     assert loss == pytest.approx(float(expected), rel=1e-5) and count == 14 and 0 <= right <= 14
-    assert training_flops(network)(BATCH) > 6 * 7 * 10 * 8
+    assert translation_flops(network)(BATCH) > 6 * 7 * 10 * 8
 
 
 def test_a_step_of_two_batches_is_one() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.models.word2vec.corpus import SentenceChunks
 from tests.support.corpora import write_corpus
@@ -15,7 +15,9 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     folder = tmp_path_factory.mktemp("chunks")
     corpus = write_corpus(folder / "corpus.txt", 60)
     out, small = folder / "shards", 400
-    prepare(corpus, make_tokenizer(), out, workers=1, segmenter="none", hold_out=0, shard_tokens=small, block_bytes=500)
+    prepare_corpus(
+        corpus, make_tokenizer(), out, workers=1, segmenter="none", hold_out=0, shard_tokens=small, block_bytes=500
+    )
     return Shards.open(folder / "shards")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.data.corpus.prepare import prepare
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.models.word2vec.corpus import SentenceChunks, WholeWords
@@ -33,7 +33,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     (folder / "corpus.txt").write_text("\n\n".join(LINES) + "\n", encoding="utf-8")
     pieces = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##happy is the cat , . 。 我 爱 北 京 的 天 气 上 海 很 好".split()
     tokenizer = Tokenizer.from_vocabulary(pieces)
-    prepare(
+    prepare_corpus(
         folder / "corpus.txt",
         tokenizer,
         folder / "shards",
@@ -58,7 +58,7 @@ def test_words_are_put_together_and_counted(shards: Shards) -> None:
 def test_the_words_are_found_in_new_text_too(shards: Shards, tmp_path: Path) -> None:
     assert WholeWords(shards, 1, 100).tokenizer.segmenter is None  # a function of somebody's, which cannot be had again
     (tmp_path / "corpus.txt").write_text("\n\n".join(LINES) + "\n", encoding="utf-8")
-    prepare(tmp_path / "corpus.txt", shards.tokenizer(), tmp_path / "shards", segmenter="rjieba", hold_out=0)
+    prepare_corpus(tmp_path / "corpus.txt", shards.tokenizer(), tmp_path / "shards", segmenter="rjieba", hold_out=0)
     words = WholeWords(Shards.open(tmp_path / "shards"), 1, 100).tokenizer
     assert words.segmenter is not None and words.segmenter.startswith("rjieba ")
     assert words.encode("上海北京的天气", special=False).tokens == "上海 北京 的 天气".split()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qkv.models.word2vec.page import Placed, VectorFacts, word2vec_page
-from qkv.report.page import html
+from qkv.report.page import render_page
 
 FACTS = VectorFacts(
     words=60_000,
@@ -43,7 +43,7 @@ def write_run(run: Path, *, losses: bool = True) -> Path:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_what_is_on_the_page(tmp_path: Path, lang: str) -> None:
     page = word2vec_page(write_run(tmp_path), FACTS)
-    text = html(page, lang)
+    text = render_page(page, lang)
     assert [figure.value for figure in page.figures[:1]] == ["3.100"] and page.figures[2].value == "5"
     assert page.figures[0].gauge is not None
     assert page.figures[0].gauge.marks[0][0] == pytest.approx(6 * math.log(2))
@@ -71,12 +71,12 @@ def test_without_held_out_text_and_not_at_the_end(tmp_path: Path) -> None:
     write_run(tmp_path, losses=False)
     (tmp_path / "config.toml").write_text("[train]\nsteps = 400\n")
     page = word2vec_page(tmp_path, replace(FACTS, map=(), map_shares=()))
-    text = html(page)
+    text = render_page(page)
     assert page.figures[0].value == f"{(3.0 + 3.1 + 3.2 + 3.3 + 3.4) / 5:.3f}"
     assert "没有留出文本，这里给出的是训练损失。" in text
     assert "No text was held out" in text and "chunk 100 of 400" in text and "most frequent words" not in text
 
 
 def test_a_run_that_wrote_nothing(tmp_path: Path) -> None:
-    text = html(word2vec_page(tmp_path, VectorFacts(words=0, width=10, negatives=2)))
+    text = render_page(word2vec_page(tmp_path, VectorFacts(words=0, width=10, negatives=2)))
     assert "No step was logged yet" in text and "log.jsonl is missing" in text

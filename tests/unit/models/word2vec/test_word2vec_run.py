@@ -15,17 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.data.corpus.prepare import prepare
+from qkv.api.vector_scores import load_vectors
+from qkv.data.corpus.prepare import prepare_corpus
 from qkv.errors import InputError
+from qkv.jobs import pretrain as job
 from qkv.models.folders.own import read_folder
-from qkv.models.pretraining import model_of
-from qkv.models.word2vec import pretrain as job
-from qkv.models.word2vec.learners import Word2VecConfiguration, configured
-from qkv.models.word2vec.vectors import load_vectors
+from qkv.models.word2vec.learners import Word2VecConfiguration
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from qkv.train.run_folder import read_lines
-from tests.support.small_run import Recorder, contents
+from tests.support.small_run import Recorder, configured, contents
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -65,12 +64,12 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
         documents.append("\n".join(lines))
     (folder / "corpus.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
     tokenizer = Tokenizer.train(documents, kind="word", vocabulary_size=100)
-    prepare(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0.05, segmenter="none", workers=1)
+    prepare_corpus(folder / "corpus.txt", tokenizer, folder / "shards", hold_out=0.05, segmenter="none", workers=1)
     return folder / "shards"
 
 
 def made(shards: Path, *changes: str) -> Word2VecConfiguration:
-    return configured(str(shards), None, {}, [*SETTINGS, *changes])
+    return configured("word2vec", str(shards), None, {}, [*SETTINGS, *changes])
 
 
 def cosine(run: Path, first: str, second: str) -> float:
@@ -109,7 +108,7 @@ def test_what_it_leaves(shards: Path, tmp_path: Path, kernel: str) -> None:
     assert not embedding[:5].any() and embedding[5:].any(1).all()
     assert folder.config["architecture"] == "skipgram" and folder.config["window"] == 2
     assert folder.record["config"]["train"]["kernel"] == kernel
-    assert model_of(run) == "word2vec"
+    assert job.model_of(run) == "word2vec"
     steps = [line["step"] for line in read_lines(run / "log.jsonl") if "loss" in line]
     assert steps == [*range(4, finished.steps, 4), finished.steps]
     tokens = sum(line["tokens"] for line in read_lines(run / "log.jsonl") if "tokens" in line)
@@ -148,7 +147,7 @@ def test_whole_words_out_of_pieces(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("我爱北京。北京爱我。\n\n" * 20, encoding="utf-8")
     tokenizer = Tokenizer.train(["我爱北京。"] * 2, vocabulary_size=50)
     shards = tmp_path / "shards"
-    prepare(tmp_path / "corpus.txt", tokenizer, shards, segmenter=by_hand, workers=1, hold_out=0.1)
+    prepare_corpus(tmp_path / "corpus.txt", tokenizer, shards, segmenter=by_hand, workers=1, hold_out=0.1)
     whole = tmp_path / "run"
     job.start(made(shards, "words=whole", "min_count=2", "train.kernel=torch", "train.chunk=50"), whole, Silent())
     folder = read_folder(whole / "model", "word2vec")
@@ -163,7 +162,7 @@ def test_whole_words_out_of_pieces(tmp_path: Path) -> None:
 def test_rare_words_and_unseen_ones_get_no_vector(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("the cat sees the dog\nthe dog sees the cat\n\n" * 9 + "the emu\n\n")
     tokenizer = Tokenizer.train(["the cat sees the dog emu yak"] * 2, kind="word", vocabulary_size=50)
-    prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", hold_out=0, segmenter="none", workers=1)
+    prepare_corpus(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", hold_out=0, segmenter="none", workers=1)
     for number, (changes, words) in enumerate(
         (
             ((), {"the", "cat", "dog", "sees", "emu"}),
@@ -254,11 +253,11 @@ def test_without_numba_torch_trains_and_says_so(shards: Path, tmp_path: Path, mo
 def test_text_without_neighbours(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("cat\n\ndog\n\ncat\n\ndog\n", encoding="utf-8")
     tokenizer = Tokenizer.train(["cat dog cat dog"], kind="word", vocabulary_size=10)
-    prepare(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", hold_out=0, segmenter="none", workers=1)
+    prepare_corpus(tmp_path / "corpus.txt", tokenizer, tmp_path / "shards", hold_out=0, segmenter="none", workers=1)
     with pytest.raises(InputError, match="has two words, so no word has a neighbour"):
         job.start(made(tmp_path / "shards"), tmp_path / "run", Silent())
     other = Tokenizer.train(["bird bird"], kind="word", vocabulary_size=10)
-    prepare(tmp_path / "corpus.txt", other, tmp_path / "others", hold_out=0, segmenter="none", workers=1)
+    prepare_corpus(tmp_path / "corpus.txt", other, tmp_path / "others", hold_out=0, segmenter="none", workers=1)
     with pytest.raises(InputError, match="no words to learn"):
         job.start(made(tmp_path / "others"), tmp_path / "run", Silent())
 

@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 
 from qkv.data.batch import Batch
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.objective import Pretraining
+from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, is_plain
 from qkv.nn.fused import Packed, attend_packed
 from qkv.nn.gpu import layers
@@ -243,7 +243,7 @@ def test_a_model_learns_the_same(
 
     def step() -> dict[str, Tensor]:
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=halved):
-            terms = Pretraining().terms(model, batch)
+            terms = MaskedAndNextSentence().terms(model, batch)
         loss = terms["masked"].loss / 4 + terms["next_sentence"].loss / 3
         found = dict(zip(names, torch.autograd.grad(loss, list(model.parameters())), strict=True))
         return {**found, "loss": loss.detach(), "right": terms["masked"].correct.float()}

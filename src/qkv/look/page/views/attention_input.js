@@ -7,9 +7,9 @@ import { figure, labelAt } from "look/views/attention_data.js";
 import { largest, signed, subscript } from "look/views/attention_steps.js";
 
 const ROW = 34, STRIP = 22, LABEL = 176, LENGTH = 74;
-const PARTS = ["token", "segment", "position", "sum", "normed"];
+const PARTS = ["token", "segment", "position", "task", "sum", "normed"];
 const TRANSFORMER = { token: "scaled", position: "waves" }; // what a Transformer calls them
-const SIGNS = { segment: "+", position: "+", sum: "=", normed: "→" };
+const SIGNS = { segment: "+", position: "+", task: "+", sum: "=", normed: "→" };
 
 export class InputRow {
   constructor(t) {

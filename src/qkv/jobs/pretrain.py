@@ -1,0 +1,102 @@
+"""`qkv pretrain`: shards in, a model folder out, exactly resumable, for every family that can be trained so.
+
+RUN/config.toml       the resolved settings; a resumed run reads nothing else
+RUN/log.jsonl         step, losses, learning rate; evaluations with samples. Reproducible
+RUN/timing.jsonl      speed, by the clock
+RUN/checkpoints/      what a resume starts from
+RUN/model/            the finished model
+RUN/report.html       the run as a page
+RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic
+
+from qkv.config import COMMAND_LINE, Requested, merge
+from qkv.data.corpus.shards import MANIFEST, Shards
+from qkv.errors import InputError
+from qkv.files import sha256_of
+from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
+from qkv.models.folders import hub
+from qkv.models.pretraining import C, Pretraining, T
+from qkv.models.table import PRETRAINED, pretraining_of, unknown_model
+from qkv.report.page import write_report
+from qkv.train.loop import Outcome
+from qkv.train.progress import Progress
+from qkv.train.run_folder import CONFIG, Sessions, settings_of
+
+
+def start(config: Any, out: Path, progress: Progress) -> Finished:
+    """Begin a run in a new folder, of the model that the settings are for."""
+    return lifecycle_of(pretraining_of(config.model_type)).start(config, out, progress)
+
+
+def resume(run: Path, progress: Progress) -> Finished:
+    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
+
+
+def configured_pretraining(model: str, given: Requested) -> Any:
+    """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
+    which model it is for, as `model_type`; one that does not say is taken as it is."""
+    file, named = given.recipe, given.tables.get("model_type", model)
+    if named not in PRETRAINED:
+        raise InputError(f"{file}: {unknown_model(named)}")
+    if named != model:
+        raise InputError(
+            f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
+            "the recipe out."
+        )
+    return pretraining_of(model).settings.resolve(given)
+
+
+def model_of(run: Path) -> str:
+    """Which model the run in this folder trains."""
+    model = settings_of(run, "pretrain").get("model_type")
+    if model is None:
+        raise InputError(
+            f"{run / CONFIG} does not say which model is trained. Known as model_type: {', '.join(PRETRAINED)}."
+        )
+    if model not in PRETRAINED:
+        raise InputError(f"{run / CONFIG}: {unknown_model(model)} Did a newer qkv begin the run?")
+    return str(model)
+
+
+def lifecycle_of(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
+    return Lifecycle("pretrain", pretraining.settings.defaults, partial(ShardSession, pretraining), by_sessions)
+
+
+class ShardSession(Generic[C, T]):
+    def __init__(self, pretraining: Pretraining[C, T], config: C, out: Path, progress: Progress, begins: bool) -> None:
+        self.pretraining, self.out = pretraining, out
+        if begins:
+            config = merge(config, _places(config), COMMAND_LINE)
+        self.trainer = pretraining.trainer(config, out, progress, begins)
+        self.config = pretraining.settled(config, self.trainer, progress) if begins else config
+
+    def train(self) -> Outcome:
+        self.began = time.perf_counter()
+        return self.trainer.run()
+
+    def finish(self, outcome: Outcome) -> None:
+        self.pretraining.save(self.config, self.out, self.trainer, Shards.open(self.config.data))
+        self.stop(outcome)
+
+    def stop(self, outcome: Outcome) -> None:
+        sessions = Sessions.of(self.out).ended(outcome, self.began, self.trainer.device)
+        corpus = Shards.open(self.config.data)
+        write_report(self.out, self.pretraining.page(self.config, self.out, self.trainer, corpus, sessions))
+        sessions.write(self.out)
+
+
+def _places(config: Any) -> dict[str, Any]:
+    """Where a resumed run finds corpus and model, from wherever it is called, and by which hash it knows the corpus."""
+    folder = Path(config.data).expanduser().resolve()
+    manifest = folder / MANIFEST
+    found = {"data": str(folder), "data_sha256": sha256_of(manifest) if manifest.is_file() else "none"}
+    init = getattr(config, "init", None)
+    if init is not None and init not in hub.MODELS and Path(init).expanduser().is_dir():
+        found["init"] = str(Path(init).expanduser().resolve())
+    return found
