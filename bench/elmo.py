@@ -48,8 +48,8 @@ from qkv.data.batch import ranges
 from qkv.data.corpus.running_text import TextConfig
 from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.elmo.objective import BothDirections, CarryingBoth, TwoWayBatches, TwoWays, Unigram, sampled_loss
-from qkv.nn.characters import NONE, spell
-from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.nn.characters import PADDING_BYTE, spell
+from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent_stack import DIRECTIONS
 from qkv.train.device import peak_memory
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
@@ -101,7 +101,7 @@ def made(setting: Setting) -> tuple[ElmoConfig, Text, list[TwoWays]]:
     need = setting.rows * (setting.length * (BATCHES + 1) + 2)
     text = Text(setting.words, need)
     config = ElmoConfig.preset(setting.size, vocabulary_size=setting.words)
-    sizes = (spell(text.names, config.longest) != NONE).sum(1).numpy()
+    sizes = (spell(text.names, config.longest) != PADDING_BYTE).sum(1).numpy()
     batches = TwoWayBatches(text, text, TextConfig(length=setting.length), rows=setting.rows, sizes=sizes)
     return config, text, [batch for step in range(BATCHES) for batch in batches.two_ways(step)]
 
@@ -114,7 +114,7 @@ def ours(setting: Setting, config: ElmoConfig, text: Text, batches: Sequence[Two
     if setting.side == "qkv sampled":
         counts = torch.from_numpy(np.rint(text.weights * 1e7).astype(np.int64)).to(device)
         sampler = Unigram(counts, NEGATIVES)
-    job = Job(model, BothDirections(sampler), lambda step: [batches[step % len(batches)]], Path(), around=Halves)
+    job = Job(model, BothDirections(sampler), lambda step: [batches[step % len(batches)]], Path(), around=WeightCasts)
     return Trainer(job, TrainConfig(precision=setting.precision), Silent())
 
 

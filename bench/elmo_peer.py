@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from qkv.models.elmo.network import ElmoConfig
-from qkv.nn.characters import END, NONE, spell
+from qkv.nn.characters import END_BYTE, PADDING_BYTE, spell
 
 
 class Peer(nn.Module):
@@ -23,7 +23,7 @@ class Peer(nn.Module):
         super().__init__()
         filters = sum(config.filters)
         self.register_buffer("spelled", spell(names, config.longest).long())
-        self.bytes = nn.Embedding(END + 1, config.byte_width, padding_idx=NONE)
+        self.bytes = nn.Embedding(END_BYTE + 1, config.byte_width, padding_idx=PADDING_BYTE)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.byte_width, count, kernel, padding=kernel - 1)
             for kernel, count in enumerate(config.filters, start=1)

@@ -46,7 +46,7 @@ from qkv.models.gpt.dialects import GPT2, PREFIX, TURNED, names_of
 from qkv.models.gpt.dialects import read_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -220,7 +220,7 @@ def arguments() -> argparse.Namespace:
         print("There is no GPU here: leave out --device.", file=sys.stderr)
         sys.exit(2)
     options.sides = [side for side in SIDES if side in ("transformers", *options.sides)]
-    reason = "they are for a CPU" if options.device != "cpu" else unavailable()
+    reason = "they are for a CPU" if options.device != "cpu" else explain_no_int8()
     if reason is not None:
         print(f"No 8 bits, and no drafts: {reason}.", file=sys.stderr)
         options.sides = [side for side in options.sides if side in ("transformers", "qkv")]

@@ -34,7 +34,7 @@ from qkv.models.bert.objective import (
     pretraining_flops,
 )
 from qkv.nn.block import FeedForward
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 
@@ -104,7 +104,12 @@ def ours(
     parts = [part for part in model.modules() if isinstance(part, FeedForward)]
     there = [batch.to(device) for batch in batches]
     job = Job(
-        model, MaskedAndNextSentence(), lambda step: [there[step % len(there)]], Path(), compiled=parts, around=Halves
+        model,
+        MaskedAndNextSentence(),
+        lambda step: [there[step % len(there)]],
+        Path(),
+        compiled=parts,
+        around=WeightCasts,
     )
     trainer = Trainer(job, TrainConfig(precision=precision, compile=compiled), Silent())
 

@@ -41,7 +41,7 @@ from torch import nn
 from qkv.data.batch import IGNORE, Batch
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, causal_flops
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
 
@@ -110,7 +110,7 @@ def ours(config: GPTConfig, batches: Sequence[Batch], device: torch.device) -> S
     torch.manual_seed(0)
     model = GPT(config).to(device)
     there = [batch.to(device) for batch in batches]
-    job = Job(model, Causal(), lambda step: [there[step % len(there)]], Path(), around=Halves)
+    job = Job(model, Causal(), lambda step: [there[step % len(there)]], Path(), around=WeightCasts)
     trainer = Trainer(job, TrainConfig(precision="bf16"), Silent())
 
     def step(number: int) -> None:

@@ -22,15 +22,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from qkv.nn.recurrent import CELLS, GRU, RNN, Cell, Run, Timeline, explicit
-from qkv.nn.recurrent_scan import scanned
-from qkv.nn.recurrent_stack import fastest, fused, has_kernel
+from qkv.nn.recurrent import CELLS, GRU, RNN, Cell, RunCell, Timeline, explicit
+from qkv.nn.recurrent_scan import scan
+from qkv.nn.recurrent_stack import fastest, has_kernel, run_fused
 
 SIZES = ((32, 35, 256), (20, 35, 650), (64, 64, 128))  # rows, tokens, width; 650 is Zaremba's medium
 Step = Callable[[], None]
 
 
-def ours(cell: Cell, run: Run, x: Tensor, lengths: tuple[int, ...]) -> Step:
+def ours(cell: Cell, run: RunCell, x: Tensor, lengths: tuple[int, ...]) -> Step:
     timeline = Timeline.of(lengths, device=x.device)
 
     def step() -> None:
@@ -81,9 +81,9 @@ def measured(rows: int, length: int, width: int, even: bool, device: torch.devic
     found = []
     for name, build in CELLS.items():
         cell = build(width, width).to(device)
-        ways: dict[str, Run] = {"explicit": explicit, "scan": scanned}
+        ways: dict[str, RunCell] = {"explicit": explicit, "scan": scan}
         if has_kernel(cell):
-            ways["fused"] = fused
+            ways["fused"] = run_fused
         contenders = {way: ours(cell, run, x, lengths) for way, run in ways.items()}
         contenders |= {"qkv": ours(cell, fastest, x, lengths)}
         module = peer(cell).to(device)

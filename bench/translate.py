@@ -42,7 +42,7 @@ from transformers.utils import logging
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.marian import Marian, load_marian
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -249,7 +249,7 @@ def arguments() -> argparse.Namespace:
         print("There is no GPU here: leave out --device.", file=sys.stderr)
         sys.exit(2)
     options.sides = [side for side in SIDES if side in ("transformers", *options.sides)]
-    reason = "it is for a CPU" if options.device != "cpu" else unavailable()
+    reason = "it is for a CPU" if options.device != "cpu" else explain_no_int8()
     if reason is not None and {"qkv drafted", "qkv int8"} & set(options.sides):
         print(f"No 8 bits: {reason}.", file=sys.stderr)
         options.sides = [side for side in options.sides if side in ("transformers", "qkv")]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from qkv.look.api import Api
-from qkv.look.recurrence import states
-from qkv.look.translating import beam_steps, translate
+from qkv.look.recurrence import show_states
+from qkv.look.translating import show_beam_steps, show_translation
 from qkv.look.wire import Asked
 from tests.browser.looking import Look, Room, looking
 from tests.support.inside_folders import translator
@@ -34,7 +34,7 @@ def share(text: str) -> float:
 def test_the_table_is_a_softmax_at_any_temperature(look: Look, temperature: float) -> None:
     own = {"translation.step": 1, "translation.temperature": temperature}
     look.open("translation", "transformer", text=SHORT, **own)
-    found = beam_steps(look.room.subjects["transformer"], Asked({"text": SHORT, "beams": 4}))
+    found = show_beam_steps(look.room.subjects["transformer"], Asked({"text": SHORT, "beams": 4}))
     node = look.numbers()["node"]
     logits = found.arrays["logits"][node].astype(float)
     total = float(found.arrays["log_totals"][node, found.head["temperatures"].index(float(temperature))])
@@ -48,7 +48,7 @@ def test_the_table_is_a_softmax_at_any_temperature(look: Look, temperature: floa
 
 def test_an_alternative_shows_its_own_alignment(look: Look) -> None:
     look.open("translation", "transformer", text=SHORT)
-    found = translate(look.room.subjects["transformer"], Asked({"text": SHORT, "beams": 4}))
+    found = show_translation(look.room.subjects["transformer"], Asked({"text": SHORT, "beams": 4}))
     for number, candidate in enumerate(found.head["candidates"]):
         look.page.locator(f"[data-candidate='{number}'] >> nth=-1").click()
         look.until(f"look.numbers().candidate === {number}")
@@ -79,7 +79,7 @@ def test_an_address_that_says_nonsense_is_read_as_far_as_it_makes_sense(look: Lo
 def test_equations_come_out(look: Look) -> None:
     """The numbers that stand in an equation make the number after it, but for two decimals."""
     look.open("recurrence", "rnnlm", text=SHORT, **{"recurrence.step": 3})
-    found = states(look.room.subjects["rnnlm"], Asked({"text": SHORT, "way": 0}))
+    found = show_states(look.room.subjects["rnnlm"], Asked({"text": SHORT, "way": 0}))
     unit = look.numbers()["unit"]
     lines = look.page.locator(".rc-line")
     assert lines.count() >= len(found.head["blocks"])

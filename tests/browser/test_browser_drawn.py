@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.look.attention import attention, steps
+from qkv.look.attention import attention, show_steps
 from qkv.look.wire import Asked
 from tests.browser.looking import TEXT, Look
 
@@ -67,7 +67,7 @@ def test_the_arithmetic_of_a_weight(look: Look) -> None:
     look.open("attention", layer=1, head=2)
     left = [token["token"] for token in look.numbers()["left"]]
     fields = {"text": TEXT, "kind": "self", "layer": 1, "head": 2, "row": left.index("it")}
-    reply = steps(look.room.subjects["bert"], Asked(fields))
+    reply = show_steps(look.room.subjects["bert"], Asked(fields))
     look.page.locator(".at-sums", has_text="softmax").wait_for()
     assert "it" in look.text(".at-steps h3")
     said = look.text(".at-sums").replace("−", "-")

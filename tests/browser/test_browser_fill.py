@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Route
 
 from qkv.look.examples import EXAMPLES
-from qkv.look.fill import fill
+from qkv.look.fill import fill_blanks
 from qkv.look.wire import Asked
 from tests.browser.looking import Look
 from tests.support.near import assert_near
@@ -20,7 +20,7 @@ def shown(look: Look) -> str:
 def test_what_is_shown_is_what_the_model_says(look: Look) -> None:
     text = "the 😀 cat sat, 他欠我100万"
     look.open("fill", text=text, **{"fill.hide": "6-9 16-17"})
-    reply = fill(look.room.subjects["bert"], Asked({"text": text, "k": 8, "hide": "6-9 16-17"}))
+    reply = fill_blanks(look.room.subjects["bert"], Asked({"text": text, "k": 8, "hide": "6-9 16-17"}))
     assert_near(look.numbers()["blanks"], reply.head["blanks"])
     assert_near(look.numbers()["probabilities"]["data"], reply.arrays["probabilities"].ravel().tolist())
     assert [blank["truth"]["token"] for blank in reply.head["blanks"]] == ["cat", "欠"]

@@ -2,7 +2,7 @@
 
 import random
 
-from qkv.look.recording import units
+from qkv.look.recording import split_units
 from tests.browser.looking import Look
 
 CUT = """async texts => {
@@ -22,4 +22,4 @@ def test_both_cut_alike(look: Look) -> None:
     look.open("fill")
     found = look.page.evaluate(CUT, texts)
     for text, spans in zip(texts, found, strict=True):
-        assert [tuple(span) for span in spans] == units(text), repr(text)
+        assert [tuple(span) for span in spans] == split_units(text), repr(text)

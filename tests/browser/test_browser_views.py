@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from qkv.look.fill import fill
-from qkv.look.meanings import meanings
-from qkv.look.recurrence import states
-from qkv.look.tasks import task
-from qkv.look.translating import translate
-from qkv.look.vectors import neighbours
+from qkv.look.fill import fill_blanks
+from qkv.look.meanings import compare_meanings
+from qkv.look.recurrence import show_states
+from qkv.look.tasks import run_task
+from qkv.look.translating import show_translation
+from qkv.look.vectors import show_neighbours
 from qkv.look.wire import Asked
 from tests.browser.looking import CATS, MODELS, OWN, TEXT, Look
 from tests.support.near import assert_near
@@ -47,7 +47,7 @@ def test_blanks_are_filled_as_the_model_fills_them(look: Look) -> None:
     look.until("look.numbers().blanks.some(one => one.truth?.token === 'street')")
     found = look.ready("fill").numbers()
     hide = look.state("fill")["hide"]
-    reply = fill(look.room.subjects["bert"], Asked({"text": TEXT, "k": 8, "hide": hide}))
+    reply = fill_blanks(look.room.subjects["bert"], Asked({"text": TEXT, "k": 8, "hide": hide}))
     assert_near(found["blanks"], reply.head["blanks"])
     np.testing.assert_allclose(found["probabilities"]["data"], reply.arrays["probabilities"].ravel(), atol=1e-6)
     first = reply.head["blanks"][0]["candidates"][0]
@@ -59,7 +59,7 @@ def test_points_of_meanings_are_the_models_own(look: Look) -> None:
     shown = {one["model"]: one for one in look.numbers()["subjects"]}
     for name in ("bert", "elmo", "word2vec"):
         index = look.room.index(name)
-        reply = meanings(look.room.subjects[name], Asked({"word": "cat", "sentences": CATS}))
+        reply = compare_meanings(look.room.subjects[name], Asked({"word": "cat", "sentences": CATS}))
         np.testing.assert_allclose(shown[index]["points"], reply.arrays["points"].ravel(), atol=1e-6)
         np.testing.assert_allclose(shown[index]["cosine"], reply.arrays["cosine"].ravel(), atol=1e-6)
 
@@ -79,7 +79,7 @@ def test_positions_are_the_sinusoids_of_the_notes(look: Look) -> None:
 def test_a_translation_and_its_alignment(look: Look, model: str) -> None:
     look.open("translation", model)
     found = look.numbers()
-    reply = translate(look.room.subjects[model], Asked({"text": TEXT, "beams": 4}))
+    reply = show_translation(look.room.subjects[model], Asked({"text": TEXT, "beams": 4}))
     assert found["text"] == reply.head["candidates"][0]["text"]
     np.testing.assert_allclose(found["alignment"]["data"], reply.arrays["alignment0"].ravel(), atol=1e-6)
     cells = look.page.locator("[data-view=translation] svg").first
@@ -89,7 +89,7 @@ def test_a_translation_and_its_alignment(look: Look, model: str) -> None:
 def test_neighbours_of_a_word(look: Look) -> None:
     look.open("vectors", "word2vec").set(**OWN)
     found = look.numbers()
-    reply = neighbours(look.room.subjects["word2vec"], Asked({"word": "king", "k": 10}))
+    reply = show_neighbours(look.room.subjects["word2vec"], Asked({"word": "king", "k": 10}))
     assert_near(found["neighbours"], reply.head["neighbours"][: len(found["neighbours"])])
     assert len(found["map"]["words"]) == 6
 
@@ -98,7 +98,7 @@ def test_neighbours_of_a_word(look: Look) -> None:
 def test_states_step_by_step(look: Look, model: str) -> None:
     look.open("recurrence", model)
     found = look.numbers()
-    reply = states(look.room.subjects[model], Asked({"text": TEXT, "way": found["way"]}))
+    reply = show_states(look.room.subjects[model], Asked({"text": TEXT, "way": found["way"]}))
     np.testing.assert_allclose(found["hidden"]["data"], reply.arrays["h"].ravel(), atol=1e-6)
     width = reply.head["width"]
     for letter, value in found["values"].items():
@@ -117,7 +117,7 @@ PASSAGE = "the cat sat on the mat, 他欠我100万 because it was tired."
 def test_a_passage_with_start_and_end_under_every_token(look: Look) -> None:
     look.open("tasks", "answer").set(tasks={"passage": PASSAGE, "question": QUESTION})
     (found,) = look.numbers()["answers"]
-    reply = task(look.room.subjects["answer"], Asked({"text": PASSAGE, "question": QUESTION}))
+    reply = run_task(look.room.subjects["answer"], Asked({"text": PASSAGE, "question": QUESTION}))
     assert_near(found["head"], reply.head)
     for name in ("start", "end", "tokens"):
         np.testing.assert_allclose(found["arrays"][name]["data"], reply.arrays[name].ravel(), atol=1e-6)
@@ -159,7 +159,7 @@ def test_entities_as_spans_of_the_characters(look: Look) -> None:
     text = "the cat sat on the mat, 他欠我100万 in paris 😀."
     look.open("tasks", "tag", text=text)
     (found,) = look.numbers()["answers"]
-    reply = task(look.room.subjects["tag"], Asked({"text": text}))
+    reply = run_task(look.room.subjects["tag"], Asked({"text": text}))
     assert_near(found["head"], reply.head)
     shown = look.page.locator(".tasks-entity")
     assert shown.count() == len(reply.head["entities"]) > 3
@@ -169,7 +169,7 @@ def test_entities_as_spans_of_the_characters(look: Look) -> None:
 
 def test_classes_and_choices(look: Look) -> None:
     look.open("tasks", "classify")
-    reply = task(look.room.subjects["classify"], Asked({"text": TEXT}))
+    reply = run_task(look.room.subjects["classify"], Asked({"text": TEXT}))
     lines = look.page.locator(".tasks-list .tasks-line")
     assert lines.locator(".what").all_inner_texts() == [one["label"] for one in reply.head["classes"]]
     assert look.text(".tasks-said") == reply.head["classes"][0]["label"]
@@ -177,6 +177,6 @@ def test_classes_and_choices(look: Look) -> None:
     asked = {"passage": PASSAGE, "question": QUESTION, "choices": choices}
     look.set(model=look.room.index("choice"), tasks=asked)
     (found,) = look.numbers()["answers"]
-    reply = task(look.room.subjects["choice"], Asked({"text": PASSAGE, "question": QUESTION, "choices": choices}))
+    reply = run_task(look.room.subjects["choice"], Asked({"text": PASSAGE, "question": QUESTION, "choices": choices}))
     assert_near(found["head"], reply.head)
     assert lines.locator(".what").all_inner_texts() == choices

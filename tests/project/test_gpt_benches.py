@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qkv.models.gpt.network import GPTConfig
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from tests.support.bench_modules import bench_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def test_all_sides_write_the_same(tmp_path: Path) -> None:
     assert [(line["setting"]["batch"], line["setting"]["beams"]) for line in lines] == [(1, 1), (1, 3), (4, 1), (4, 3)]
     for line in lines:
         assert line["same_texts"]["qkv"] == 1 and line["ratio"]["qkv"] > 0 and line["ratio"]["transformers"] == 1
-    if unavailable() is None:
+    if explain_no_int8() is None:
         assert lines[0]["same_texts"]["qkv drafted"] == 1 and "qkv drafted" not in lines[1]["ratio"]
 
 

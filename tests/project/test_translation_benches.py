@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from tests.support.bench_modules import bench_module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_all_sides_write_the_same(tmp_path: Path) -> None:
     for line in lines:
         assert line["same"]["qkv"] == 1 and line["ratio"]["qkv"] > 0 and line["ratio"]["transformers"] == 1
         assert line["tokens"]["qkv"] == 12 * line["setting"]["sources"]
-        if unavailable() is None:
+        if explain_no_int8() is None:
             assert line["ratio"]["qkv int8"] > 0 and line["same_next_token"] > 0.9
             alone = line["setting"]["batch"] == line["setting"]["beams"] == 1
             assert line["same"].get("qkv drafted") == (1 if alone else None)

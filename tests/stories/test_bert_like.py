@@ -11,9 +11,9 @@ from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.model import configured_for
 from qkv.look.attention import attention
-from qkv.look.looks import inputs
+from qkv.look.looks import show_inputs
 from qkv.look.subject import describe_subject, open_subject
-from qkv.look.token_layers import token_layers
+from qkv.look.token_layers import read_token_layers
 from qkv.look.wire import Asked
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
@@ -69,12 +69,12 @@ def test_it_is_looked_into(tmp_path: Path, name: str) -> None:
     assert found["kind"] == "bert" and {"attention", "fill", "meanings", "positions"} <= set(found["views"])
     facts = found["facts"]
     assert (facts["layers"], facts["width"], facts["positions"], facts["heads"]) == (2, 32, 64, 4)
-    seen = inputs(subject, Asked({"text": "the cat", "pair": "a dog", "row": 1}))
+    seen = show_inputs(subject, Asked({"text": "the cat", "pair": "a dog", "row": 1}))
     added = [seen.arrays[one] for one in ("token", "segment", "position", "task") if one in seen.arrays]
     assert np.allclose(np.sum(added, axis=0), seen.arrays["sum"], atol=1e-5)
     assert ("segment" in seen.arrays, "task" in seen.arrays) == (name != "distilbert", name == "ernie")
     assert attention(subject, Asked({"text": "the cat", "layer": 1})).arrays
-    layers = token_layers(subject, ["the cat sat"])[0].layers
+    layers = read_token_layers(subject, ["the cat sat"])[0].layers
     assert len(layers) == 3 and layers[-1].shape[1] == 32
     own = qkv.load(subject.path).embed_tokens("the cat sat", layer=2)[0].vectors
     assert np.allclose(layers[-1], own, atol=1e-5)

@@ -87,7 +87,7 @@ def test_how_tokens_are_chosen() -> None:
         ({"beams": 2, "top_k": 4}, False, "top_k is for drawing by chance, and --beams"),
         ({"beams": 2}, True, "Choose one"),
         ({"n_best": 2}, True, "gives one text"),
-        ({"beams": 2, "n_best": 3}, False, "n_best 3 needs as many beams"),
+        ({"beams": 2, "n_best": 3}, False, "n_best 3 needs at least as many beams"),
     ):
         with pytest.raises(InputError, match=message):
             decoding_of(wanted, greedy)

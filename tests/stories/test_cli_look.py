@@ -18,9 +18,9 @@ import pytest
 from qkv.cli import look as verb
 from qkv.cli.main import main
 from qkv.errors import InputError
-from qkv.look.api import ANSWERS
+from qkv.look.api import ANSWER_FUNCTIONS
 from qkv.look.subject import Subject
-from qkv.look.wire import LONGEST, Asked, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, Reply
 from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader
@@ -107,7 +107,7 @@ def test_texts_that_cannot_be_taken(capsys: pytest.CaptureFixture[str], sound: P
     assert "give the first with --text" in fails(capsys, sound, "--pair", "a")
     assert "--text is not UTF-8: character 2" in fails(capsys, sound, "--text", "a\udcffb")
     assert "--pair is not UTF-8" in fails(capsys, sound, "--text", "a", "--pair", "\udcff", "--save", "page.html")
-    assert f"{LONGEST + 1:,} characters" in fails(capsys, sound, "--text", "a" * (LONGEST + 1))
+    assert f"{TEXT_LIMIT + 1:,} characters" in fails(capsys, sound, "--text", "a" * (TEXT_LIMIT + 1))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -230,7 +230,7 @@ def test_a_refusal_in_a_page_names_no_place(sound: Path, tmp_path: Path, monkeyp
     def refused(subject: Subject, asked: Asked) -> Reply:
         raise InputError(f"{subject.path} cannot: qkv finetune --model {subject.path.resolve()}.")
 
-    monkeypatch.setitem(ANSWERS, "positions", refused)
+    monkeypatch.setitem(ANSWER_FUNCTIONS, "positions", refused)
     page = tmp_path / "page.html"
     assert main(["look", str(sound), "--text", "the cat", "--save", str(page)]) == 0
     replies = recorded(page)["replies"]
@@ -247,7 +247,7 @@ def test_sigterm_leaves_nothing_half_written(sound: Path, tmp_path: Path, monkey
         os.kill(os.getpid(), signal.SIGTERM)
         return Reply({})
 
-    monkeypatch.setitem(ANSWERS, "positions", ended)
+    monkeypatch.setitem(ANSWER_FUNCTIONS, "positions", ended)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as caught:
         raise SystemExit(main(["look", str(sound), "--text", "the cat", "--save", str(tmp_path / "page.html")]))

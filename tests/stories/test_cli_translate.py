@@ -9,7 +9,7 @@ import pytest
 
 from qkv.cli.main import main
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.train.progress import Silent
 from tests.support.folders import make_folder
 from tests.support.translation_runs import SETTINGS, SMALL, digit_files, settings
@@ -234,13 +234,13 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             ["translate", "{f}", "1", "--precision", "int8"],
             "is a recurrent network. Use fp32.",
-            marks=pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+            marks=pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8())),
         ),
         (["translate", "{t}", "1", "--beam", "4"], "There is no option --beam. Did you mean '--beams'?"),
         (["translate", "{t}", "1", "--decoding", "stoping=never"], "Unknown decoding option 'stoping'. Did you mean"),
         (["translate", "{t}", "1", "--decoding", "num_beams=4"], "Did you mean 'beams'?"),
         (["translate", "{t}", "1", "--decoding", "stopping"], "write KEY=VALUE"),
-        (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for drawing by chance"),
+        (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for sampling"),
         (["translate", "{t}", "1", "--seed", "1"], "seed is for drawing by chance"),
         (["translate", "{t}", "1", "--decoding", "n_best=abc"], "n_best"),
         (["translate", "{t}", "1", "--decoding", "n_best=[1]"], "n_best"),

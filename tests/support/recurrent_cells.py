@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM, Run, State, Timeline
+from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, CoupledLSTM, PeepholeLSTM, RunCell, State, Timeline
 
 INPUTS, WIDTH = 3, 4
 CELLS: dict[str, Callable[[], Cell]] = {
@@ -38,7 +38,9 @@ def begin_somewhere(cell: Cell, rows: int) -> State:
     return tuple(torch.randn_like(part).mul_(0.2).requires_grad_() for part in cell.begin(rows))
 
 
-def everything(run: Run, cell: Cell, x: Tensor, lengths: tuple[int, ...], state: State, reverse: bool) -> list[Tensor]:
+def everything(
+    run: RunCell, cell: Cell, x: Tensor, lengths: tuple[int, ...], state: State, reverse: bool
+) -> list[Tensor]:
     """Values, and the gradients of all that goes in, of a sum in which every value counts differently."""
     hidden, last = run(cell, x, Timeline.of(lengths, reverse=reverse), state)
     out = [hidden, *last]

@@ -32,7 +32,7 @@ from qkv.models.table import open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
-from qkv.search.stream import GrowingText, continuation, stream
+from qkv.search.stream import GrowingText, decode_continuation, stream_tokens
 from qkv.train.device import device_named, use_threads
 from qkv.train.run_folder import model_folder
 
@@ -162,7 +162,7 @@ class Generator:
         source = Batch.of([read.ids]).to(self.device)
         state = self.writer.start(source.ids, source.packing, longest=config.max_length)
         end = self._end
-        written = stream(
+        written = stream_tokens(
             self.writer.step,
             state,
             source.ids[-1:],
@@ -296,7 +296,7 @@ class Generator:
         return generate(self.writer.step, state, last, self._end, config, never=self.never, keys=keys)
 
     def _text(self, prompt: _Prompt, found: Hypothesis) -> Text:
-        text = continuation(self._decode, self._shown(prompt.ids), found.tokens)
+        text = decode_continuation(self._decode, self._shown(prompt.ids), found.tokens)
         n_tokens = len(found.tokens) + found.finished
         return Text(
             prompt.text,

@@ -24,7 +24,7 @@ from qkv.models.encoder import WithHeads
 from qkv.models.family import ATTENDS, ENCODES, FILLS, HAS_TASK, JUDGES_PAIRS, Ability, Encodes, Loading, Opened
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
-from qkv.nn.layers import records_of
+from qkv.nn.layers import attention_records
 from qkv.report.attention_map import AttentionMap, Token
 from qkv.tasks.predictor import Solver, solver_of
 from qkv.text.tokenizer import Encoded, Tokenizer
@@ -262,7 +262,7 @@ class Model:
         chosen_heads = _chosen("head", heads, kind.heads)
         encoded = self._in_one_window(text, pair, "Attention")
         self._use_threads()
-        records = records_of(kind, self._network.encoder.layers(self._batch(encoded)))
+        records = attention_records(kind, self._network.encoder.layers(self._batch(encoded)))
         weights = {
             number: record.weights()[list(chosen_heads)]
             for number, record in enumerate(islice(records, max(chosen_layers) + 1))

@@ -165,7 +165,7 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
     (40, None, False)
     """
-    from qkv.search.options import CHANCE, GenerateConfig
+    from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
 
     wanted = dict(wanted)
     beams = wanted.get("beams", 1)
@@ -191,7 +191,7 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
         if greedy and wanted.get("n_best", 1) != 1:
             raise InputError("The likeliest token each time gives one text: leave --n or --greedy out, or use --beams.")
         return GenerateConfig.of({**wanted, "sample": False})
-    return GenerateConfig.of({"sample": True, **({} if of_chance else CHANCE), **wanted})
+    return GenerateConfig.of({"sample": True, **({} if of_chance else SAMPLING_DEFAULTS), **wanted})
 
 
 def to_dict(texts: list["Text"]) -> dict[str, Any]:

@@ -165,12 +165,12 @@ def subject_with(api: "Api", view: str) -> int:
 
 
 def check_text(option: str, text: str) -> None:
-    from qkv.look.wire import LONGEST
+    from qkv.look.wire import TEXT_LIMIT
 
     if not text.strip():
         raise InputError(f"{option} is empty. Write something, or leave it out.")
-    if len(text) > LONGEST:
-        raise InputError(f"{option} has {len(text):,} characters; {LONGEST:,} are taken at most.")
+    if len(text) > TEXT_LIMIT:
+        raise InputError(f"{option} has {len(text):,} characters; {TEXT_LIMIT:,} are taken at most.")
     try:
         text.encode()
     except UnicodeEncodeError as error:  # bytes of the command line that are no text come as halves of a pair
@@ -181,11 +181,11 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     """One file with the page, and in it the answers to what it will ask."""
     from qkv.cli.terminal import fraction, say
     from qkv.files import replaced_file
-    from qkv.look.page import address_of, saved
-    from qkv.look.recording import MOST_BYTES, Text, record
+    from qkv.look.page import address_of, build_saved_page
+    from qkv.look.recording import MOST_RECORDED_BYTES, PageText, record_answers
 
     room = api.room()
-    given = Text(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
+    given = PageText(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
 
     def nameless(message: str) -> str:
         """Where a model lies on this machine is nobody's business."""
@@ -197,13 +197,13 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     with ended_in_order(), replaced_file(out) as part:
         part.touch()  # a place where one may not write is told before the work
         with fraction("asking") as moved:
-            made = record(
+            made = record_answers(
                 api.ask,
                 room,
                 given,
                 every=every,
                 progress=lambda done, total: moved(done / total, f"{done} of {total}"),
-                told=nameless,
+                format_message=nameless,
             )
         subjects = [subject | {"name": subject["title"]} for subject in room["subjects"]]
         recorded = {
@@ -211,11 +211,11 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
             "replies": made.replies,
             "hash": f"#{address_of(state)}" if state else "",
         }
-        part.write_text(saved(recorded), encoding="utf-8", newline="\n")
+        part.write_text(build_saved_page(recorded), encoding="utf-8", newline="\n")
         size = part.stat().st_size
     say(f"{out}: {_ENDINGS['.html']}, {len(made.replies)} answers, {size / 2**20:.1f} MB")
     if made.left_out:
-        more = f"{len(made.left_out)} more answers did not fit into {MOST_BYTES >> 20} MB"
+        more = f"{len(made.left_out)} more answers did not fit into {MOST_RECORDED_BYTES >> 20} MB"
         say(f"{more}; the page says so where they belong.")
 
 

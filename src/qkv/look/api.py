@@ -1,8 +1,8 @@
-"""What may be asked about the models of a page, by name: a literal table of functions, and the one door to them.
+"""The questions about the models of a page: a literal table of functions by name, and `Api`, which calls them.
 
     POST api/NAME   {"model": 0, "text": …}   →  a frame (look/wire.py)
 
-What this file does NOT do: speak HTTP (server.py), or know how anything is computed (inside/).
+Not here: HTTP (server.py), the computations (the other files of look/).
 """
 
 import threading
@@ -11,43 +11,43 @@ from contextlib import suppress
 from typing import Any
 
 from qkv.errors import InputError, did_you_mean
-from qkv.look.attention import attention, steps
+from qkv.look.attention import attention, show_steps
 from qkv.look.examples import EXAMPLES
-from qkv.look.fill import fill, next_sentence
-from qkv.look.looks import inputs
-from qkv.look.meanings import meanings
-from qkv.look.positions import order, positions
-from qkv.look.recurrence import next_words, states
-from qkv.look.subject import Subject, describe
-from qkv.look.tasks import task
-from qkv.look.translating import beam_steps, translate
-from qkv.look.vectors import analogy, neighbours, word_map
+from qkv.look.fill import fill_blanks, score_next_sentence
+from qkv.look.looks import show_inputs
+from qkv.look.meanings import compare_meanings
+from qkv.look.positions import compare_order, show_positions
+from qkv.look.recurrence import show_next_words, show_states
+from qkv.look.subject import Subject, describe_models
+from qkv.look.tasks import run_task
+from qkv.look.translating import show_beam_steps, show_translation
+from qkv.look.vectors import show_analogy, show_neighbours, show_word_map
 from qkv.look.wire import Asked, RefusalError, Reply
 
 _Answer = Callable[[Subject, Asked], Reply]
 
-ANSWERS: dict[str, _Answer] = {
+ANSWER_FUNCTIONS: dict[str, _Answer] = {
     "attention": attention,
-    "steps": steps,
-    "inputs": inputs,
-    "fill": fill,
-    "next_sentence": next_sentence,
-    "meanings": meanings,
-    "positions": positions,
-    "order": order,
-    "neighbours": neighbours,
-    "analogy": analogy,
-    "word_map": word_map,
-    "translate": translate,
-    "beam_steps": beam_steps,
-    "states": states,
-    "next_words": next_words,
-    "task": task,
+    "steps": show_steps,
+    "inputs": show_inputs,
+    "fill": fill_blanks,
+    "next_sentence": score_next_sentence,
+    "meanings": compare_meanings,
+    "positions": show_positions,
+    "order": compare_order,
+    "neighbours": show_neighbours,
+    "analogy": show_analogy,
+    "word_map": show_word_map,
+    "translate": show_translation,
+    "beam_steps": show_beam_steps,
+    "states": show_states,
+    "next_words": show_next_words,
+    "task": run_task,
 }
 
 
 class UnknownQuestionError(RefusalError):
-    """There is nothing of that name to ask."""
+    """Unknown question name."""
 
 
 class Api:
@@ -56,36 +56,36 @@ class Api:
     def __init__(
         self,
         subjects: Sequence[Subject],
-        answers: Mapping[str, _Answer] = ANSWERS,
+        answers: Mapping[str, _Answer] = ANSWER_FUNCTIONS,
         examples: Mapping[str, Any] = EXAMPLES,
     ) -> None:
-        """A folder that is not whole is an InputError here."""
+        """Raises InputError for an incomplete folder."""
         self.subjects = tuple(subjects)
         self._answers = answers
-        self._room = describe(self.subjects, examples)
+        self._room = describe_models(self.subjects, examples)
         self._opening = tuple(threading.Lock() for _ in self.subjects)
         self._opened: set[tuple[int, str]] = set()
 
     def room(self) -> dict[str, Any]:
-        """What there is to look at."""
+        """The description of all models (`describe_models`)."""
         return self._room
 
     def load(self) -> None:
-        """The weights of all models and a first pass, before anybody asks; an InputError says what is wrong."""
+        """Load the weights of all models and run each once. Raises InputError if a model is unusable."""
         for subject in self.subjects:
             subject.load()
         for described in self._room["subjects"]:
             if "attention" in described["views"]:
-                # the first pass of a network takes several times as long as the next, and no visitor should wait for it
+                # warm-up: the first pass of a network is several times slower than the next
                 with suppress(InputError):
                     self.ask("attention", {"model": described["index"], "text": "a"})
 
     def ask(self, name: str, fields: Mapping[str, Any]) -> bytes:
-        """The frame that answers; a RefusalError or another InputError says why there is none."""
+        """The frame of the reply. Raises RefusalError or another InputError if there is none."""
         if name not in self._answers:
             raise UnknownQuestionError(
                 "unknown_name",
-                f"Nothing is called '{name:.60}'.{did_you_mean(name[:60], self._answers)} "
+                f"Unknown question '{name:.60}'.{did_you_mean(name[:60], self._answers)} "
                 f"Known: {', '.join(self._answers)}.",
                 name=name[:60],
             )
@@ -94,7 +94,7 @@ class Api:
         given.pop("model", None)
         if (index, name) in self._opened:
             return self._answers[name](self.subjects[index], Asked(given)).to_bytes()
-        with self._opening[index]:  # whoever asks first loads the weights; the others wait for them
+        with self._opening[index]:  # the first request loads the weights; others wait
             frame = self._answers[name](self.subjects[index], Asked(given)).to_bytes()
             self._opened.add((index, name))
         return frame

@@ -1,9 +1,35 @@
-"""Which tokens make up a word, so that a page may show words where a model has pieces.
+"""The attention view: an overview of all heads, the weights of one layer, and one head step by step.
 
-By their characters, whatever a vocabulary marks its pieces with (##ing, Ġthe, ▁the, the</w>): a word is a run of
-letters and digits, with what stands inside it (isn't, 3.5), and every 汉字 and every other sign is one by itself. A
-character that is several tokens (the bytes of a 汉字) is one word, a piece that is only the space before a word belongs
-to that word, a mark around a text stands alone, and every token is in one word.
+Overview: a small map of each head, where a cell is the maximum of its block, so that thin lines stay visible; and five
+measures for sorting heads, each a mean over all queries:
+
+    entropy     0: all weight on one token, 1: uniform; normalised by ln of the number of visible tokens
+    distance    mean distance of the attended tokens, as a share of the text length
+    ends        weight on special tokens ([CLS], [SEP] etc.)
+    separators  of that, weight on special tokens after the text ([SEP] etc.): all but the first token
+    itself      weight on the token itself; 0 in cross-attention
+
+One layer: its weights, one byte each, round(255 · w).
+
+One row of one head, softmax(q Kᵀ ÷ √K) V (`show_steps`):
+
+    q           (K)      query of the token
+    k           (T, K)   keys
+    scores      (T)      q · k
+    scaled      (T)      scores × `scale`, the network's scale (1 / √K)
+    weights     (T)      softmax; 0 where masked
+    v           (T, K)   values
+    output      (K)      Σ weights × v, which the layer's output projection mixes with the other heads
+
+A seq2seq may use other scores: `score` names them, and for additive scores `direction` (K) is the vector v in
+vᵀ tanh(q + k).
+
+Words: `word_ranges` groups tokens to words by their characters, whatever the vocabulary's markers (##ing, Ġthe, ▁the,
+the</w>). A word is a run of letters and digits with inner punctuation (isn't, 3.5); every 汉字 and every other
+punctuation character is a word of its own. A character of several tokens is one word, a token that is only the space
+before a word belongs to that word, special tokens stay separate, and every token is in exactly one word.
+
+Shapes: L layers, H heads, Q queries, T keys, S cells of a small map, K head width.
 """
 
 from bisect import bisect_right
@@ -17,20 +43,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qkv.look.looks import chosen_rows, look_at, looks
+from qkv.look.looks import choose_rows, layer_record, layer_records
 from qkv.look.scene import Question, Scene
 from qkv.look.subject import Subject
-from qkv.look.wire import LONGEST, Asked, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, Reply
 from qkv.nn.attention import masked_softmax
 from qkv.report.attention_map import Token
 from qkv.text.alignment import WordSpan, word_spans
 
 _SPACES = ("Ġ", "▁")
-"""What byte pairs and SentencePiece write for the space before a word."""
+"""Space markers of byte-level BPE and SentencePiece."""
 
 
 def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]]:
-    """[first, last] of every word, both counted in: together all tokens, in their order.
+    """[first, last] token of every word, inclusive; together they cover all tokens in order.
 
     >>> pieces = [("[CLS]", 0, 0), ("un", 0, 2), ("##happy", 2, 7), ("猫", 7, 8), ("狗", 8, 9), ("[SEP]", 0, 0)]
     >>> text = "unhappy猫狗"
@@ -40,10 +66,10 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     """
     words = [word_spans(text) for text in texts]
     found: list[list[int]] = []
-    before: tuple[int, int] | None = None  # segment and number of the word that the last token ended in
-    opened = False  # the last token was a space before what comes now
+    before: tuple[int, int] | None = None  # segment and index of the word that the previous token ended in
+    opened = False  # the previous token was a space before this one
     for place, token in enumerate(tokens):
-        first, last = _words_of(token, words[token.segment])
+        first, last = _find_words(token, words[token.segment])
         if first is not None and (opened or before == (token.segment, first)):
             found[-1][1] = place
         else:
@@ -53,8 +79,8 @@ def word_ranges(tokens: Sequence[Token], texts: Sequence[str]) -> list[list[int]
     return found
 
 
-def _words_of(token: Token, words: Sequence[WordSpan]) -> tuple[int, int] | tuple[None, None]:
-    """The first and the last word that a token has characters of; of a mark or a space, none."""
+def _find_words(token: Token, words: Sequence[WordSpan]) -> tuple[int, int] | tuple[None, None]:
+    """The first and last word that share characters with a token; None for special tokens and spaces."""
     if token.special or not token.text.strip():
         return None, None
     start = token.start + len(token.text) - len(token.text.lstrip())
@@ -64,37 +90,21 @@ def _words_of(token: Token, words: Sequence[WordSpan]) -> tuple[int, int] | tupl
     return first, last
 
 
-# --- One row of one head, step by step, with its real numbers: softmax(q Kᵀ ÷ √K) V.
-#
-#     q           (K)      what the token asks for
-#     k           (T, K)   what every token offers
-#     scores      (T)      q · k
-#     scaled      (T)      ÷ √K: `scale` times the scores, whatever the network's scale is
-#     weights     (T)      softmax; 0 where a token may not be seen
-#     v           (T, K)   what every token says
-#     output      (K)      the sum of weights × v, which the layer's last product mixes with the other heads'
-#
-# The scores of a seq2seq may be others: `score` says how they were made, and of additive ones `direction` (K) is the
-# vector that weighs tanh(q + k).
-#
-# Shapes: T tokens that are looked at, K width of a head.
+def show_steps(subject: Subject, asked: Asked) -> Reply:
+    """Fields as of `attention`, and layer, head and row (the query token), all counted from 0.
 
-
-def steps(subject: Subject, asked: Asked) -> Reply:
-    """Fields as of `attention`, and layer, head and row, the token that looks, all counted from 0.
-
-    Without a row those of all tokens at once, of texts that are not long: every array but k and v then has a row for
-    each token that looks, and `masked` is one of them.
+    Without a row, for short texts: all queries at once; every array but k and v then has a row per query, and `masked`
+    is an array too.
     """
     question = Question.read(subject, asked)
     layer = asked.number("layer", 0, question.layers - 1)
     number = asked.number("head", 0, question.heads - 1)
-    row = asked.maybe_number("row", 0, LONGEST)
+    row = asked.maybe_number("row", 0, TEXT_LIMIT)
     asked.done()
     scene = question.scene()
-    rows = chosen_rows(row, scene.left, scene.right)
+    rows = choose_rows(row, scene.left, scene.right)
     with torch.inference_mode():
-        look = look_at(scene, layer).of(number, rows)
+        look = layer_record(scene, layer).of(number, rows)
         scores, weights, value = look.scores()[0], look.weights()[0], look.value[0]  # (Q, T) twice, (T, K)
         by_row = {
             "q": look.query[0],
@@ -128,31 +138,15 @@ def _floats(part: Tensor) -> NDArray[Any]:
     return part.float().cpu().numpy()
 
 
-# --- Who looks at whom, in every head of every layer, and in one layer to the last byte.
-#
-# Without a layer a page gets an overview: a small map of each head, in which a cell is the maximum of its block of
-# the
-# whole map, so that a lone line stays to be seen; and five measures, by which heads are sorted:
-#
-#     entropy     0: a token looks at one other, 1: at all alike; a row's, over ln of how many may be seen
-#     distance    how far from itself a token looks, as a share of the text
-#     ends        what goes to the marks around a text: [CLS], [SEP] and their like
-#     separators  of that, what goes to marks behind a text, [SEP] and its like: to all but one that stands first
-#     itself      what a token keeps to itself; 0 where two texts face each other
-#
-# each the mean over all tokens that look. With a layer it gets that layer's weights, one byte each, round(255 · w).
-#
-# Shapes: L layers, H heads, Q tokens that look, T tokens that are looked at, S cells of a small map.
-
 _SMALL = 48
-"""Cells of a small map, at most, on a side."""
+"""Maximum number of cells on a side of a small map."""
 MEASURES = ("entropy", "distance", "ends", "separators", "itself")
 
 
 def attention(subject: Subject, asked: Asked) -> Reply:
-    """Fields text, pair (bert, and a gpt that was fine-tuned), kind, output (translators), and layer, if one is meant.
+    """Fields: text, pair (bert and fine-tuned gpt), kind, output (translators), layer (optional).
 
-    Arrays small (L, H, S, S) and measures (L, H, 5); or, with a layer, attn (H, Q, T) of it and nothing else.
+    Arrays: small (L, H, S, S) and measures (L, H, 5); with a layer only attn (H, Q, T).
     """
     question = Question.read(subject, asked)
     layer = asked.maybe_number("layer", 0, question.layers - 1)
@@ -170,7 +164,7 @@ def attention(subject: Subject, asked: Asked) -> Reply:
             "left": word_ranges(scene.left.tokens, scene.texts),
             "right": word_ranges(scene.right.tokens, scene.texts),
         },
-        "unknown": {"left": scene.left.lost, "right": scene.right.lost},  # places of tokens
+        "unknown": {"left": scene.left.lost, "right": scene.right.lost},  # token indices
         "measures": list(MEASURES),
         "n_tokens": len(scene.left.tokens),
     }
@@ -181,22 +175,23 @@ def attention(subject: Subject, asked: Asked) -> Reply:
 
 @torch.inference_mode()
 def _weights(scene: Scene, layer: int) -> Tensor:
-    return look_at(scene, layer).weights()
+    return layer_record(scene, layer).weights()
 
 
 @torch.inference_mode()
 def _overview(scene: Scene) -> dict[str, NDArray[Any]]:
     small, measures, measure = [], [], Measure(scene)
-    for look in looks(scene):  # one layer's weights at a time: at 512 tokens those of a BERT are 150 MB
+    for look in layer_records(scene):  # one layer at a time: all weights of a BERT at 512 tokens are 150 MB
         scores = look.scores(look.scale)
         weights = masked_softmax(scores, look.mask)
-        small.append(_bytes(block_maximum(weights)))  # rounding keeps the order, so that it may come last
+        small.append(_bytes(block_maximum(weights)))  # rounding is monotonic, so it can come after the maximum
         measures.append(measure(scores.float(), weights.float()).cpu().numpy())
     return {"small": np.stack(small), "measures": np.stack(measures)}
 
 
 def block_maximum(weights: Tensor, most: int = _SMALL) -> Tensor:
-    """(H, Q, T) → (H, S, S'): cell i is the maximum of i · Q / S to (i + 1) · Q / S, rounded down; columns alike.
+    """(H, Q, T) → (H, S, S'): row cell i is the maximum over rows i · Q / S to (i + 1) · Q / S, rounded down; columns
+    likewise.
 
     >>> block_maximum(torch.tensor([[[0.1, 0.9, 0.0], [0.2, 0.3, 0.5]]]), most=2).tolist() == [
     ...     [[torch.tensor(0.1).item(), torch.tensor(0.9).item()], [torch.tensor(0.2).item(), 0.5]]]
@@ -213,18 +208,18 @@ def block_maximum(weights: Tensor, most: int = _SMALL) -> Tensor:
 
 
 class Measure:
-    """The five measures of the heads of a layer; what they need to know of the tokens is worked out once."""
+    """The five measures of the heads of a layer; token tables are computed once per text."""
 
     def __init__(self, scene: Scene) -> None:
         left, right = len(scene.left.tokens), len(scene.right.tokens)
         seen = torch.full((left,), float(right)) if scene.sees_all else torch.arange(1.0, left + 1)
-        self.has_choice = (seen > 1).float()  # (Q,), who has only one token to look at
-        self.most = seen.log().clamp_min(1e-9)  # (Q,), the largest entropy there is
+        self.has_choice = (seen > 1).float()  # (Q,), 0 if only one token is visible
+        self.most = seen.log().clamp_min(1e-9)  # (Q,), the maximum entropy
         places = torch.arange(left)[:, None] / left, torch.arange(right)[None] / right
         self.distance = (places[0] - places[1]).abs().flatten()  # (Q · T,)
         ends = torch.tensor([float(token.special) for token in scene.right.tokens])
         behind = (torch.arange(right) > 0).float()
-        self.marks = torch.stack([ends, ends * behind], dim=-1)  # (T, 2), all of them, and the separators
+        self.marks = torch.stack([ends, ends * behind], dim=-1)  # (T, 2): all special tokens, and the separators
         self.same = scene.same
 
     def __call__(self, scores: Tensor, weights: Tensor) -> Tensor:
@@ -232,7 +227,7 @@ class Measure:
         scores, weights = scores.cpu(), weights.cpu()
         queries = weights.size(1)
         best, place = weights.max(dim=-1, keepdim=True)  # (H, Q, 1)
-        # −Σ w ln w with ln w = s − ln Σ exp s, of which the sum is read off the largest weight: no logarithm a weight
+        # −Σ w ln w with ln w = s − ln Σ exp s; the log sum follows from the largest weight, without a log per weight
         total = scores.gather(-1, place) - best.log()
         entropy = (total[..., 0] - (weights * scores).sum(-1)).clamp_min(0) / self.most  # (H, Q)
         entropy = (entropy * self.has_choice).sum(-1) / self.has_choice.sum().clamp_min(1)

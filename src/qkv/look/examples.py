@@ -1,5 +1,8 @@
-"""The texts of the one-click examples, worded by us: two sentences about one animal, a passage about rain that answers
-three questions, pairs that follow each other and pairs that do not, sentences in which one word means several things.
+"""The examples of every view, in Chinese and English, written for this project.
+
+An example has a title in both languages, the language of its text, and the page state that it sets: the texts shared by
+all views (`text`, `pair`), and the settings of single views under their names. The page lists the reader's language
+first, and shows examples with a `task` only for models with that task.
 """
 
 from typing import Any
@@ -84,18 +87,9 @@ MEANING_ZH = [
 ]
 
 
-# --- What can be looked at with one click: for every view a few texts in Chinese and English, worded by us.
-#
-# An example is a title in both languages, the language of its text, and what the page puts into its state: the texts
-# that all views share (`text`, `pair`), and what a view has of its own, under the name of the view. The page shows
-# those
-# of the reader's language first, and those with a `task` for models with that task alone.
-#
-# What this file does NOT do: say which model can show them.
+PageExample = dict[str, Any]
 
-Example = dict[str, Any]
-
-EXAMPLES: dict[str, list[Example]] = {
+EXAMPLES: dict[str, list[PageExample]] = {
     "attention": [
         {"title": {"en": "it … too tired", "zh": "it … too tired（指动物）"}, "lang": "en", "set": {"text": TIRED}},
         {"title": {"en": "it … too narrow", "zh": "it … too narrow（指街道）"}, "lang": "en", "set": {"text": NARROW}},
@@ -425,4 +419,4 @@ EXAMPLES: dict[str, list[Example]] = {
         },
     ],
 }
-"""By view, in the order they are offered."""
+"""By view, in display order."""

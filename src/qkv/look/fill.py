@@ -1,10 +1,10 @@
-"""What a model puts where a word is hidden, and whether it takes one sentence for the next of another (BERT §3.1).
+"""The view of blanks: masked-token prediction and next-sentence prediction (BERT, §3.1).
 
-A blank is a [MASK] that stands in the text, or a token that is hidden because its characters were named (`hide`,
-"13-18 25-26": characters of the text, the end not counted in). A hidden token has a truth: what stood there, how likely
-the model finds it, and which place it takes among all tokens. All blanks are filled at once, none sees another's word.
+A blank is a [MASK] in the text, or a token hidden by the character spans of `hide` ("13-18 25-26", ends exclusive). For
+a hidden token the reply has its truth: the original token, its probability and its rank. All blanks are predicted at
+once and independently.
 
-What this file does NOT do: search for the best combination of several blanks.
+Not here: a search for the best combination of several blanks.
 """
 
 import re
@@ -28,30 +28,30 @@ SPAN = re.compile(r"(\d{1,7})-(\d{1,7})")
 MOST_CANDIDATES = 50
 MOST_BLANKS = 64
 DEFAULT_CANDIDATES = 8
-_DIGITS = 6  # of a probability in a head; the arrays have them all
+_DIGITS = 6  # of a probability in the head; arrays are exact
 
 
 @torch.inference_mode()
-def fill(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, k, hide. Head: blanks, each with its characters, its candidates and, where it is known, its truth.
-    Array `probabilities` (blanks, k), as the candidates stand."""
+def fill_blanks(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, k, hide. Head: blanks, each with its span, its candidates and, if known, its truth. Array
+    `probabilities` (blanks, k), in the order of the candidates."""
     text, k, hide = asked.text(), asked.number("k", 1, MOST_CANDIDATES, DEFAULT_CANDIDATES), asked.maybe_text("hide")
     asked.done()
-    model = _that_can(subject, FILLS, "no_mask_head")
-    tokenizer, spans = model.tokenizer, _spans(hide or "", len(text))
-    encoded = _encoded(model, text)
-    places = blank_places(encoded, tokenizer.mask_id, spans)
+    model = _require(subject, FILLS, "no_mask_head")
+    tokenizer, spans = model.tokenizer, _parse_spans(hide or "", len(text))
+    encoded = _encode(model, text)
+    places = find_blanks(encoded, tokenizer.mask_id, spans)
     if not places:
         mask = tokenizer.token(tokenizer.mask_id)
         raise RefusalError("no_mask", f"No word of the text is hidden. Write {mask} where one is missing.", mask=mask)
     if len(places) > MOST_BLANKS:
         raise RefusalError(
             "too_many_blanks",
-            f"{len(places)} tokens are hidden; {MOST_BLANKS} are filled at most.",
+            f"{len(places)} tokens are hidden; the maximum is {MOST_BLANKS}.",
             blanks=len(places),
             most=MOST_BLANKS,
         )
-    chances, tokens = _chances(subject, encoded, places)  # (blanks, known tokens)
+    chances, tokens = _compute_probabilities(subject, encoded, places)  # (blanks, known tokens)
     best = chances.topk(min(k, chances.shape[1]))
     blanks = []
     for row, place in enumerate(places):
@@ -69,20 +69,20 @@ def fill(subject: Subject, asked: Asked) -> Reply:
     return Reply(head, {"probabilities": best.values.cpu().numpy().astype(np.float32)})
 
 
-def next_sentence(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, pair. Head: is_next and not_next, which add up to 1."""
+def score_next_sentence(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, pair. Head: is_next and not_next, which sum to 1."""
     text, pair = asked.text(), asked.text("pair")
     asked.done()
-    model = _that_can(subject, JUDGES_PAIRS, "no_next_sentence")
-    _encoded(model, text, pair)
-    return Reply({key: _rounded(value) for key, value in asdict(model.next_sentence(text, pair)).items()})
+    model = _require(subject, JUDGES_PAIRS, "no_next_sentence")
+    _encode(model, text, pair)
+    return Reply({key: _round(value) for key, value in asdict(model.next_sentence(text, pair)).items()})
 
 
-def blank_places(encoded: Encoded, mask: int, spans: list[tuple[int, int]]) -> list[int]:
-    """Which tokens are blanks: those that are [MASK], and those with a character in one of the spans.
+def find_blanks(encoded: Encoded, mask: int, spans: list[tuple[int, int]]) -> list[int]:
+    """Indices of the blanks: [MASK] tokens, and tokens with a character in one of the spans.
 
     >>> encoded = Encoded([2, 7, 8, 4, 3], [0] * 5, [(0, 0), (0, 2), (2, 5), (6, 12), (0, 0)], ["…"] * 5)
-    >>> blank_places(encoded, 4, []), blank_places(encoded, 4, [(0, 5)]), blank_places(encoded, 4, [(4, 6)])
+    >>> find_blanks(encoded, 4, []), find_blanks(encoded, 4, [(0, 5)]), find_blanks(encoded, 4, [(4, 6)])
     ([3], [1, 2, 3], [2, 3])
     """
     return [
@@ -92,7 +92,7 @@ def blank_places(encoded: Encoded, mask: int, spans: list[tuple[int, int]]) -> l
     ]
 
 
-def _spans(spelled: str, length: int) -> list[tuple[int, int]]:
+def _parse_spans(spelled: str, length: int) -> list[tuple[int, int]]:
     found = []
     for part in spelled.replace(",", " ").split():
         match = SPAN.fullmatch(part)
@@ -100,7 +100,7 @@ def _spans(spelled: str, length: int) -> list[tuple[int, int]]:
         if not 0 <= first < last <= length:
             raise RefusalError(
                 "span",
-                f"'{part[:40]}' in 'hide' is no span of the text's {length} characters; 0-3 hides the first three.",
+                f"'{part[:40]}' in 'hide' is not a span of the text's {length} characters; 0-3 hides the first three.",
                 field="hide",
                 length=length,
             )
@@ -108,14 +108,14 @@ def _spans(spelled: str, length: int) -> list[tuple[int, int]]:
     return found
 
 
-def _that_can(subject: Subject, ability: Ability[Any], code: str) -> Model:
+def _require(subject: Subject, ability: Ability[Any], code: str) -> Model:
     if not subject.has(ability):
         what = ", ".join(filter(None, (subject.facts.document.get("architecture"), "and")))
         raise subject.refusal(code, f"{what} has no weights to {ability.what}")
     return subject.model
 
 
-def _encoded(model: Model, text: str, pair: str | None = None) -> Encoded:
+def _encode(model: Model, text: str, pair: str | None = None) -> Encoded:
     for name, one in {"text": text, "pair": pair}.items():
         if one is not None and model.tokenizer.is_empty(one):
             raise RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)
@@ -124,20 +124,20 @@ def _encoded(model: Model, text: str, pair: str | None = None) -> Encoded:
     return encoded
 
 
-def _chances(subject: Subject, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
-    """(blanks, V) and (V,): how likely each token is in each blank, and which token that is."""
+def _compute_probabilities(subject: Subject, encoded: Encoded, places: list[int]) -> tuple[Tensor, Tensor]:
+    """(blanks, V): the probability of each token in each blank; (V,): the token ids."""
     fills, ids = subject.opened.ability(FILLS), list(encoded.ids)
     for place in places:
         ids[place] = fills.mask_id
     # (blanks, rows of the table)
     scores = fills.scores(Batch.of([ids], segments=[encoded.segments]), torch.tensor(places))
-    # a table padded to a round size has rows that stand for no token
+    # a table padded to a round size has rows without a token
     tokens = torch.tensor(list(subject.model.tokenizer.vocabulary.values()))
     return scores.float().softmax(-1)[:, tokens], tokens
 
 
 def _truth(tokenizer: Tokenizer, number: int, chances: Tensor, tokens: Tensor) -> dict[str, Any] | None:
-    """Of a token that was hidden; a [MASK] that stood in the text has none, and a word the vocabulary lacks neither."""
+    """The original token of a blank; None for a [MASK] in the text and for unknown words."""
     if number in (tokenizer.mask_id, tokenizer.unk_id):
         return None
     own = chances[tokens == number][0]
@@ -147,8 +147,8 @@ def _truth(tokenizer: Tokenizer, number: int, chances: Tensor, tokens: Tensor) -
 def _candidate(tokenizer: Tokenizer, number: int, probability: float) -> dict[str, Any]:
     spelling = tokenizer.token(number)
     text = spelling.removeprefix("##") if tokenizer.kind == "wordpiece" else spelling
-    return asdict(Candidate(spelling, text, _rounded(probability)))
+    return asdict(Candidate(spelling, text, _round(probability)))
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, _DIGITS)

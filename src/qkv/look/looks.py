@@ -1,10 +1,13 @@
-"""What a network reads for one token, before any layer: the vectors that are looked up, and their sum.
+"""The inputs of the first layer, and the attention records of all layers.
 
     bert          token + segment + position, then a norm
     gpt           token + position
-    transformer   token × √D + the waves of the position
+    transformer   token × √D + sinusoids
 
-A recurrent network adds nothing to its tokens: it knows where it stands from what it has read.
+A recurrent network adds nothing to its token vectors.
+
+A network yields its layers with their attention (nn/layers.py). Weights are computed for one layer at a time, and
+layers above the last requested one are not run.
 
 Shapes: T tokens, D width.
 """
@@ -20,23 +23,23 @@ from torch import Tensor
 
 from qkv.look.scene import Question, Scene, Side, check_length
 from qkv.look.subject import Subject
-from qkv.look.wire import LONGEST, Asked, RefusalError, Reply
-from qkv.nn.layers import AttentionRecord, records_of
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
+from qkv.nn.layers import AttentionRecord, attention_records
 
 _AT_ONCE = 64
-"""Tokens of a text of which all rows are given in one answer."""
+"""Maximum number of tokens for which all rows are returned in one reply."""
 
 
-def inputs(subject: Subject, asked: Asked) -> Reply:
-    """Fields text, pair (bert), kind and output (translators), row: the token, counted from 0, of the left side where
-    there are two. Without a row those of all tokens, (T, D) each, of a text that is not long."""
+def show_inputs(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, pair (bert), kind and output (translators), row: index of the token, on the left side if there are
+    two. Without a row, for short texts: all tokens, (T, D) each."""
     question = Question.read(subject, asked)
     if question.network.position_encoding is None:
         raise subject.refusal("no_positions", "which adds nothing to its tokens")
-    row = asked.maybe_number("row", 0, LONGEST)
+    row = asked.maybe_number("row", 0, TEXT_LIMIT)
     asked.done()
     scene = question.scene()
-    rows = chosen_rows(row, scene.left)
+    rows = choose_rows(row, scene.left)
     parts = input_parts(scene)
     found = {name: _floats(part[rows] if row is None else part[row]) for name, part in parts.items()}
     head = {"kind": scene.kind, "parts": list(found), "n_tokens": len(scene.left.tokens)}
@@ -48,8 +51,8 @@ def inputs(subject: Subject, asked: Asked) -> Reply:
     return Reply(head | {"width": found["sum"].shape[-1]} | tokens, found)
 
 
-def chosen_rows(row: int | None, *sides: Side) -> slice:
-    """One row of the first side, or all, where no side is long: an answer to look at, not the whole of a book."""
+def choose_rows(row: int | None, *sides: Side) -> slice:
+    """One row of the first side, or all rows if no side is long."""
     if row is None:
         for side in sides:
             check_length(len(side.tokens), _AT_ONCE)
@@ -62,7 +65,7 @@ def chosen_rows(row: int | None, *sides: Side) -> slice:
 
 @torch.inference_mode()
 def input_parts(scene: Scene) -> Mapping[str, Tensor]:
-    """(T, D) each, in the order in which they are added up; the last one is what the first layer reads."""
+    """(T, D) each, in the order of the sum; the last is the input of the first layer."""
     return next(layer.inputs for layer in scene.layers() if layer.part == scene.attention.part)
 
 
@@ -70,21 +73,14 @@ def _floats(part: Tensor) -> NDArray[np.float32]:
     return part.float().cpu().numpy()
 
 
-# --- Queries, keys and values of one layer after another, as the network itself computes them.
-#
-# A network yields its layers (nn/layers.py), each with what attends in it. The weights are the equation itself, of
-# the
-# layers that are looked at alone, and one layer's at a time; layers above the last one looked at are not run.
-
-
-def looks(scene: Scene) -> Iterator[AttentionRecord]:
-    """Layer by layer, from the lowest, each computed when it is asked for."""
-    return records_of(scene.attention, scene.layers())
+def layer_records(scene: Scene) -> Iterator[AttentionRecord]:
+    """The records of all layers from the lowest, computed lazily."""
+    return attention_records(scene.attention, scene.layers())
 
 
 @torch.inference_mode()
-def look_at(scene: Scene, layer: int) -> AttentionRecord:
-    found = looks(scene)
+def layer_record(scene: Scene, layer: int) -> AttentionRecord:
+    found = layer_records(scene)
     for _ in range(layer):
         next(found)
     return next(found)

@@ -1,14 +1,12 @@
-"""One word, many meanings: the vectors of a word in the sentences it stands in, by layer.
+"""The view of meanings: the vectors of one word in several sentences, layer by layer.
 
-To word2vec a word is one point whatever stands around it; to ELMo and BERT it is a cloud that comes apart by meaning,
-the more the higher the layer (Peters et al. 2018; Ethayarajh 2019, "How Contextual are Contextualized Word
-Representations?").
+In word2vec a word is one point in every context; in ELMo and BERT its vectors separate by meaning, more so in higher
+layers (Peters et al. 2018; Ethayarajh 2019, "How Contextual are Contextualized Word Representations?").
 
-The word is looked for as characters: 苹果 inside of 苹果树 too, "it" not inside of "bit"; Python and python are the
-same word, told apart by what they stand in. What a vocabulary cuts into pieces has the mean of their vectors, and the
-reply names the pieces.
+The word is found by its characters, ignoring case: 苹果 also inside 苹果树, "it" not inside "bit". A word of several
+subwords has the mean of their vectors, and the reply lists the subwords.
 
-Shapes: K layers and what lies below them, n occurrences, D width.
+Shapes: K layers including the embeddings, n occurrences, D width.
 """
 
 import re
@@ -17,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from qkv.look.plane import Floats, planes
+from qkv.look.plane import VectorArray, project_layers
 from qkv.look.subject import Subject
-from qkv.look.token_layers import token_layers, tokenizer_of
+from qkv.look.token_layers import find_table_tokenizer, read_token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.word2vec.vectors import WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
-SENTENCES, LONGEST_SENTENCE, LONGEST_WORD = 60, 2_000, 60
-OCCURRENCES = 200
+MOST_SENTENCES, LONGEST_SENTENCE, MOST_WORD_CHARACTERS = 60, 2_000, 60
+MOST_OCCURRENCES = 200
 _chinese = re.compile(f"[{CHINESE}]")
 
 
@@ -35,7 +33,7 @@ class Occurrence:
     start: int
     end: int
     written: str
-    pieces: tuple[str, ...] = ()  # as the vocabulary spells what its vector is the mean of
+    pieces: tuple[str, ...] = ()  # the subwords that its vector is the mean of
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -47,27 +45,29 @@ class Occurrence:
         }
 
 
-def meanings(subject: Subject, asked: Asked) -> Reply:
-    word = asked.text("word", longest=LONGEST_WORD).strip()
-    sentences = asked.texts("sentences", most=SENTENCES, longest=LONGEST_SENTENCE)
+def compare_meanings(subject: Subject, asked: Asked) -> Reply:
+    word = asked.text("word", longest=MOST_WORD_CHARACTERS).strip()
+    sentences = asked.texts("sentences", most=MOST_SENTENCES, longest=LONGEST_SENTENCE)
     layer = asked.maybe_number("layer", 0, 1_000)
     asked.done()
     found = [Occurrence(number, *span, sentences[number][slice(*span)])
-             for number, sentence in enumerate(sentences) for span in spans_of(word, sentence)]  # fmt: skip
+             for number, sentence in enumerate(sentences) for span in find_spans(word, sentence)]  # fmt: skip
     if not found:
         raise RefusalError(
             "word_not_found", f"None of the {len(sentences)} sentences contains '{word}'.", word=word, near=""
         )
-    if len(found) > OCCURRENCES:
+    if len(found) > MOST_OCCURRENCES:
         raise RefusalError(
-            "number", f"'{word}' is found {len(found)} times; {OCCURRENCES} are shown at most.", most=OCCURRENCES
+            "number",
+            f"'{word}' occurs {len(found)} times; the maximum is {MOST_OCCURRENCES}.",
+            most=MOST_OCCURRENCES,
         )
-    of = _looked_up if subject.is_table else _in_context
+    of = _look_up if subject.is_table else _encode_in_context
     vectors, unknown = of(subject, sentences, found)
     if layer is not None and layer >= len(next(iter(vectors.values()))):
         raise RefusalError("range", f"There is no layer {layer}.", low=0, high=len(next(iter(vectors.values()))) - 1)
     chosen = range(len(next(iter(vectors.values())))) if layer is None else [layer]
-    drawn = planes([np.stack([of_one[number] for of_one in vectors.values()]) for number in chosen])
+    drawn = project_layers([np.stack([of_one[number] for of_one in vectors.values()]) for number in chosen])
     head = {
         "word": word,
         "model": subject.title,
@@ -76,40 +76,40 @@ def meanings(subject: Subject, asked: Asked) -> Reply:
         "occurrences": [one.to_dict() for one in vectors],
         "without": sorted(set(range(len(sentences))) - {one.sentence for one in found}),
         "unknown": [one.to_dict() for one in unknown],
-        # several places, and nothing that could tell them apart
+        # several occurrences with the same vector
         "one_point": subject.is_table and len(vectors) > 1 and not drawn.points.any(),
     }
     return Reply(head, drawn._asdict())
 
 
-def spans_of(word: str, text: str) -> list[tuple[int, int]]:
-    """Where a word stands, in whatever case; letters that would make it part of a longer word are not beside it.
+def find_spans(word: str, text: str) -> list[tuple[int, int]]:
+    """The spans of a word, ignoring case, except inside a longer word.
 
-    >>> spans_of("it", "It bit it."), spans_of("苹果", "苹果树上的苹果")
+    >>> find_spans("it", "It bit it."), find_spans("苹果", "苹果树上的苹果")
     ([(0, 2), (7, 9)], [(0, 2), (5, 7)])
     """
     spans = [match.span() for match in re.finditer(re.escape(word), text, re.IGNORECASE)]
-    return [(start, end) for start, end in spans if not (runs_on(text, start) or runs_on(text, end))]
+    return [(start, end) for start, end in spans if not (is_inside_word(text, start) or is_inside_word(text, end))]
 
 
-def runs_on(text: str, place: int) -> bool:
-    """Whether a word goes on across a place: letters or digits on both sides of it, and no 汉字.
+def is_inside_word(text: str, place: int) -> bool:
+    """Whether there are letters or digits other than 汉字 on both sides of a position.
 
-    >>> runs_on("bit", 1), runs_on("a bit", 2), runs_on("苹果", 1)
+    >>> is_inside_word("bit", 1), is_inside_word("a bit", 2), is_inside_word("苹果", 1)
     (True, False, False)
     """
-    beside = text[place - 1 : place + 1] if place > 0 else ""
-    return len(beside) == 2 and all(letter.isalnum() and not _chinese.match(letter) for letter in beside)
+    both = text[place - 1 : place + 1] if place > 0 else ""
+    return len(both) == 2 and all(letter.isalnum() and not _chinese.match(letter) for letter in both)
 
 
-Found = tuple[dict[Occurrence, list[Floats]], list[Occurrence]]
-"""By occurrence K vectors (D,), and the occurrences that have none."""
+OccurrenceVectors = tuple[dict[Occurrence, list[VectorArray]], list[Occurrence]]
+"""K vectors (D,) by occurrence, and the occurrences without vectors."""
 
 
-def _in_context(subject: Subject, sentences: list[str], found: list[Occurrence]) -> Found:
+def _encode_in_context(subject: Subject, sentences: list[str], found: list[Occurrence]) -> OccurrenceVectors:
     named = sorted({one.sentence for one in found})
-    read = dict(zip(named, token_layers(subject, [sentences[number] for number in named]), strict=True))
-    vectors: dict[Occurrence, list[Floats]] = {}
+    read = dict(zip(named, read_token_layers(subject, [sentences[number] for number in named]), strict=True))
+    vectors: dict[Occurrence, list[VectorArray]] = {}
     unknown: list[Occurrence] = []
     for one in found:
         text = read[one.sentence]
@@ -126,14 +126,14 @@ def _in_context(subject: Subject, sentences: list[str], found: list[Occurrence])
     return vectors, unknown
 
 
-def _looked_up(subject: Subject, sentences: list[str], found: list[Occurrence]) -> Found:
-    """The same vector wherever the word stands."""
+def _look_up(subject: Subject, sentences: list[str], found: list[Occurrence]) -> OccurrenceVectors:
+    """The vectors of a table: the same in every context."""
     del sentences
     table = subject.vectors
-    vectors: dict[Occurrence, list[Floats]] = {}
+    vectors: dict[Occurrence, list[VectorArray]] = {}
     unknown: list[Occurrence] = []
     for one in found:
-        pieces = pieces_in_table(subject, table, one.written)
+        pieces = find_pieces(subject, table, one.written)
         if pieces:
             rows = [table.rows[piece] for piece in pieces]
             known = Occurrence(one.sentence, one.start, one.end, one.written, tuple(pieces))
@@ -145,11 +145,11 @@ def _looked_up(subject: Subject, sentences: list[str], found: list[Occurrence]) 
     return vectors, unknown
 
 
-def pieces_in_table(subject: Subject, table: WordVectors, word: str) -> list[str]:
-    """The word itself, or what its vocabulary cuts it into; none where it lacks one of them."""
+def find_pieces(subject: Subject, table: WordVectors, word: str) -> list[str]:
+    """The word itself or its subwords; empty if the table lacks one of them."""
     if (row := table.find(word)) is not None:
         return [table.words[row]]
-    pieces = tokenizer_of(subject).encode(word, special=False).tokens
+    pieces = find_table_tokenizer(subject).encode(word, special=False).tokens
     return pieces if all(piece in table.rows for piece in pieces) else []
 
 

@@ -1,13 +1,13 @@
-"""Where a token stands: the tables of positions, and what a model makes of words in another order.
+"""The view of positions: position tables, and the effect of word order.
 
-`positions`: the waves of the Transformer (nn/position.py), 128 positions by 128 dimensions as the notes draw them,
-the model's own table beside them, and how alike positions are in each.
+Question `positions`: the sinusoids of the Transformer (nn/position.py), 128 positions by 128 dimensions as in the
+notes, the model's own table, and the cosines between positions in each.
 
-`order`: two texts of the same words, 他欠我100万 and 我欠他100万. A bag of words cannot tell them apart, and neither
-can attention whose tokens all stand at one position; with positions each word has another vector, by layer. GPT, which
-sees what is to the left alone, has some order without positions too, and a recurrent network needs none.
+Question `order`: two texts of the same words, 他欠我100万 and 我欠他100万. A bag of words cannot distinguish them,
+nor can attention if all tokens have one position; with positions the vectors of a word differ, layer by layer. GPT has
+some order without positions, since it is causal; a recurrent network needs none.
 
-Shapes: T positions, D width, K layers and what lies below them, n words that both texts have.
+Shapes: T positions, D width, K layers including the embeddings, n words common to both texts.
 """
 
 from collections import defaultdict
@@ -19,34 +19,34 @@ import numpy as np
 import torch
 
 from qkv.look.attention import word_ranges
-from qkv.look.plane import Floats, cosines
+from qkv.look.plane import VectorArray, cosine_matrix
 from qkv.look.subject import Subject
-from qkv.look.token_layers import TokenLayers, has_positions, token_layers
+from qkv.look.token_layers import TokenLayers, has_positions, read_token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.nn.position import sinusoidal_table
 from qkv.report.attention_map import Token
 
-ROWS, WIDTH = 128, 128
-"""Of the waves: what is drawn in the notes."""
+WAVE_ROWS, WAVE_WIDTH = 128, 128
+"""Size of the table of sinusoids, as in the notes."""
 MOST_ROWS = 512
-"""Of a model's own table; the head of a reply says how many there are."""
-LONGEST_TEXT = 600
+"""Maximum number of rows of the model's own table in a reply; the head has the total."""
+LONGEST_COMPARED = 600
 _NOTHING = 1e-5
-"""Of a cosine: what is left of no difference after rounding."""
+"""Cosine distances below this are rounding errors."""
 
 
 @torch.inference_mode()
-def positions(subject: Subject, asked: Asked) -> Reply:
+def show_positions(subject: Subject, asked: Asked) -> Reply:
     asked.done()
-    waves = sinusoidal_table(ROWS, WIDTH).numpy()
-    arrays = {"sinusoid": waves, "sinusoid_similarity": cosines(waves)}
-    own = _own(subject)
+    waves = sinusoidal_table(WAVE_ROWS, WAVE_WIDTH).numpy()
+    arrays = {"sinusoid": waves, "sinusoid_similarity": cosine_matrix(waves)}
+    own = _find_own_positions(subject)
     if own is not None:
-        arrays |= {"own": own.table, "own_similarity": cosines(own.table)}
+        arrays |= {"own": own.table, "own_similarity": cosine_matrix(own.table)}
     head = {
         "model": subject.title,
         "kind": subject.kind,
-        "sinusoid": {"rows": ROWS, "width": WIDTH, "base": 10_000},
+        "sinusoid": {"rows": WAVE_ROWS, "width": WAVE_WIDTH, "base": 10_000},
         "own": None if own is None else {"kind": own.kind, "rows": len(arrays["own"]), "of": own.rows,
                                          "width": own.table.shape[1]},
     }  # fmt: skip
@@ -54,20 +54,20 @@ def positions(subject: Subject, asked: Asked) -> Reply:
 
 
 @dataclass(frozen=True)
-class _Own:
+class _OwnPositions:
     kind: str  # see `PositionEncoding`
-    table: Floats  # (T, D), the first of them
-    rows: int  # positions that the model has
+    table: VectorArray  # (T, D), the first rows
+    rows: int  # number of positions of the model
 
 
-def _own(subject: Subject) -> _Own | None:
-    """None for a model that is not told where a token stands."""
+def _find_own_positions(subject: Subject) -> _OwnPositions | None:
+    """None for a model without a position encoding."""
     encoding = None if subject.is_table else subject.network.position_encoding
     if encoding is None:
         return None
     rows = encoding.length or subject.max_length
-    shown = torch.arange(min(rows, MOST_ROWS if encoding.length else ROWS), device=subject.device)
-    return _Own(encoding.kind, encoding(shown).float().cpu().numpy(), rows)
+    shown = torch.arange(min(rows, MOST_ROWS if encoding.length else WAVE_ROWS), device=subject.device)
+    return _OwnPositions(encoding.kind, encoding(shown).float().cpu().numpy(), rows)
 
 
 @dataclass(frozen=True)
@@ -75,22 +75,22 @@ class _Word:
     written: str
     start: int
     end: int
-    layers: tuple[Floats, ...]  # K of (D,)
+    layers: tuple[VectorArray, ...]  # K of (D,)
 
 
-def order(subject: Subject, asked: Asked) -> Reply:
-    text, other = asked.text("text", longest=LONGEST_TEXT), asked.text("other", longest=LONGEST_TEXT)
+def compare_order(subject: Subject, asked: Asked) -> Reply:
+    text, other = asked.text("text", longest=LONGEST_COMPARED), asked.text("other", longest=LONGEST_COMPARED)
     asked.done()
     texts = (text, other)
-    (one, lost), (two, lost_there) = map(_read, texts, token_layers(subject, texts))
-    pairs, left_over = paired([word.written for word in one], [word.written for word in two])
+    (one, lost), (two, lost_there) = map(_read_words, texts, read_token_layers(subject, texts))
+    pairs, left_over = pair_words([word.written for word in one], [word.written for word in two])
     if not pairs:
         raise RefusalError("no_common_words", "The two texts have no word in common: nothing can be compared.")
-    arrays = {"moved": _moved(one, two, pairs), "texts": _means_moved(one, two)}
+    arrays = {"moved": _word_distances(one, two, pairs), "texts": _text_distances(one, two)}
     lowest, bag = arrays["moved"][0], arrays["texts"][0]
     if has_positions(subject):
-        (here, _), (there, _) = map(_read, texts, token_layers(subject, texts, in_place=False))
-        arrays |= {"moved_without": _moved(here, there, pairs), "texts_without": _means_moved(here, there)}
+        (here, _), (there, _) = map(_read_words, texts, read_token_layers(subject, texts, in_place=False))
+        arrays |= {"moved_without": _word_distances(here, there, pairs), "texts_without": _text_distances(here, there)}
         lowest, bag = arrays["moved_without"][0], arrays["texts_without"][0]
     head = {
         "model": subject.title,
@@ -104,17 +104,17 @@ def order(subject: Subject, asked: Asked) -> Reply:
         "lonely": [[_span(one[a]) for a in left_over[0]], [_span(two[b]) for b in left_over[1]]],
         "unknown": [[_span(word) for word in words] for words in (lost, lost_there)],
         "same_bag": not (left_over[0] or left_over[1]),
-        # the mean of what lies below the layers; none where that has read other words already
+        # distance of the mean embeddings; None if the lowest layer is already contextual
         "bag": round(float(bag), 6) if float(lowest.max()) < _NOTHING else None,
         "has_positions": has_positions(subject),
     }  # fmt: skip
     return Reply(head, arrays)
 
 
-def paired(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[int, int]], tuple[list[int], list[int]]]:
-    """The first of a word here with its first there, and so on; and what is left over on either side.
+def pair_words(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[int, int]], tuple[list[int], list[int]]]:
+    """Pairs the i-th occurrence of a word here with the i-th there; and the unpaired words of either side.
 
-    >>> paired(["the", "dog", "the"], ["The", "man"])
+    >>> pair_words(["the", "dog", "the"], ["The", "man"])
     ([(0, 0)], ([1, 2], [1]))
     """
     there: dict[str, list[int]] = defaultdict(list)
@@ -129,9 +129,8 @@ def paired(some: Sequence[str], others: Sequence[str]) -> tuple[list[tuple[int, 
     return pairs, (alone, sorted(place for places in there.values() for place in places))
 
 
-def _read(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
-    """The words, pieces of one put together by the mean of their vectors; and those that the vocabulary does not know,
-    which have no vector, or that of all that is unknown."""
+def _read_words(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
+    """The words, with the mean of their subwords' vectors; and the words that the vocabulary does not know."""
     tokens = [
         Token(token, text[start:end], start, end, 0)
         for token, (start, end) in zip(found.tokens, found.offsets, strict=True)
@@ -141,7 +140,7 @@ def _read(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
     for first, last in word_ranges(tokens, [text]):
         pieces = slice(first, last + 1)
         start, end = tokens[first].start, tokens[last].end
-        start += len(text[start:end]) - len(text[start:end].lstrip())  # the space that some pieces begin with
+        start += len(text[start:end]) - len(text[start:end].lstrip())  # some tokens start with a space
         layers = tuple(layer[pieces].mean(0) for layer in found.layers)
         (words if all(found.known[pieces]) else unknown).append(_Word(text[start:end], start, end, layers))
     if not words:
@@ -149,22 +148,25 @@ def _read(text: str, found: TokenLayers) -> tuple[list[_Word], list[_Word]]:
     return words, unknown
 
 
-def _moved(one: Sequence[_Word], two: Sequence[_Word], pairs: Sequence[tuple[int, int]]) -> Floats:
-    """(K, n): 1 − cosine of a word here and there"""
+def _word_distances(one: Sequence[_Word], two: Sequence[_Word], pairs: Sequence[tuple[int, int]]) -> VectorArray:
+    """(K, n): 1 − cosine of each word's vectors in the two texts"""
     return np.stack(
-        [[_apart(here, there) for here, there in zip(one[a].layers, two[b].layers, strict=True)] for a, b in pairs],
+        [
+            [_cosine_distance(here, there) for here, there in zip(one[a].layers, two[b].layers, strict=True)]
+            for a, b in pairs
+        ],
         axis=1,
     ).astype(np.float32)
 
 
-def _means_moved(one: Sequence[_Word], two: Sequence[_Word]) -> Floats:
-    """(K,): the same of the mean of all words"""
+def _text_distances(one: Sequence[_Word], two: Sequence[_Word]) -> VectorArray:
+    """(K,): 1 − cosine of the mean vectors of the two texts"""
     layers = range(len(one[0].layers))
     means = [[np.mean([word.layers[layer] for word in words], 0) for layer in layers] for words in (one, two)]
-    return np.array([_apart(here, there) for here, there in zip(*means, strict=True)], np.float32)
+    return np.array([_cosine_distance(here, there) for here, there in zip(*means, strict=True)], np.float32)
 
 
-def _apart(here: Floats, there: Floats) -> float:
+def _cosine_distance(here: VectorArray, there: VectorArray) -> float:
     one, two = here.astype(np.float64), there.astype(np.float64)
     lengths = float(np.linalg.norm(one) * np.linalg.norm(two))
     return max(0.0, 1.0 - float(one @ two) / lengths) if lengths else 0.0

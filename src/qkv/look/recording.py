@@ -1,13 +1,22 @@
-"""A text as what can be clicked on the page: words, 汉字, signs. The rule of fill_units.js, by which a saved page asks.
+"""The recorded replies of a saved page, by the keys under which the page looks them up.
 
-    a blank         [MASK], which is hidden already and is no unit here
+A saved page has no server, so the questions with which each view of each model opens are asked here; a refusal is a
+reply too. The texts are the given one, or the first example of each view in each language, or all examples. Views with
+texts share them, so each is asked about all. Replies are added in the order of their rank until the size limit; the
+rest is counted.
+
+`split_units` splits a text into the units that can be clicked on the page, by the rule of fill_units.js:
+
+    a blank         [MASK], already hidden and not a unit
     a 汉字           each alone
-    a word          of other letters, marks, digits and _, with what stands inside it: isn't, 3.5, e-mail
-    a picture       an emoji with what changes it: a variant, a colour of skin, another one joined on; a flag
-    a sign          each alone
+    a word          other letters, combining marks, digits and _, with inner punctuation: isn't, 3.5, e-mail
+    a picture       an emoji with variant, skin colour or joined emoji; a flag
+    punctuation     each character alone
 
-Each character becomes a letter for what it is, and the rule is an expression over those letters: Python's own
-expressions know neither scripts nor marks.
+Each character is mapped to the letter of its class, and the rule is a regular expression over those letters, since
+Python's expressions support neither scripts nor categories.
+
+Not here: how questions are answered (`ask`).
 """
 
 import base64
@@ -24,37 +33,37 @@ from qkv.data.labelled.kinds import LABELLINGS
 from qkv.errors import InputError
 from qkv.look.wire import RefusalError, Reply
 
-MASK = "[MASK]"
-HAN = re.compile(
+MASK_TOKEN = "[MASK]"
+HAN_CHARACTER = re.compile(
     "[\u2e80-\u2e99\u2e9b-\u2ef3\u2f00-\u2fd5\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufa6d\ufa70-\ufad9\U00016fe2\U00016fe3\U00016ff0\U00016ff1\U00020000-\U0002a6df\U0002a700-\U0002ebe0"
     "\U0002ebf0-\U0002ee5d\U0002f800-\U0002fa1d\U00030000-\U000323af]"
 )
-"""Unicode's script Han: more than one block, and 々 and 〇 too."""
+"""The Unicode script Han: several blocks, 々 and 〇."""
 PICTURE = re.compile("[\u00a9\u00ae\u203c\u2049\u2122\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001fffd]")
-"""What Unicode calls pictographic, and arrows and shapes that it does not, which nothing changes."""
+"""Unicode's pictographic characters, and arrows and shapes, for which the rule gives the same units."""
 FLAG, SKIN = re.compile("[\U0001f1e6-\U0001f1ff]"), re.compile("[\U0001f3fb-\U0001f3ff]")
 VARIANTS, JOINER = "\ufe0e\ufe0f\u20e3", "\u200d"
 JOINS = "'’.,-"
 _SPACES = "\t\n\v\f\r\ufeff\u2028\u2029"
-"""Beside those that Unicode calls spaces."""
+"""In addition to Unicode's category Zs."""
 _UNITS = re.compile(r"h|[lv]+(?:j[lv]+)*|ff|p(?:[vs]|zp)*|[jpfszx]")
 
 
-def units(text: str) -> list[tuple[int, int]]:
-    """Where each begins and ends, in characters.
+def split_units(text: str) -> list[tuple[int, int]]:
+    """The spans of the units, in characters.
 
-    >>> [text[a:b] for text in ["Python是3.5 [MASK]!"] for a, b in units(text)]
+    >>> [text[a:b] for text in ["Python是3.5 [MASK]!"] for a, b in split_units(text)]
     ['Python', '是', '3.5', '!']
     """
     classes = "".join(map(_class, text))
-    for found in re.finditer(re.escape(MASK), text):
-        classes = classes[: found.start()] + " " * len(MASK) + classes[found.end() :]
+    for found in re.finditer(re.escape(MASK_TOKEN), text):
+        classes = classes[: found.start()] + " " * len(MASK_TOKEN) + classes[found.end() :]
     return [one.span() for one in _UNITS.finditer(classes)]
 
 
 def _class(character: str) -> str:
-    if HAN.match(character):
+    if HAN_CHARACTER.match(character):
         return "h"
     if character in VARIANTS:
         return "v"
@@ -70,70 +79,58 @@ def _class(character: str) -> str:
     return "f" if FLAG.match(character) else "s" if SKIN.match(character) else "p" if PICTURE.match(character) else "x"
 
 
-# --- What a saved page carries: the answers to what it will ask, each under the key that it asks by.
-#
-# A page that was saved has nobody to ask. So for every model and view the questions are asked here that the view
-# opens
-# with; a refusal is an answer too. The texts are the one that was given, or else the first example of each view in
-# each
-# language, or all examples; the views with texts share theirs, so each is asked about all of them. Answers are taken
-# in
-# until they fill the page, the most wanted first, and what came too late is counted.
-#
-# What this file does NOT do: know how anything is answered. `ask` does.
-
-MOST_BYTES = 32 << 20
-"""Of all answers together, before they are written as base64."""
+MOST_RECORDED_BYTES = 32 << 20
+"""Size limit of all replies, before base64."""
 _SMALLEST = 512
-"""Less room than that is none: no more is asked."""
+"""Below this remaining size no more questions are asked."""
 MOST_STEPS = 64
-"""Tokens up to which a head's computation is kept, for every token at once."""
+"""Maximum number of tokens for which the steps of a head are recorded, for all tokens at once."""
 MOST_HIDDEN, FEW_HIDDEN = 30, 8
-"""Words and signs from each end of a text that are hidden one at a time; and from the end alone, with one of which the
-view of blanks begins, of an example of another view."""
-CANDIDATES, BEAMS, EXPECTED, NEIGHBOURS, ANSWERS = 8, 4, 8, 10, 6
+"""Units hidden one at a time: from each end of a text; and from the end only, for an example of another view (the view
+of blanks opens with one of these)."""
+ASKED_CANDIDATES, ASKED_BEAMS, ASKED_NEXT_WORDS, ASKED_NEIGHBOURS, ASKED_ANSWERS = 8, 4, 8, 10, 6
 ON_MAP, NEAREST_ON_MAP, ANSWERS_ON_MAP = 500, 10, 3
-"""How many of everything the page asks for: a question that differs in a number is another question."""
-BEGIN, OWN, OTHERS, LAST = range(4)
-"""What comes first: what a view opens with, its own examples, those of others, and what is large or asked for late."""
-OF_A_TASK = {"text": "passage", "question": "question", "choices": "choices"}
-"""The fields of a question to a reader or a chooser, and what an example calls them."""
+"""The numbers that the page asks for; they must be the same here, since they are part of a question's key."""
+RANK_FIRST, RANK_OWN, RANK_OTHERS, RANK_LAST = range(4)
+"""Order of recording: what a view opens with, its own examples, examples of other views, large or late replies."""
+TASK_FIELDS = {"text": "passage", "question": "question", "choices": "choices"}
+"""Fields of questions of the tasks answer and choice, and their names in examples."""
 
 Ask = Callable[[str, Mapping[str, Any]], bytes]
-_Told = Callable[[str], str]
+_FormatMessage = Callable[[str], str]
 
 
-class Text(NamedTuple):
+class PageText(NamedTuple):
     text: str
     pair: str | None = None
-    hide: str | None = None  # the characters that the view of blanks begins with
+    hide: str | None = None  # the span that is hidden first in the view of blanks
 
 
-def key_of(name: str, fields: Mapping[str, Any]) -> str:
-    """A question as one text, the same in Python and on the page.
+def question_key(name: str, fields: Mapping[str, Any]) -> str:
+    """The key of a question, computed in the same way by the page.
 
-    >>> key_of("fill", {"text": "巴黎是[MASK]国的首都。", "k": 5, "pair": None})
+    >>> question_key("fill", {"text": "巴黎是[MASK]国的首都。", "k": 5, "pair": None})
     'fill {"k":5,"model":0,"text":"巴黎是[MASK]国的首都。"}'
     """
     given = {"model": 0} | {key: value for key, value in fields.items() if value is not None}
     return f"{name} {json.dumps(given, sort_keys=True, separators=(',', ':'), ensure_ascii=False)}"
 
 
-class Record:
-    """Answers by their keys, up to a size."""
+class Recording:
+    """Replies by key, up to a size limit."""
 
-    def __init__(self, ask: Ask, most: int = MOST_BYTES, told: _Told = str) -> None:
-        """`told` is what a message of a refusal becomes before it is kept."""
+    def __init__(self, ask: Ask, most: int = MOST_RECORDED_BYTES, format_message: _FormatMessage = str) -> None:
+        """`format_message` converts the message of a refusal before it is recorded."""
         self.replies: dict[str, str] = {}
         self.left_out: set[str] = set()
         self._kept: dict[str, Reply] = {}
         self._ask = ask
         self._left = most
-        self._told = told
+        self._format_message = format_message
 
     def keep(self, name: str, **fields: Any) -> Reply | None:
-        """Ask, unless that was asked before, and keep what is said; None where it was refused or no room is left."""
-        key = key_of(name, fields)
+        """Ask (once per question) and record the reply; None if it was refused or exceeds the size limit."""
+        key = question_key(name, fields)
         if key in self.replies or key in self.left_out:
             return self._kept.get(key)
         if self._left < _SMALLEST:
@@ -144,7 +141,7 @@ class Record:
         except InputError as error:
             code, about = (error.code, error.about) if isinstance(error, RefusalError) else ("input", {})
             said = json.dumps(
-                {"code": code, "message": self._told(str(error)), "about": dict(about)}, ensure_ascii=False
+                {"code": code, "message": self._format_message(str(error)), "about": dict(about)}, ensure_ascii=False
             )
             self._put(key, said.encode())
             return None
@@ -162,40 +159,40 @@ class Record:
 
 
 _Subject = Mapping[str, Any]
-"""As the room describes it."""
+"""A model's entry in `describe_models`."""
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
-def record(
+def record_answers(
     ask: Ask,
     room: Mapping[str, Any],
-    given: Text | None = None,
+    given: PageText | None = None,
     *,
     every: bool = False,
-    most: int = MOST_BYTES,
+    most: int = MOST_RECORDED_BYTES,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    told: _Told = str,
-) -> Record:
-    """Answers for a page with these models, about a text, and about the first examples or `every` one."""
-    made = Record(ask, most, told)
-    examples = room["examples"] if every else first_ones(room["examples"], given)
-    todo = jobs(room["subjects"], examples, given)
+    format_message: _FormatMessage = str,
+) -> Recording:
+    """Record the replies for a page with these models, about the given text and the first examples, or `every` one."""
+    made = Recording(ask, most, format_message)
+    examples = room["examples"] if every else choose_first(room["examples"], given)
+    todo = plan_jobs(room["subjects"], examples, given)
     for number, job in enumerate(todo):
         progress(number, len(todo))
         job(made)
     return made
 
 
-_Job = Callable[[Record], object]
+_Job = Callable[[Recording], object]
 
 
-def asking(name: str, fields: Mapping[str, Any]) -> _Job:
+def make_job(name: str, fields: Mapping[str, Any]) -> _Job:
     return lambda made: made.keep(name, **fields)
 
 
-def first_ones(examples: Examples, given: Text | None) -> Examples:
-    """Of each view the first example of each language and each form (a text, two texts, a question with choices …).
-    Where a text was given, those that have one are left out."""
+def choose_first(examples: Examples, given: PageText | None) -> Examples:
+    """For each view the first example of each language and form (one text, two texts, a question with choices …). If a
+    text was given, examples with a text are left out."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for view, listed in examples.items():
         found[view] = {}
@@ -206,8 +203,8 @@ def first_ones(examples: Examples, given: Text | None) -> Examples:
     return {view: list(listed.values()) for view, listed in found.items()}
 
 
-def jobs(subjects: Sequence[_Subject], examples: Examples, given: Text | None) -> list[_Job]:
-    """What there is to do, the most wanted first: what each view opens with, its own examples, those of the others."""
+def plan_jobs(subjects: Sequence[_Subject], examples: Examples, given: PageText | None) -> list[_Job]:
+    """All jobs, ordered by rank."""
     ranked = [
         (rank, job)
         for subject in subjects
@@ -217,22 +214,21 @@ def jobs(subjects: Sequence[_Subject], examples: Examples, given: Text | None) -
     return [job for _, job in sorted(ranked, key=lambda one: one[0])]
 
 
-def texts(view: str, examples: Examples, given: Text | None) -> list[tuple[int, Text]]:
-    """The texts that a view can be opened with, each with its rank. All views share what is in the field for texts, so
-    the examples of the others come too. A page begins with the text that was given, else with the first example of
-    them all in the reader's language."""
-    found = {} if given is None else {given: BEGIN}
+def rank_texts(view: str, examples: Examples, given: PageText | None) -> list[tuple[int, PageText]]:
+    """The texts that a view may show, with ranks. Views share the text field, so the examples of other views are
+    included. A page opens with the given text, or with the first example in the reader's language."""
+    found = {} if given is None else {given: RANK_FIRST}
     languages: set[str] = set()
-    for other in SHARING:
+    for other in TEXT_VIEWS:
         for example in examples.get(other, ()):
-            chosen, rank = example["set"], OWN if other == view else OTHERS
+            chosen, rank = example["set"], RANK_OWN if other == view else RANK_OTHERS
             if "text" not in chosen:
                 continue
-            if given is None and other == SHARING[0] and example["lang"] not in languages:
+            if given is None and other == TEXT_VIEWS[0] and example["lang"] not in languages:
                 languages.add(example["lang"])
-                rank = BEGIN
+                rank = RANK_FIRST
             hide = chosen.get("fill", {}).get("hide") if view == "fill" else None
-            text = Text(chosen["text"], chosen.get("pair"), hide)
+            text = PageText(chosen["text"], chosen.get("pair"), hide)
             found[text] = min(rank, found.get(text, rank))
     return [(rank, text) for text, rank in found.items()]
 
@@ -243,43 +239,43 @@ ATTENTIONS = {
     "transformer": ("encoder", "decoder", "cross"),
     "seq2seq": ("cross",),
 }
-"""Kinds of attention that the page asks for, by the kind of a model: those of attention_controls.js."""
-Ranked = Iterator[tuple[int, _Job]]
+"""Kinds of attention that the page asks for, by kind of model (attention_controls.js)."""
+RankedJobs = Iterator[tuple[int, _Job]]
 
 
-def _attention(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    for rank, text in texts("attention", examples, given):
+def _attention(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    for rank, text in rank_texts("attention", examples, given):
         pair = text.pair if "translation" not in subject["views"] else None
         for kind in ATTENTIONS[subject["kind"]]:
             fields = {"model": subject["index"], "text": text.text, "pair": pair, "kind": kind}
-            yield rank, asking("attention", fields)
-            yield LAST, partial(_layers, fields=fields)
-            if rank != OTHERS:
-                yield LAST, partial(_steps, fields=fields, every=rank == BEGIN)
+            yield rank, make_job("attention", fields)
+            yield RANK_LAST, partial(_layers, fields=fields)
+            if rank != RANK_OTHERS:
+                yield RANK_LAST, partial(_steps, fields=fields, every=rank == RANK_FIRST)
 
 
-def _layers(made: Record, fields: Mapping[str, Any]) -> None:
-    """Each layer whole, where the small maps do not show every token: megabytes, and so after all else."""
+def _layers(made: Recording, fields: Mapping[str, Any]) -> None:
+    """Every whole layer, if the small maps do not show every token: megabytes, hence last."""
     found = made.keep("attention", **fields)
     if found is not None and found.arrays["small"].shape[2:] != (len(found.head["left"]), len(found.head["right"])):
         for layer in found.head["layers"]:
             made.keep("attention", **fields, layer=layer)
 
 
-def _steps(made: Record, fields: Mapping[str, Any], every: bool) -> None:
-    """How a head computes, for all tokens at once, and what the tokens begin as: of every head of the text that a page
-    begins with, and of those that it would open an example with."""
+def _steps(made: Recording, fields: Mapping[str, Any], every: bool) -> None:
+    """The steps of heads for all tokens at once, and the inputs: all heads for the first text of a page, otherwise the
+    heads with which the page would open."""
     found = made.keep("attention", **fields)
     if found is None or max(len(found.head["left"]), len(found.head["right"])) > MOST_STEPS:
         return
     made.keep("inputs", **fields)
     heads = found.head["heads"]
-    for number in range(len(found.head["layers"]) * heads) if every else opened(found):
+    for number in range(len(found.head["layers"]) * heads) if every else choose_heads(found):
         made.keep("steps", **fields, layer=number // heads, head=number % heads)
 
 
-def opened(found: Reply) -> list[int]:
-    """For each token the head that looks from it hardest at another word, near ones counting less; counted through all
+def choose_heads(found: Reply) -> list[int]:
+    """For each token the head with the largest weight on another word, where near words count less; numbered across all
     layers. The page opens with one of these (focusOf in attention_data.js)."""
     small, right = found.arrays["small"].astype(np.float64), found.head["right"]  # (L, H, S, S)
     rows, columns = small.shape[2:]
@@ -291,77 +287,77 @@ def opened(found: Reply) -> list[int]:
     return sorted(set(focus.argmax(0).tolist()))
 
 
-def _fill(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    for rank, text in texts("fill", examples, given):
-        yield rank, partial(_blanks, subject=subject, text=text, few=rank == OTHERS)
+def _fill(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    for rank, text in rank_texts("fill", examples, given):
+        yield rank, partial(_blanks, subject=subject, text=text, few=rank == RANK_OTHERS)
 
 
-def _blanks(made: Record, subject: _Subject, text: Text, few: bool) -> None:
-    """Each word hidden alone; and whether the second text follows."""
+def _blanks(made: Recording, subject: _Subject, text: PageText, few: bool) -> None:
+    """Each unit hidden alone; and next-sentence prediction for a pair."""
     fields = {"model": subject["index"], "text": text.text}
-    spans = [f"{start}-{end}" for start, end in units(text.text)]
+    spans = [f"{start}-{end}" for start, end in split_units(text.text)]
     if "masked" in subject["heads"]:
-        # a text with blanks of its own has nothing hidden beside
-        begun = [None] if MASK in text.text else [text.hide] if text.hide else []
+        # in a text with [MASK] nothing else is hidden
+        begun = [None] if MASK_TOKEN in text.text else [text.hide] if text.hide else []
         ends = spans[-FEW_HIDDEN:] if few else [*spans[-MOST_HIDDEN:], *spans[:MOST_HIDDEN]]
-        for hide in [*begun, *ends]:  # what was asked before is not asked again
-            made.keep("fill", **fields, k=CANDIDATES, hide=hide)
+        for hide in [*begun, *ends]:  # `keep` skips repeated questions
+            made.keep("fill", **fields, k=ASKED_CANDIDATES, hide=hide)
     if text.pair is not None:
         made.keep("next_sentence", **fields, pair=text.pair)
 
 
-def _meanings(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
+def _meanings(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
     for example in examples.get("meanings", ()):
         chosen = example["set"]["meanings"]
         fields = {"model": subject["index"], "word": chosen["word"], "sentences": chosen["sentences"]}
-        yield OWN, asking("meanings", fields)
+        yield RANK_OWN, make_job("meanings", fields)
 
 
-def _positions(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    yield BEGIN, asking("positions", {"model": subject["index"]})
+def _positions(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    yield RANK_FIRST, make_job("positions", {"model": subject["index"]})
     for example in examples.get("positions", ()):
         chosen = example["set"]["positions"]
         fields = {"model": subject["index"], "text": chosen["text"], "other": chosen["other"]}
-        yield OWN, asking("order", fields)
+        yield RANK_OWN, make_job("order", fields)
 
 
-def _translation(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    for rank, text in texts("translation", examples, given):
-        fields = {"model": subject["index"], "text": text.text, "beams": BEAMS}
+def _translation(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    for rank, text in rank_texts("translation", examples, given):
+        fields = {"model": subject["index"], "text": text.text, "beams": ASKED_BEAMS}
         for name in ("translate", "beam_steps"):
-            yield rank, asking(name, fields)
+            yield rank, make_job(name, fields)
 
 
-def _recurrence(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    for rank, text in texts("recurrence", examples, given):
-        if rank != OTHERS:  # a text's states are the largest of all answers
+def _recurrence(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    for rank, text in rank_texts("recurrence", examples, given):
+        if rank != RANK_OTHERS:  # states are the largest replies
             yield rank, partial(_ways, subject=subject, fields={"model": subject["index"], "text": text.text})
 
 
-def _ways(made: Record, subject: _Subject, fields: Mapping[str, Any]) -> None:
-    """Every layer in every direction; and what a language model expects."""
+def _ways(made: Recording, subject: _Subject, fields: Mapping[str, Any]) -> None:
+    """Every layer in every direction; and the next words of a language model."""
     found = made.keep("states", **fields, way=0)
     for way in range(1, len(found.head["ways"]) if found is not None else 0):
         made.keep("states", **fields, way=way)
     if subject["kind"] in ("rnnlm", "elmo"):
-        made.keep("next_words", **fields, k=EXPECTED)
+        made.keep("next_words", **fields, k=ASKED_NEXT_WORDS)
 
 
-def _vectors(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
+def _vectors(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
     for example in examples.get("vectors", ()):
-        yield OWN, partial(_near, model=subject["index"], chosen=example["set"]["vectors"])
+        yield RANK_OWN, partial(_near, model=subject["index"], chosen=example["set"]["vectors"])
 
 
-def _near(made: Record, model: int, chosen: Mapping[str, str]) -> None:
-    """Neighbours and an analogy, and the map that vectors.js draws of the words of both."""
+def _near(made: Recording, model: int, chosen: Mapping[str, str]) -> None:
+    """Neighbours, an analogy, and the map of the words of both, as vectors.js draws it."""
     corners = {name: chosen[name] for name in "abc"}
-    near = made.keep("neighbours", model=model, word=chosen["word"], k=NEIGHBOURS)
-    analogy = made.keep("analogy", model=model, k=ANSWERS, **corners)
+    near = made.keep("neighbours", model=model, word=chosen["word"], k=ASKED_NEIGHBOURS)
+    analogy = made.keep("analogy", model=model, k=ASKED_ANSWERS, **corners)
     named = [] if near is None else [near.head["word"], *_words(near.head["neighbours"][:NEAREST_ON_MAP])]
     if analogy is not None:
         named += [*(analogy.head[name] for name in "abc"), *_words(analogy.head["answers"][:ANSWERS_ON_MAP])]
     words = " ".join(dict.fromkeys(one for one in named if len(one.split()) == 1))
-    script = "chinese" if HAN.search(chosen["word"]) else "letters"
+    script = "chinese" if HAN_CHARACTER.search(chosen["word"]) else "letters"
     made.keep("word_map", model=model, words=words or None, most=ON_MAP, script=script)
 
 
@@ -369,23 +365,23 @@ def _words(listed: Sequence[Mapping[str, str]]) -> list[str]:
     return [one["word"] for one in listed]
 
 
-def _tasks(subject: _Subject, examples: Examples, given: Text | None) -> Ranked:
-    """A classifier and a tagger read the text in the field; a reader and a chooser have theirs from the examples."""
+def _tasks(subject: _Subject, examples: Examples, given: PageText | None) -> RankedJobs:
+    """Classification and tagging use the text field; answer and choice take their texts from the examples."""
     model, read = {"model": subject["index"]}, LABELLINGS[subject["task"]].example.fields
     if "question" not in read:
-        for rank, text in texts("tasks", examples, given):
-            yield rank, asking("task", model | {"text": text.text, "pair": text.pair if "pair" in read else None})
+        for rank, text in rank_texts("tasks", examples, given):
+            yield rank, make_job("task", model | {"text": text.text, "pair": text.pair if "pair" in read else None})
         return
     for example in examples.get("tasks", ()):
         chosen = example["set"].get("tasks", {})
-        fields = {field: chosen.get(name) or None for field, name in OF_A_TASK.items()}
+        fields = {field: chosen.get(name) or None for field, name in TASK_FIELDS.items()}
         if chosen and (fields["choices"] is not None) == ("choices" in read):
-            yield OWN, asking("task", model | fields)
+            yield RANK_OWN, make_job("task", model | fields)
 
 
-SHARING = ("attention", "fill", "translation", "recurrence", "tasks")
-"""Views of the text in the field; the first is the one that a page opens with."""
-_VIEWS: dict[str, Callable[[_Subject, Examples, Text | None], Ranked]] = {
+TEXT_VIEWS = ("attention", "fill", "translation", "recurrence", "tasks")
+"""Views of the shared text field; a page opens with the first."""
+_VIEWS: dict[str, Callable[[_Subject, Examples, PageText | None], RankedJobs]] = {
     "attention": _attention,
     "fill": _fill,
     "meanings": _meanings,

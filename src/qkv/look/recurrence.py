@@ -1,12 +1,23 @@
-"""The cells of nn/recurrent.py opened: every step, with everything that its equations name.
+"""The view of recurrence: states and gates of recurrent layers at every token, and the next words of language models.
+
+Question `states`: one layer in one direction ("way") with all variables of its equations (nn/recurrent.py). The head
+lists all ways of a model:
+
+    rnnlm     its layers                       elmo      two independent directions
+    seq2seq   the encoder's layers             reader    both directions of each layer, after those of a language model
+                                                         below it
 
     rnn        h
-    lstm       i, f, g, o, c, h; with a projection also m, which h is projected from
-    peephole   the same, of gates that see c
-    coupled    f, g, o, c, h: what is forgotten is what is taken in, 1 − f
+    lstm       i, f, g, o, c, h; with a projection also m, the output before it
+    peephole   the same; gates read c
+    coupled    f, g, o, c, h; i = 1 − f
     gru        r, z, n, h
 
-Shapes: T tokens, G blocks, H width of a cell, P width of its output.
+Question `next_words`: for language models (rnnlm, elmo) the most likely tokens after each token, backward before each.
+
+Rows start from the zero state. Arrays are in text order, also for the backward direction.
+
+Shapes: T tokens, D input width, G blocks, H width of a cell, P width of its output, V vocabulary.
 """
 
 from collections import Counter
@@ -21,7 +32,7 @@ from torch import Tensor
 
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
-from qkv.look.translating import spelled
+from qkv.look.translating import spell_token
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.nn.characters import spell
 from qkv.nn.layers import Layer, Recurrence
@@ -35,9 +46,9 @@ from qkv.text.tokenizer import Encoded, Tokenizer
 
 @dataclass(frozen=True)
 class Equations:
-    name: str  # as a config has it
+    name: str  # in configs
     blocks: tuple[str, ...]  # letters, in the order of the blocks of W, U and b
-    gates: frozenset[str]  # those from 0 to 1
+    gates: frozenset[str]  # letters of values from 0 to 1
     lines: tuple[str, ...]  # as in the docstring of nn/recurrent.py
 
 
@@ -71,16 +82,16 @@ EQUATIONS: dict[type[Cell], Equations] = {
 }
 
 
-class Read(NamedTuple):
-    """A row that a cell has read, in the order of the text whichever way it was read."""
+class CellRun(NamedTuple):
+    """The variables of a cell over one row, in text order for both directions."""
 
-    parts: dict[str, Tensor]  # by the letter of the equation: (T, H) each, of h (T, P)
+    parts: dict[str, Tensor]  # by letter of the equations: (T, H) each, h (T, P)
     given: Tensor  # (T, G, H): W x + b
-    from_state: Tensor  # (T, G, H): U h, with its bias where it has one
+    from_state: Tensor  # (T, G, H): U h, with its bias if there is one
 
 
-def read(cell: Cell, x: Tensor, *, reverse: bool = False) -> Read:
-    """x (T, D), from nothing seen."""
+def run_cell(cell: Cell, x: Tensor, *, reverse: bool = False) -> CellRun:
+    """Run the cell over x (T, D) from the zero state."""
     given: Tensor = cell.from_input(x)  # (T, G · H)
     state = cell.begin(1)
     steps: list[dict[str, Tensor]] = []
@@ -94,43 +105,24 @@ def read(cell: Cell, x: Tensor, *, reverse: bool = False) -> Read:
         before.reverse()
     parts = {letter: torch.cat([step[letter] for step in steps]) for letter in steps[0]}
     blocks = (cell.blocks, cell.width)
-    return Read(parts, given.unflatten(1, blocks), cell.from_state(torch.cat(before)).unflatten(1, blocks))
+    return CellRun(parts, given.unflatten(1, blocks), cell.from_state(torch.cat(before)).unflatten(1, blocks))
 
-
-# --- What recurrent layers remember while they read a text: states and gates at every token; and what a language
-# model
-# expects next.
-#
-# `states`       one layer in one direction at a time ("way"): hidden state, cell and each gate, with what the
-# equation
-#                makes them of (recurrence.py). The head names all ways there are:
-#                    rnnlm     its layers                       elmo      two directions, which never meet
-#                    seq2seq   the encoder's layers             reader    both directions of each layer, and below
-# them
-#                                                                         those of a language model it stands on
-# `next_words`   of a language model (rnnlm, elmo): the likeliest tokens after each token, backward before each
-#
-# A row begins with nothing seen, as wherever else vectors of a text are asked for. Numbers are in the order of the
-# text,
-# also of what is read backward.
-#
-# Shapes: T tokens, D width of what goes in, G blocks, H width of a cell, P width of its output, V vocabulary.
 
 _MOST = 256
-"""Tokens: every number of every layer is sent."""
+"""Maximum number of tokens: all values of a layer are sent."""
 _WAYS = 64
 PROJECTED = ("m = o tanh(c')", "h' = P m")
-"""The last line of an LSTM's equations, where its output is projected."""
+"""Replaces the last line of an LSTM's equations if it has a projection."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One layer, read in one direction."""
+    """One layer in one direction."""
 
-    part: str  # what it belongs to: "language_model", "elmo", "encoder" or "reader"
+    part: str  # "language_model", "elmo", "encoder" or "reader"
     layer: int
     recurrence: Recurrence
-    read: Read
+    read: CellRun
 
     @property
     def cell(self) -> Cell:
@@ -151,8 +143,8 @@ class Way:
         }
 
 
-class Speaker(NamedTuple):
-    """What expects the next token."""
+class NextTokenModel(NamedTuple):
+    """Predicts the next token."""
 
     predict: Callable[[Tensor], Tensor]  # (T, P) → (T, V)
     tokenizer: Tokenizer
@@ -161,26 +153,26 @@ class Speaker(NamedTuple):
 class OpenedText(NamedTuple):
     encoded: Encoded
     ways: list[Way]
-    speaker: Speaker | None = None  # of a language model
+    speaker: NextTokenModel | None = None  # language models only
 
 
 @torch.inference_mode()
-def states(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, way. Arrays: h (T, P), and by the equation's letters c, i, f, g, o, m, r, z, n (T, H); given and
+def show_states(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, way. Arrays: h (T, P), and by letter of the equations c, i, f, g, o, m, r, z, n (T, H); given and
     from_state (T, G, H), W x + b and U h; peepholes (3, H)."""
     text, number = asked.text(), asked.number("way", 0, _WAYS - 1, 0)
     asked.done()
-    encoded, ways, _ = _opened(subject, text)
+    encoded, ways, _ = _open_text(subject, text)
     if number >= len(ways):
         raise RefusalError(
             "range", f"'way' is {number}; it goes from 0 to {len(ways) - 1}.", field="way", low=0, high=len(ways) - 1
         )
     way = ways[number]
     cell, equations = way.cell, EQUATIONS[type(way.cell)]
-    arrays = {letter: _f4(values) for letter, values in way.read.parts.items()}
-    arrays |= {"given": _f4(way.read.given), "from_state": _f4(way.read.from_state)}
+    arrays = {letter: _to_float32(values) for letter, values in way.read.parts.items()}
+    arrays |= {"given": _to_float32(way.read.given), "from_state": _to_float32(way.read.from_state)}
     if isinstance(cell, PeepholeLSTM):
-        arrays["peepholes"] = _f4(cell.peepholes)
+        arrays["peepholes"] = _to_float32(cell.peepholes)
     clips = (cell.cell_clip, cell.projection_clip) if isinstance(cell, LSTM) else (None, None)
     head = {
         "name": "states",
@@ -204,30 +196,30 @@ def states(subject: Subject, asked: Asked) -> Reply:
 
 
 @torch.inference_mode()
-def next_words(subject: Subject, asked: Asked) -> Reply:
-    """Fields: text, k. For each direction: {direction} (T, k) probabilities of the tokens that the head names, and
-    {direction}_came (T,), the probability of what came, with its place {direction}_rank (T,) from 0; -1: nothing did.
-    """
+def show_next_words(subject: Subject, asked: Asked) -> Reply:
+    """Fields: text, k. Arrays for each direction: {direction} (T, k), the probabilities of the tokens in the head;
+    {direction}_came (T,), the probability of the actual token, and {direction}_rank (T,), its rank from 0; -1 if there
+    is none."""
     text, k = asked.text(), asked.number("k", 1, 50, 8)
     asked.done()
-    encoded, ways, speaker = _opened(subject, text)
+    encoded, ways, speaker = _open_text(subject, text)
     if speaker is None:
         raise subject.refusal("no_next_words", "which does not predict the next word")
-    told, arrays = dict[str, Any](), dict[str, NDArray[Any]]()
+    words, arrays = dict[str, Any](), dict[str, NDArray[Any]]()
     for direction in DIRECTIONS:
         mine = [way for way in ways if way.direction == direction]
         if not mine:
             continue
         probabilities = speaker.predict(mine[-1].recurrence.left).float().softmax(1)  # (T, V)
         best = probabilities.topk(min(k, probabilities.size(1)))
-        told[direction] = [[spelled(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
-        arrays[direction] = _f4(best.values)
-        arrays |= _what_came(direction, probabilities, encoded.ids)
-    return Reply({"name": "next_words", "text": text, "tokens": _tokens(encoded, text), "words": told}, arrays)
+        words[direction] = [[spell_token(speaker.tokenizer, id) for id in row] for row in best.indices.tolist()]
+        arrays[direction] = _to_float32(best.values)
+        arrays |= _score_actual_tokens(direction, probabilities, encoded.ids)
+    return Reply({"name": "next_words", "text": text, "tokens": _tokens(encoded, text), "words": words}, arrays)
 
 
-def _opened(subject: Subject, text: str) -> OpenedText:
-    """A text as the model reads it, and all its recurrent layers after they have."""
+def _open_text(subject: Subject, text: str) -> OpenedText:
+    """The encoded text, and all recurrent layers run over it."""
     if subject.kind == "rnnlm":
         return _rnnlm(subject, text)
     if subject.kind == "elmo":
@@ -242,18 +234,18 @@ def _opened(subject: Subject, text: str) -> OpenedText:
 def _rnnlm(subject: Subject, text: str) -> OpenedText:
     network, tokenizer = subject.recurrent, subject.opened.tokenizer
     found = tokenizer.encode(text)
-    # a text that may go on has no end yet
-    encoded = _checked(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
+    # without the end token: the text may continue
+    encoded = _check_tokens(Encoded(found.ids[:-1], found.segments[:-1], found.offsets[:-1], found.tokens[:-1]))
     ways = _ways(network.layers(torch.tensor(encoded.ids), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, Speaker(network.predict, tokenizer))
+    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
 
 
 def _elmo(subject: Subject, text: str) -> OpenedText:
-    network, tokenizer = subject.recurrent, subject.opened.tokenizer  # no word is unknown to it
-    encoded = _checked(tokenizer.encode(text))
+    network, tokenizer = subject.recurrent, subject.opened.tokenizer  # it has no unknown words
+    encoded = _check_tokens(tokenizer.encode(text))
     spelled = spell([tokenizer.token(id) for id in encoded.ids], network.config.longest)
     ways = _ways(network.layers(network.characters(spelled), (len(encoded.ids),)))
-    return OpenedText(encoded, ways, Speaker(network.predict, tokenizer))
+    return OpenedText(encoded, ways, NextTokenModel(network.predict, tokenizer))
 
 
 def _seq2seq(subject: Subject, text: str) -> OpenedText:
@@ -264,43 +256,43 @@ def _seq2seq(subject: Subject, text: str) -> OpenedText:
     found = coder.encode(text, special=False)
     end = len(text), len(text)
     encoded = Encoded(ids, [0] * len(ids), [*source_spans(coder, text), end], [*found.tokens, coder.token(ids[-1])])
-    _checked(encoded, min(_MOST, translator.max_length))
+    _check_tokens(encoded, min(_MOST, translator.max_length))
     return OpenedText(encoded, _ways(translator.network.layers(Batch.of([ids]))))
 
 
 def _reader(subject: Subject, text: str) -> OpenedText:
     encoder = subject.recurrent.encoder
-    encoded = _checked(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
+    encoded = _check_tokens(subject.opened.tokenizer.encode(text), min(_MOST, encoder.config.max_length))
     return OpenedText(encoded, _ways(encoder.layers(Batch.of([encoded.ids]))))
 
 
 def _ways(layers: Iterable[Layer]) -> list[Way]:
-    """What recurs in them, numbered from 0 in each part of the network and each direction."""
+    """The recurrences of the layers, numbered from 0 in each part of the network and each direction."""
     found: list[Way] = []
     numbers: Counter[tuple[str, str]] = Counter()
     for layer in layers:
         for one in layer.recurrences:
-            opened = read(one.cell, one.entered, reverse=one.direction == "backward")
+            opened = run_cell(one.cell, one.entered, reverse=one.direction == "backward")
             found.append(Way(layer.part, numbers[layer.part, one.direction], one, opened))
             numbers[layer.part, one.direction] += 1
     return found
 
 
-def _what_came(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """(T, V): how likely each token was that came after, or backward before; the last has none."""
+def _score_actual_tokens(direction: str, probabilities: Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """(T, V) → probability and rank of the actual next (backward: previous) token; -1 where there is none."""
     vocabulary = probabilities.size(1)
     came, ranks = np.full(len(ids), -1, np.float32), np.full(len(ids), -1, np.int32)
     step = 1 if direction == "forward" else -1
     for place in range(len(ids)):
-        if 0 <= place + step < len(ids) and (id := ids[place + step]) < vocabulary:  # else it was spelled, not known
+        if 0 <= place + step < len(ids) and (id := ids[place + step]) < vocabulary:  # otherwise it has no score
             row = probabilities[place]
             came[place], ranks[place] = float(row[id]), int((row > row[id]).sum())
     return {f"{direction}_came": came, f"{direction}_rank": ranks}
 
 
-def _checked(encoded: Encoded, most: int = _MOST) -> Encoded:
+def _check_tokens(encoded: Encoded, most: int = _MOST) -> Encoded:
     if not any(start < end for start, end in encoded.offsets):
-        raise RefusalError("empty", "There is nothing in the text that the model could read.", field="text")
+        raise RefusalError("empty", "The text has no tokens that the model can read.", field="text")
     if len(encoded.ids) > most:
         raise RefusalError(
             "too_many_shown" if most == _MOST else "too_many_tokens",
@@ -319,6 +311,6 @@ def _tokens(encoded: Encoded, text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _f4(values: Tensor) -> NDArray[np.float32]:
+def _to_float32(values: Tensor) -> NDArray[np.float32]:
     found: NDArray[np.float32] = values.float().cpu().numpy()
     return found

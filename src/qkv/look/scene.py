@@ -1,15 +1,15 @@
-"""What looks at what: the tokens on both sides of an attention, for every kind of model that has some.
+"""The tokens on both sides of an attention, for every kind of model that has one.
 
     bert          self                          a text, or two in one row (then its name is "pair")
-    gpt           causal                        a text; every token sees those before it
-    transformer   encoder | decoder | cross     the source; the translation; the translation at the source
-    seq2seq       cross                         the translation at the source, one layer and one head
+    gpt           causal                        a text; every token sees itself and those before it
+    transformer   encoder | decoder | cross     source to source; translation to itself; translation to source
+    seq2seq       cross                         translation to source, one layer and one head
 
-A translation is given, or the model makes it first, and it is remembered: whoever asks for one layer after another does
-not wait for it again. A decoder's tokens are those it reads (the mark that texts begin with, then all but the end);
-those of a seq2seq are those it writes, because there the state before a token asks what it is to be.
+If no translation is given, the model generates it once; it is cached for questions about other layers. The rows of a
+Transformer's decoder are the tokens it reads (the begin token, then all but the end token), those of a seq2seq the
+tokens it predicts, because there the query is the state before a token.
 
-What this file does NOT do: compute any attention (looks.py).
+Not here: the attention itself (looks.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from qkv.nn.layers import AttentionKind, Layer
 from qkv.report.attention_map import Token
 from qkv.tasks.translate import source_spans, target_spans, translated
 
-REMEMBERED = 64  # translations
+CACHED_TRANSLATIONS = 64  # translations
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Side:
 
     ids: tuple[int, ...]
     tokens: tuple[Token, ...]
-    unknown: int = -1  # the token of all that the vocabulary lacks
+    unknown: int = -1  # id of the unknown token
 
     @property
     def lost(self) -> list[int]:
-        """Which of its tokens stand for characters that the vocabulary lacks: to the model they are all the same."""
+        """Indices of unknown tokens."""
         rows = enumerate(zip(self.ids, self.tokens, strict=True))
         return [
             place
             for place, (number, token) in rows
-            # who writes [UNK] means it; vocabularies of bytes give this number to a mark of their own
+            # not a literal [UNK] in the text, nor the special tokens to which byte-level vocabularies give this id
             if number == self.unknown and not token.special and token.text.strip() not in ("", token.token)
         ]
 
@@ -58,11 +58,11 @@ class Scene:
     subject: Subject
     attention: AttentionKind
     name: str  # the kind, or "pair"
-    left: Side  # asks
-    right: Side  # is looked at
-    texts: tuple[str, ...]  # what the characters of the tokens are counted in, by segment
-    source: Side | None = None  # what a translator's encoder reads
-    target: tuple[int, ...] | None = None  # what its decoder reads, where it is asked for
+    left: Side  # queries
+    right: Side  # keys
+    texts: tuple[str, ...]  # the texts that token spans refer to, by segment
+    source: Side | None = None  # input of a translator's encoder
+    target: tuple[int, ...] | None = None  # input of its decoder, if needed
 
     @property
     def kind(self) -> str:
@@ -70,16 +70,16 @@ class Scene:
 
     @property
     def same(self) -> bool:
-        """Whether both sides are one text."""
+        """Whether both sides are the same text."""
         return not self.attention.looks_at_source
 
     @property
     def sees_all(self) -> bool:
-        """Whether nothing is hidden from a token."""
+        """Whether every token is visible to every other."""
         return not self.attention.is_causal
 
     def layers(self) -> Iterator[Layer]:
-        """Of the network, reading this."""
+        """The layers of the network on these tokens."""
         first = self.left if self.source is None else self.source
         batches = [Batch.of([first.ids], segments=[first.segments])]
         if self.target is not None:
@@ -90,7 +90,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Question:
-    """A text and the kind of attention, as they were asked for."""
+    """The texts and the kind of attention of a request."""
 
     subject: Subject
     kind: str
@@ -100,8 +100,8 @@ class Question:
 
     @classmethod
     def read(cls, subject: Subject, asked: Asked) -> "Question":
-        """The fields text, pair, kind and output, of which a model may have none."""
-        kinds = [kind.name for kind in attentions_of(subject)]
+        """Read the fields text, pair, kind and output. Raises RefusalError for a model without attention."""
+        kinds = [kind.name for kind in find_attentions(subject)]
         kind = asked.choice("kind", kinds, kinds[0])
         text = asked.text()
         pair = None if subject.translates else asked.maybe_text("pair")
@@ -124,33 +124,33 @@ class Question:
         return self.attention.heads
 
     def scene(self) -> Scene:
-        """Tokens of both sides; a translation is made here, if none was given."""
+        """The tokens of both sides; generates a translation if none was given."""
         subject, kind = self.subject, self.attention
         if not subject.translates:
-            side = _of_model(subject, kind, self.text, self.pair)
+            side = _make_model_side(subject, kind, self.text, self.pair)
             texts = (self.text,) if self.pair is None else (self.text, self.pair)
             name = kind.name if self.pair is None or kind.is_causal else "pair"
             return Scene(subject, kind, name, side, side, texts)
-        source = _source(subject.translator, self.text, 1 if kind.looks_at_source else 0)
+        source = _make_source_side(subject.translator, self.text, 1 if kind.looks_at_source else 0)
         if kind.part == "encoder":
             return Scene(subject, kind, kind.name, source, source, (self.text,), source)
-        output, target, read = _target(subject, kind, self.text, self.output)
+        output, target, read = _make_target_side(subject, kind, self.text, self.output)
         right, texts = (source, (output, self.text)) if kind.looks_at_source else (target, (output,))
         return Scene(subject, kind, kind.name, target, right, texts, source, read)
 
 
-def attentions_of(subject: Subject) -> tuple[AttentionKind, ...]:
-    """Refuse what has none."""
+def find_attentions(subject: Subject) -> tuple[AttentionKind, ...]:
+    """The kinds of attention of a model. Raises RefusalError if it has none."""
     found = () if subject.is_table else subject.network.attentions
     if not found:
         if subject.translates:
             context = subject.translator.network.context
-            raise subject.refusal("no_attention", f"whose decoder looks at nothing: its context is {context}")
+            raise subject.refusal("no_attention", f"whose decoder has no attention: its context is {context}")
         raise subject.refusal("no_attention", "which has no attention")
     return found
 
 
-def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
+def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str | None) -> Side:
     model = subject.model
     untaught = kind.is_causal and not model.network.heads
     sizes = subject.facts.sizes
@@ -159,7 +159,7 @@ def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None
     texts = (text,) if pair is None else (text, pair)
     for name, one in zip(("text", "pair"), texts, strict=False):
         if model.tokenizer.is_empty(one):
-            raise _empty(name)
+            raise _empty_refusal(name)
     encoded = model.tokenizer.encode(text, pair)
     if untaught:
         encoded = without_unlearned(encoded, model.tokenizer)
@@ -168,24 +168,26 @@ def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None
     return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
 
 
-def _source(translator: Translator, text: str, segment: int) -> Side:
+def _make_source_side(translator: Translator, text: str, segment: int) -> Side:
     languages = translator.languages
     encoded, spans = languages.source.encode(text, special=False), source_spans(languages.source, text)
     if not encoded.ids:
-        raise _empty("text")
+        raise _empty_refusal("text")
     check_length(len(encoded.ids) + 1, translator.max_length)
-    unknown = languages.source.unk_id  # SentencePiece spells what it does not know as it was written
+    unknown = languages.source.unk_id  # SentencePiece spells unknown tokens as in the text
     read = [
         languages.source.token(number) if number == unknown else token
         for number, token in zip(encoded.ids, encoded.tokens, strict=True)
     ]
-    tokens = _spelled(read, spans, text, segment)
+    tokens = _make_tokens(read, spans, text, segment)
     end = Token(languages.source.token(languages.source_end), "", 0, 0, segment, special=True)
     return Side((*encoded.ids, languages.source_end), (*tokens, end), unknown)
 
 
-def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None) -> tuple[str, Side, tuple[int, ...]]:
-    """The translation, its tokens as rows of the attention, and what a decoder reads of it."""
+def _make_target_side(
+    subject: Subject, kind: AttentionKind, text: str, output: str | None
+) -> tuple[str, Side, tuple[int, ...]]:
+    """The translation, its tokens as rows of the attention, and the input ids of the decoder."""
     translator = subject.translator
     languages = translator.languages
     if output is None:
@@ -194,9 +196,9 @@ def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None
         ids = tuple(languages.target.encode(output, special=False).ids)
         spans = tuple(source_spans(languages.target, output))
         if not ids:
-            raise _empty("output")
+            raise _empty_refusal("output")
         check_length(len(ids) + 1, translator.max_length)
-    tokens = _spelled([languages.target.token(number) for number in ids], spans, output, 0)
+    tokens = _make_tokens([languages.target.token(number) for number in ids], spans, output, 0)
     read = (languages.begin, *ids)
     if kind.asks_for_next:
         end = Token(languages.target.token(languages.end), "", 0, 0, special=True)
@@ -205,9 +207,9 @@ def _target(subject: Subject, kind: AttentionKind, text: str, output: str | None
     return output, Side(read, (begin, *tokens), languages.target.unk_id), read
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=CACHED_TRANSLATIONS)
 def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tuple[tuple[int, int], ...]]:
-    """The tokens as they were written, which need not be those that the text would be cut into."""
+    """The generated tokens, which may differ from those of the tokenised text; the text; the tokens' spans."""
     translator = subject.translator
     source = translator.languages.read([text])
     best = translated(translator.network, translator.languages, source, translator.decoding)[0][0]
@@ -215,7 +217,7 @@ def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tup
     return best.tokens, written, tuple(spans)
 
 
-def _spelled(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: str, segment: int) -> tuple[Token, ...]:
+def _make_tokens(tokens: Sequence[str], spans: Sequence[tuple[int, int]], text: str, segment: int) -> tuple[Token, ...]:
     return tuple(
         Token(token, text[start:end], start, end, segment) for token, (start, end) in zip(tokens, spans, strict=True)
     )
@@ -225,12 +227,12 @@ def check_length(tokens: int, most: int) -> None:
     if tokens > most:
         raise RefusalError(
             "too_many_tokens",
-            f"The text has {tokens:,} tokens, and this model reads {most:,} at once. Shorten it: nothing is cut "
-            "silently.",
+            f"The text has {tokens:,} tokens; the maximum of this model is {most:,}. Shorten it: texts are not "
+            "truncated.",
             tokens=tokens,
             most=most,
         )
 
 
-def _empty(name: str) -> RefusalError:
+def _empty_refusal(name: str) -> RefusalError:
     return RefusalError("empty", f"Nothing is left of '{name}' after tokenization. Write something.", field=name)

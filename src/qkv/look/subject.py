@@ -1,7 +1,7 @@
-"""A model that is looked into, whatever it is: what it can show, and its parts, each opened when it is first needed.
+"""A model shown by `qkv look`: its views, and its parts, each loaded on first use.
 
-`open_subject` reads what the folder says and the headers of its weights, so that a half-written one is refused at once,
-and loads no weights. What can be shown follows from what the model can be asked (models/family.py).
+`open_subject` reads the folder's metadata and the headers of its weights, so that incomplete folders are refused at
+once, but loads no weights. The views follow from the model's abilities (models/family.py).
 """
 
 import os
@@ -15,7 +15,7 @@ import torch
 
 from qkv.api.model import Model
 from qkv.api.translator import Translator, load_translator
-from qkv.look.wire import LONGEST, RefusalError
+from qkv.look.wire import TEXT_LIMIT, RefusalError
 from qkv.models.encoder import Encoder
 from qkv.models.family import (
     ATTENDS,
@@ -40,7 +40,7 @@ from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
 """In the order of the page."""
-VIEW_OF: dict[Ability[Any], str] = {
+VIEW_BY_ABILITY: dict[Ability[Any], str] = {
     ATTENDS: "attention",
     FILLS: "fill",
     JUDGES_PAIRS: "fill",
@@ -50,12 +50,12 @@ VIEW_OF: dict[Ability[Any], str] = {
     HAS_TASK: "tasks",
     RECURS: "recurrence",
 }
-"""Which view shows what a model can be asked; all models have positions, since the sinusoids need none."""
+"""The view of each ability; all models have the view of positions, which shows the sinusoids."""
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    name: str  # what the user typed
+    name: str  # as typed by the user
     facts: Facts
     threads: int | None = None
 
@@ -65,14 +65,14 @@ class Subject:
 
     @property
     def kind(self) -> str:
-        """What frames and the page call it."""
+        """The kind of the model in frames and on the page."""
         return self.facts.view_kind
 
     @cached_property
     def title(self) -> str:
-        """Short, for a heading: the folder's name, or that of its run, or what the hub calls it."""
+        """A short title: the name of the folder, of its run, or of the model on the hub."""
         if self.name.startswith(HUB):
-            return self.name.removeprefix(HUB).partition("@")[0].rpartition("/")[2]  # its folder is called by a hash
+            return self.name.removeprefix(HUB).partition("@")[0].rpartition("/")[2]  # its folder's name is a hash
         parts = [part for part in self.path.parts if part not in ("model", "/")]
         return parts[-1] if parts else self.name
 
@@ -85,12 +85,12 @@ class Subject:
 
     @property
     def is_table(self) -> bool:
-        """Whether a word has one vector, wherever it stands, and is looked up."""
+        """Whether it is a table of word vectors."""
         return self.has(LOOKS_UP)
 
     @property
     def network(self) -> Network | Encoder:
-        """What reads texts; of all but a table."""
+        """The network; tables have none."""
         return self.translator.network if self.translates else self.model.network.encoder
 
     @property
@@ -99,7 +99,7 @@ class Subject:
 
     @property
     def max_length(self) -> int:
-        """Tokens of a text that are read at once."""
+        """Maximum number of tokens of a text."""
         return self.translator.max_length if self.translates else self.model.config.max_length
 
     @cached_property
@@ -108,9 +108,9 @@ class Subject:
 
     @cached_property
     def model(self) -> Model:
-        """What `qkv.load` gives; of all that encode texts."""
+        """The same as `qkv.load` returns, for models that encode texts."""
         if not self.has(ENCODES):
-            raise self.refusal("no_model", "which no text can be read with")
+            raise self.refusal("no_model", "which cannot encode texts")
         return Model(self.opened, torch.device("cpu"), self.threads)
 
     @cached_property
@@ -122,20 +122,20 @@ class Subject:
     @cached_property
     def vectors(self) -> WordVectors:
         if not self.is_table:
-            raise self.refusal("no_vectors", "in which a word has no vector of its own")
+            raise self.refusal("no_vectors", "which has no table of word vectors")
         found: WordVectors = self.opened.ability(LOOKS_UP).vectors()
         return found
 
     @property
     def recurrent(self) -> Any:
-        """The network that recurs."""
+        """The recurrent network."""
         if not self.has(RECURS):
             kind = self.facts.shown.get("reader")
             raise self.refusal("no_recurrence", f"{f'a {kind}, ' if kind else ''}which has no recurrent layer")
         return self.opened.ability(RECURS)
 
     def load(self) -> None:
-        """The weights, before anybody asks; an InputError says what is wrong with them."""
+        """Load the weights. Raises InputError if they are unusable."""
         if self.translates:
             _ = self.translator
             return
@@ -150,26 +150,24 @@ class Subject:
 
 
 def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | None = None) -> Subject:
-    """By a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
+    """Open a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
     return Subject(text, facts_of_folder(file if file.is_file() else model_folder(locate(text))), threads)
 
 
-# --- What there is to look at: every model with its views and a few facts, found without loading a weight.
-
 VERSION = 1
 _LANGUAGES = ("zh", "en")
 
 
-def describe(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
-    """All that a page wants to know before it asks anything."""
+def describe_models(subjects: Sequence[Subject], examples: Mapping[str, Any]) -> dict[str, Any]:
+    """The initial data of a page: models with their views and facts, examples, limits. Loads no weights."""
     return {
         "version": VERSION,
         "languages": list(_LANGUAGES),
         "subjects": [{"index": index, **describe_subject(subject)} for index, subject in enumerate(subjects)],
         "examples": dict(examples),
-        "limits": {"characters": LONGEST},
+        "limits": {"characters": TEXT_LIMIT},
     }
 
 
@@ -179,14 +177,14 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "name": subject.name,
         "title": subject.title,
         "kind": subject.kind,
-        "views": views_of(facts),
+        "views": list_views(facts),
         "heads": list(facts.heads),
         "task": task_in(facts.record, facts.heads),
         "facts": dict(facts.shown),
     }
 
 
-def views_of(facts: Facts) -> list[str]:
+def list_views(facts: Facts) -> list[str]:
     """In the order of the page."""
-    found = {"positions", *(VIEW_OF[one] for one in facts.abilities if one in VIEW_OF)}
+    found = {"positions", *(VIEW_BY_ABILITY[one] for one in facts.abilities if one in VIEW_BY_ABILITY)}
     return [view for view in VIEWS if view in found]

@@ -1,12 +1,11 @@
-"""What a fine-tuned model says about a text, with all that it weighed: classes, entities, answers, choices.
+"""The view of tasks: the prediction of a fine-tuned model with all scores.
 
-    classify   the score of every label, and its probability at the temperature that was fitted; or one number
-    tag        entities as characters of the text, each with the probability of just this span with this label
-    answer     for every token of the passage how likely the answer starts there, and ends there; and the best spans
+    classify   the score of every label and its calibrated probability; or one number
+    tag        entities as character spans, each with the probability of this span and label
+    answer     start and end probabilities of every token of the passage; and the best spans
     choice     the score and the probability of every choice
 
-What this file does NOT do: decide anything. What is said is what `Model.predict` says, and each task knows what it
-weighed (`Task.weighed`).
+The predictions are those of `Model.predict`; the scores come from `Task.weighed`.
 """
 
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 
 from qkv.api.predict import empty_part, said_empty
 from qkv.data.labelled.examples import Example, UnlabelledInput
-from qkv.look.subject import Subject, views_of
+from qkv.look.subject import Subject, list_views
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.family import HAS_TASK
 from qkv.tasks.predictor import Solver
@@ -26,14 +25,14 @@ MOST_CHOICES = 26
 
 
 @torch.inference_mode()
-def task(subject: Subject, asked: Asked) -> Reply:
-    """Fields: of a classifier text, and pair where it reads two; of a tagger text; of a reader text and question; of a
-    chooser choices, and text or question or both. Head: task, kind, calibration, n_tokens, n_windows, and what is said
-    (`classes`, `value`, `entities`, `answer` and `spans`, `choices`). Arrays: `scores` and `probabilities` in the order
-    of what is said; of a reader `start` and `end` (C) and `tokens` (C, 2), the characters of each."""
-    solver = _solver(subject)
+def run_task(subject: Subject, asked: Asked) -> Reply:
+    """Fields: classify: text, and pair for text pairs; tag: text; answer: text and question; choice: choices, and text
+    or question or both. Head: task, kind, calibration, n_tokens, n_windows, and the prediction (`classes`, `value`,
+    `entities`, `answer` and `spans`, `choices`). Arrays: `scores` and `probabilities` in the order of the prediction;
+    answer: `start` and `end` (C) and `tokens` (C, 2), the span of each."""
+    solver = _require_solver(subject)
     made = solver.task
-    example = _example(subject, made, asked)
+    example = _read_example(subject, made, asked)
     asked.done()
     if name := empty_part(example, solver.tokenizer):
         raise RefusalError("empty", f"Here {said_empty(name)}. Write something.", field=name)
@@ -52,12 +51,12 @@ def task(subject: Subject, asked: Asked) -> Reply:
     return Reply(head | weighed.head, weighed.arrays)
 
 
-def _solver(subject: Subject) -> Solver:
+def _require_solver(subject: Subject) -> Solver:
     if not subject.has(HAS_TASK):
-        views = ", ".join(views_of(subject.facts))
+        views = ", ".join(list_views(subject.facts))
         raise RefusalError(
             "no_task",
-            f"No task was put on {subject.title}. It can show {views}. To put one on a model: "
+            f"{subject.title} is not fine-tuned for a task. Its views: {views}. To fine-tune a model: "
             f"qkv finetune classify --model {subject.name} --train FILE --out RUN.",
             model=subject.title,
             kind=subject.kind,
@@ -66,8 +65,8 @@ def _solver(subject: Subject) -> Solver:
     return subject.model.solver
 
 
-def _example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
-    """From the fields of the task's examples; `choices` is a list, the others are texts."""
+def _read_example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
+    """An example from the fields of the task's examples; `choices` is a list, the others are texts."""
     fields = made.example.fields
     texts = {
         name: asked.text(name) if needed else asked.maybe_text(name)
@@ -75,7 +74,7 @@ def _example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
         if name != "choices"
     }
     if not any(texts.values()):
-        raise RefusalError("empty", "Neither 'text' nor 'question' has anything in it.", field="text")
+        raise RefusalError("empty", "'text' and 'question' are both empty.", field="text")
     choices = asked.texts("choices", most=MOST_CHOICES) if "choices" in fields else []
     if len(choices) == 1:
         raise RefusalError("few_choices", "'choices' has one text; two at least are needed.", field="choices")
@@ -87,7 +86,7 @@ def _example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
             "needs_pair", f"{subject.title} was trained with pairs: give the second text.", model=subject.title
         )
     example = made.example.of(UnlabelledInput(texts.get("text") or "", pair, texts.get("question") or "", choices))
-    assert example is not None, "all that it needs was asked for"
+    assert example is not None, "all required fields were read"
     return example
 
 

@@ -1,16 +1,14 @@
-"""A vector a token, of every layer at once: what lies below the layers first, then what each of them makes of it.
+"""The token vectors of all layers from one run: the embeddings first, then the output of each layer.
 
-    bert, gpt, transformer (its encoder)   token and position, then every block; the last as the model hands it on
-    elmo                                   spelled, then every recurrent layer, both directions side by side
-    rnnlm, nnlm, word2vec                  the one vector there is
-    a reader of texts                      what its tokens are looked up as, then what it makes of them
+    bert, gpt, transformer (its encoder)   token and position, then every block; the last after the final norm
+    elmo                                   character CNN, then every recurrent layer, both directions concatenated
+    rnnlm, nnlm, word2vec                  one vector
+    plain encoders (reader)                token vectors, then the encoder's output
 
-Those of a layer equal what `Model.embed_tokens` gives for it. One run gives all, where asking layer by layer would run
-the model as often as it has layers. A text must fit the model in one piece: nothing is cut silently.
+The vectors of a layer equal those of `Model.embed_tokens`. Texts that exceed the model's maximum length are refused,
+not truncated. With `in_place` False every token has position 0, which shows what attention does without positions.
 
-`in_place` False lets every token stand at position 0: what is left is what attention alone can tell.
-
-Shapes: T tokens of a text, N of all texts, D width, K layers and what lies below them.
+Shapes: T tokens of a text, N of all texts, D width, K layers including the embeddings.
 """
 
 from collections.abc import Sequence
@@ -36,29 +34,31 @@ class TokenLayers:
     tokens: tuple[str, ...]
     offsets: tuple[tuple[int, int], ...]  # characters of the text
     layers: tuple[_Floats, ...]  # K of (T, D)
-    known: tuple[bool, ...]  # False: what the vocabulary lacks
+    known: tuple[bool, ...]  # False: unknown to the vocabulary
 
 
 def has_positions(subject: Subject) -> bool:
-    """Whether a token is told where it stands, so that this can be left out."""
+    """Whether the model has a position encoding."""
     return not subject.is_table and subject.network.position_encoding is not None
 
 
 @torch.inference_mode()
-def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = True) -> list[TokenLayers]:
+def read_token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = True) -> list[TokenLayers]:
     assert in_place or has_positions(subject), f"{subject.kind} has no positions to leave out"
     if subject.translates:
         if all(kind.part != "encoder" for kind in subject.network.attentions):
-            raise subject.refusal("no_vectors", "whose vectors of words are not shown")
-        return _of_translator(subject, texts, in_place)
+            raise subject.refusal("no_vectors", "whose word vectors are not shown")
+        return _read_encoder_layers(subject, texts, in_place)
     if subject.is_table:
-        return [_looked_up(subject.vectors, one) for one in tokenizer_of(subject).encode_batch(texts, special=False)]
+        return [
+            _look_up(subject.vectors, one) for one in find_table_tokenizer(subject).encode_batch(texts, special=False)
+        ]
     model = subject.model
     encoded, marks = model.tokenizer.encode_batch(texts, special=False), model.tokenizer.marks
     rows = [[marks.start, *one.ids, marks.end] for one in encoded]
     _check(rows, texts, model.config.max_length)
     batch = _batch(rows, in_place)
-    found = _by_text(model.network.encoder.token_states(batch), batch, slice(1, -1))  # without the marks
+    found = _by_text(model.network.encoder.token_states(batch), batch, slice(1, -1))  # without the special tokens
     return [
         TokenLayers(
             tuple(one.tokens), tuple(one.offsets), layers, tuple(number != model.tokenizer.unk_id for number in one.ids)
@@ -68,13 +68,12 @@ def token_layers(subject: Subject, texts: Sequence[str], *, in_place: bool = Tru
 
 
 @lru_cache(maxsize=8)
-def tokenizer_of(subject: Subject) -> Tokenizer:
-    """How a table's words are found in a text; a file of vectors says nothing of it but its words. No second copy of
-    the table is loaded for it."""
+def find_table_tokenizer(subject: Subject) -> Tokenizer:
+    """The tokenizer of a table; for a file of vectors one made from its words, without loading the table again."""
     return tokenizer_of_words(subject.vectors.words) if subject.path.is_file() else Tokenizer.load(subject.path)
 
 
-def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
+def _look_up(table: WordVectors, found: Encoded) -> TokenLayers:
     rows = [table.rows.get(token) for token in found.tokens]
     vectors = np.zeros((len(rows), table.width), np.float32)
     for place, row in enumerate(rows):
@@ -83,7 +82,7 @@ def _looked_up(table: WordVectors, found: Encoded) -> TokenLayers:
     return TokenLayers(tuple(found.tokens), tuple(found.offsets), (vectors,), tuple(row is not None for row in rows))
 
 
-def _of_translator(subject: Subject, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
+def _read_encoder_layers(subject: Subject, texts: Sequence[str], in_place: bool) -> list[TokenLayers]:
     translator = subject.translator
     tokenizer = translator.languages.source
     encoded = [tokenizer.encode(text, special=False) for text in texts]
@@ -96,7 +95,7 @@ def _of_translator(subject: Subject, texts: Sequence[str], in_place: bool) -> li
         TokenLayers(
             tuple(one.tokens),
             tuple(one.offsets),
-            tuple(layer[: len(one.ids)] for layer in layers),  # the mark of the end comes after
+            tuple(layer[: len(one.ids)] for layer in layers),  # without the end token
             _known(one, tokenizer.unk_id),
         )
         for one, layers in zip(encoded, found, strict=True)
@@ -122,7 +121,7 @@ def _check(rows: Sequence[Sequence[int]], texts: Sequence[str], most: int) -> No
         if len(row) > most:
             raise RefusalError(
                 "too_many_tokens",
-                f"'{begins}' has {len(row):,} tokens, and this model reads {most:,} at once. Shorten it.",
+                f"'{begins}' has {len(row):,} tokens; the maximum of this model is {most:,}. Shorten it.",
                 tokens=len(row),
                 most=most,
                 text=begins,

@@ -1,13 +1,12 @@
-"""Word vectors as numbers to draw: neighbours, an analogy with its parallelogram, a map of words.
+"""The view of word vectors: neighbours, an analogy with its parallelogram, a map of words.
 
-Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). Nothing is projected that need not be:
-the four corners a, b, c and b − a + c of an analogy lie in one plane, so that plane is what is drawn, and an answer is
-where it falls upon it, with how far it lies above. A map of many words has to be a projection, their two principal
-components, and says how little of the spread that holds; who is really near whom is told beside it.
+Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). The corners a, b, c and b − a + c of
+an analogy are in one plane, which is drawn exactly; answers are projected onto it, with their distance from it. A map
+shows the two principal components of many words, with their share of the variance and the true nearest words of each.
 
-Vectors have length 1 here, as the cosine sees them.
+Vectors are normalised to length 1.
 
-Shapes: V words of the table, n words that are drawn, D width, k nearest.
+Shapes: V words of the table, n words drawn, D width, k nearest.
 """
 
 import re
@@ -16,30 +15,30 @@ from typing import Any
 import numpy as np
 
 from qkv.api.results import normalized
-from qkv.look.plane import Floats, on_a_plane
+from qkv.look.plane import VectorArray, project_vectors
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.word2vec.vectors import METHODS, Neighbour, WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
-LONGEST_WORD, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20
-MOST_ON_MAP, NAMED, NEAREST = 2_000, 200, 6
-"""Words on a map, words that may be asked for by name, and how many of its own each is told."""
+LONGEST_QUERY, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20
+MOST_ON_MAP, MOST_NAMED_WORDS, NEAREST = 2_000, 200, 6
+"""Words on a map, words that may be given by name, and nearest words listed for each."""
 
 SCRIPTS = {
     "all": re.compile(r"\w"),
     "chinese": re.compile(f"[{CHINESE}]"),
     "letters": re.compile(f"[^\\W\\d_{CHINESE}]"),
 }
-"""What a word has to have in it to be drawn; signs always lie in the way."""
+"""What a word must contain to be drawn; punctuation never is."""
 
 
-def neighbours(subject: Subject, asked: Asked) -> Reply:
-    word = asked.text("word", longest=LONGEST_WORD).strip()
+def show_neighbours(subject: Subject, asked: Asked) -> Reply:
+    word = asked.text("word", longest=LONGEST_QUERY).strip()
     k = asked.number("k", 1, MOST_NEIGHBOURS, 12)
     asked.done()
     table = subject.vectors
-    row = row_of(subject, word)
+    row = find_row(subject, word)
     found = table.neighbours(table.words[row], k)
     head = {
         "word": table.words[row],
@@ -49,25 +48,25 @@ def neighbours(subject: Subject, asked: Asked) -> Reply:
         "words": len(table),
         "width": table.width,
         "length": round(float(table.vectors[row].norm()), 6),
-        "neighbours": [_told(table, one) for one in found],
+        "neighbours": [_describe_neighbour(table, one) for one in found],
     }
     return Reply(head, {"cosine": np.array([one.score for one in found], np.float32)})
 
 
-def analogy(subject: Subject, asked: Asked) -> Reply:
-    words = [asked.text(name, longest=LONGEST_WORD).strip() for name in ("a", "b", "c")]
+def show_analogy(subject: Subject, asked: Asked) -> Reply:
+    words = [asked.text(name, longest=LONGEST_QUERY).strip() for name in ("a", "b", "c")]
     k = asked.number("k", 1, MOST_ANSWERS, 6)
     method = asked.choice("method", list(METHODS), "add")
     asked.done()
     table = subject.vectors
-    rows = [row_of(subject, word) for word in words]
+    rows = [find_row(subject, word) for word in words]
     a, b, c = (table.words[row] for row in rows)
     found = table.analogy(a, b, c, k, method)
     answers = [table.rows[one.word] for one in found]
     corners = normalized(table.vectors[[*rows]].numpy())  # (3, D)
     target = corners[1] - corners[0] + corners[2]
     others = normalized(table.vectors[answers].numpy())
-    points, above = on_the_plane_of(corners, np.concatenate([corners, target[None], others]))
+    points, above = project_on_corners(corners, np.concatenate([corners, target[None], others]))
     head = {
         "model": subject.title,
         "a": a,
@@ -75,7 +74,7 @@ def analogy(subject: Subject, asked: Asked) -> Reply:
         "c": c,
         "method": method,
         "answers": [
-            _told(table, one) | {"to_target": round(float(other @ target / np.linalg.norm(target)), 6)}
+            _describe_neighbour(table, one) | {"to_target": round(float(other @ target / np.linalg.norm(target)), 6)}
             for one, other in zip(found, others, strict=True)
         ],
         "names": [a, b, c, "", *(one.word for one in found)],
@@ -83,20 +82,20 @@ def analogy(subject: Subject, asked: Asked) -> Reply:
     return Reply(head, {"points": points, "above": above})
 
 
-def word_map(subject: Subject, asked: Asked) -> Reply:
+def show_word_map(subject: Subject, asked: Asked) -> Reply:
     most = asked.number("most", 2, MOST_ON_MAP, 600)
     script = asked.choice("script", list(SCRIPTS), "all")
-    named = (asked.maybe_text("words", longest=NAMED * LONGEST_WORD) or "").split()[:most]  # between spaces
+    named = (asked.maybe_text("words", longest=MOST_NAMED_WORDS * LONGEST_QUERY) or "").split()[:most]  # between spaces
     asked.done()
     table = subject.vectors
     rows = {row: None for word in named if (row := table.find(word)) is not None}
     missing = [word for word in named if table.find(word) is None]
-    rows |= dict.fromkeys(_worth_drawing(table, most - len(rows), frozenset(rows), SCRIPTS[script]))
+    rows |= dict.fromkeys(_choose_words(table, most - len(rows), frozenset(rows), SCRIPTS[script]))
     if len(rows) < 2:
         raise RefusalError("number", "A map needs two words at least.", most=most)
     chosen = list(rows)
     unit = normalized(table.vectors[chosen].numpy())  # (n, D)
-    points, shares = on_a_plane(unit)
+    points, shares = project_vectors(unit)
     alike = unit @ unit.T  # (n, n)
     np.fill_diagonal(alike, -np.inf)
     k = min(NEAREST, len(chosen) - 1)
@@ -119,8 +118,8 @@ def word_map(subject: Subject, asked: Asked) -> Reply:
     return Reply(head, arrays)
 
 
-def row_of(subject: Subject, word: str) -> int:
-    """The row of a word that has a direction; a refusal that names words spelled like it."""
+def find_row(subject: Subject, word: str) -> int:
+    """The row of a word with a nonzero vector. Raises RefusalError with similarly spelled words."""
     table = subject.vectors
     row = table.find(word)
     if row is None:
@@ -141,12 +140,12 @@ def row_of(subject: Subject, word: str) -> int:
     return row
 
 
-def on_the_plane_of(corners: Floats, points: Floats) -> tuple[Floats, Floats]:
-    """Corners (3, D) and points (n, D) → (n, 2), on the plane through the corners, and (n,), how far above it. The
-    first corner is at 0, the third to the right of it, the second above.
+def project_on_corners(corners: VectorArray, points: VectorArray) -> tuple[VectorArray, VectorArray]:
+    """Corners (3, D) and points (n, D) → (n, 2) on the plane through the corners, and (n,) the distance from it. The
+    first corner is the origin, the third to the right of it, the second above.
 
     >>> square = np.array([[0, 0, 0], [0, 2, 0], [1, 0, 0]], np.float32)
-    >>> where, above = on_the_plane_of(square, np.array([[1, 2, 5]], np.float32))
+    >>> where, above = project_on_corners(square, np.array([[1, 2, 5]], np.float32))
     >>> where.tolist(), above.tolist()
     ([[1.0, 2.0]], [5.0])
     """
@@ -164,8 +163,8 @@ def on_the_plane_of(corners: Floats, points: Floats) -> tuple[Floats, Floats]:
     return places.astype(np.float32), above.astype(np.float32)
 
 
-def _worth_drawing(table: WordVectors, most: int, but: frozenset[int], script: re.Pattern[str]) -> list[int]:
-    """The first words of a script that have a direction; in most tables these are the most frequent."""
+def _choose_words(table: WordVectors, most: int, but: frozenset[int], script: re.Pattern[str]) -> list[int]:
+    """The first words of a script with nonzero vectors; in most tables these are the most frequent."""
     found: list[int] = []
     for row, word in enumerate(table.words):
         if len(found) >= most:
@@ -175,5 +174,5 @@ def _worth_drawing(table: WordVectors, most: int, but: frozenset[int], script: r
     return found
 
 
-def _told(table: WordVectors, one: Neighbour) -> dict[str, Any]:
+def _describe_neighbour(table: WordVectors, one: Neighbour) -> dict[str, Any]:
     return {"word": one.word, "score": round(one.score, 6), "rank": table.rows[one.word]}

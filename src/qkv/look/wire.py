@@ -1,13 +1,14 @@
-"""What is answered about a model: a few fields of JSON, and numbers as arrays.
+"""Requests and replies of `qkv look`: validated fields (`Asked`), and JSON with arrays (`Reply`).
 
-On the wire (`to_bytes`) a reply is one frame, so that a page gets its numbers as it draws them, one byte a weight:
+On the wire (`to_bytes`) a reply is one frame:
 
     4 bytes   b"qkv1"
     4 bytes   length of the head, little-endian
     head      JSON, UTF-8: the fields, and "arrays": [{"name", "dtype", "shape", "at"}, …]
-    arrays    one after the other, little-endian, C order; "at" counts bytes from the end of the head, in eights
+    arrays    concatenated, little-endian, C order; "at" is the byte offset from the end of the head, a multiple of 8
 
-A `RefusalError` is an InputError with a code, by which a page says the same in the reader's language.
+A field that is missing, of the wrong type, out of range or unknown raises a `RefusalError`, an InputError with a code
+that the page translates to the reader's language.
 """
 
 import json
@@ -23,12 +24,12 @@ from qkv.errors import InputError, did_you_mean
 
 MAGIC = b"qkv1"
 _DTYPES = {"u1": np.uint8, "f4": np.float32, "i4": np.int32}
-"""What an array may be of, by the name on the wire."""
-BOUNDARY = 8  # bytes, where an array begins: a browser's typed arrays want theirs on one
+"""Array types by their names on the wire."""
+BOUNDARY = 8  # alignment of arrays in bytes, required by typed arrays in a browser
 
 
 class RefusalError(InputError):
-    """Something that cannot be shown, and why; `code` is what a page translates, `about` what its sentence names."""
+    """A request that cannot be answered; `code` selects the page's translation, `about` has the values in it."""
 
     def __init__(self, code: str, message: str, **about: str | int) -> None:
         super().__init__(message)
@@ -63,7 +64,7 @@ class Reply:
     @classmethod
     def from_bytes(cls, frame: bytes) -> "Reply":
         if frame[:4] != MAGIC:
-            raise InputError("This is no reply of qkv look: it does not begin with qkv1.")
+            raise InputError("This is not a reply of qkv look: it does not begin with qkv1.")
         (length,) = struct.unpack("<I", frame[4:8])
         head = json.loads(frame[8 : 8 + length])
         arrays = {}
@@ -73,44 +74,41 @@ class Reply:
         return cls(head, arrays)
 
 
-# --- What is asked about a model: the fields of a request, each checked where it is read.
-#
-# A field that is missing, of the wrong kind or out of its range is a RefusalError that names it, never a traceback; a
-# field that nobody reads is refused too (`done`), with what was probably meant.
-
-LONGEST = 100_000
-"""Characters of a text that are taken. What a model can read of them is its own matter."""
+TEXT_LIMIT = 100_000
+"""Maximum number of characters of a text; models may accept fewer."""
 
 
 class Asked:
+    """The fields of a request, each validated when it is read; `done` rejects unknown fields."""
+
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self._fields = dict(fields)
         self._read: set[str] = set()
 
-    def text(self, name: str = "text", *, longest: int = LONGEST) -> str:
-        """A text with something in it."""
+    def text(self, name: str = "text", *, longest: int = TEXT_LIMIT) -> str:
+        """A text that is not blank."""
         found = self._of(name, str, "a text")
         if not found.strip():
             raise RefusalError("empty", f"'{name}' is empty. Write something.", field=name)
         if len(found) > longest:
             raise RefusalError(
                 "too_long",
-                f"'{name}' has {len(found):,} characters; {longest:,} are taken at most.",
+                f"'{name}' has {len(found):,} characters; the maximum is {longest:,}.",
                 field=name,
                 length=len(found),
                 most=longest,
             )
         return str(found)
 
-    def maybe_text(self, name: str, *, longest: int = LONGEST) -> str | None:
-        """None where the field is missing, null or blank."""
+    def maybe_text(self, name: str, *, longest: int = TEXT_LIMIT) -> str | None:
+        """None if the field is missing, null or blank."""
         found = self._fields.get(name)
         if found is None or (isinstance(found, str) and not found.strip()):
             self._read.add(name)
             return None
         return self.text(name, longest=longest)
 
-    def texts(self, name: str, *, most: int, longest: int = LONGEST) -> list[str]:
+    def texts(self, name: str, *, most: int, longest: int = TEXT_LIMIT) -> list[str]:
         found = self._of(name, list, "a list of texts")
         if not 1 <= len(found) <= most:
             raise RefusalError(
@@ -155,17 +153,17 @@ class Asked:
         return str(found)
 
     def done(self) -> None:
-        """All that may be read was: what is left was a mistake."""
+        """Reject unknown fields: those that were never read."""
         for name in self._fields:
             if name not in self._read:
                 hint = did_you_mean(name, self._read)
-                raise RefusalError("field", f"Nothing is known about the field '{name}'.{hint}", field=name)
+                raise RefusalError("field", f"Unknown field '{name}'.{hint}", field=name)
 
     def _of(self, name: str, kind: type, wanted: str) -> Any:
         self._read.add(name)
         if name not in self._fields:
-            raise RefusalError("missing", f"The field '{name}' is missing: {wanted}.", field=name)
+            raise RefusalError("missing", f"The field '{name}' is missing; it must be {wanted}.", field=name)
         found = self._fields[name]
         if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-            raise RefusalError("kind", f"'{name}' is {found!r:.60}; {wanted} is due.", field=name)
+            raise RefusalError("kind", f"'{name}' is {found!r:.60}; it must be {wanted}.", field=name)
         return found

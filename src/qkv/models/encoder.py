@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch, Packing, pad, unpad
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.block import ACTIVATIONS
+from qkv.nn.block import ACTIVATION_FUNCTIONS
 from qkv.nn.fused import Attend, Packed, explicit, fused
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.nn.position import PositionEncoding
@@ -57,7 +57,7 @@ class Pooler(nn.Module):
     def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = ACTIVATION_FUNCTIONS[activation]
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.pretraining import Pretraining, no_init, open_corpus, record_of
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
-from qkv.nn.gpu.layers import Halves, word_loss
+from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
 from qkv.nn.recurrent_stack import States
 from qkv.report.language_model import LanguageModelFacts, language_model_page
@@ -277,7 +277,7 @@ def _trainer(config: LanguageModelConfig, out: Path, progress: Progress, begins:
             flops=partial(next_token_flops, network),
             matrices=_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

@@ -1,1 +1,1 @@
-"""Layers: plain arguments in, tensors out. Nothing here knows a config, a corpus or a model."""
+"""Layers: plain arguments in, tensors out, independent of configs, data and models."""

@@ -1,13 +1,12 @@
-"""The loop of a decoder that asks the source at every step, H_i = cell([y_{i-1}; C_i], H_{i-1}) with C_i asked for by
-H_{i-1}: as equations (`attentive`), and made fast (`attentive_scanned`) as recurrent_scan.py is, with a look between
-steps.
+"""The loop of a decoder that attends to the source at every step, H_i = cell([y_{i-1}; C_i], H_{i-1}), where H_{i-1} is
+the query of C_i: as equations (`run_attentive`), and as a fast scan with a manual backward pass (`scan_attentive`).
 
-A step of the fast one is the look, U h, W C and a few passes over (R, G·H) numbers; no graph is recorded for it. Going
-back, the gradients of all weights and of the encoder's states are one product each, after the loop.
-tanh(W_q H + W_k h), the largest value there is (S times as large as the rest), is not kept: computing it again costs
-less than the products of a step.
+A step of the scan is the attention, U h, W C and a few passes over (R, G·H) numbers; no graph is recorded for it. In
+the backward pass the gradients of all weights and of the encoder's states are one product each, after the loop.
+tanh(W_q H + W_k h), by far the largest tensor (S times the others), is recomputed: that costs less than the products
+of a step.
 
-It runs in the type of the weights, in autocast too, and can be gone back through once.
+The scan runs in the dtype of the weights, also under autocast, and supports a single backward pass.
 
 Shapes: M target tokens by time, R rows (sorted, the longest first), S tokens of the longest source, T of the longest
 target, E width of the encoder's states, A of keys, P of the cell's output, G blocks of H numbers.
@@ -27,13 +26,13 @@ from qkv.nn.recurrent_scan import MEMORY_RULES, PLAIN_RULES, MemoryRule, PlainRu
 from qkv.nn.source_attention import AdditiveScore, Score, Source
 
 
-def attentive(
+def run_attentive(
     cell: Cell, score: Score, x: Tensor, timeline: Timeline, source: Source, state: State
 ) -> tuple[Tensor, Tensor]:
-    """Tokens (M, D) → the cell's states after each (M, P), and the contexts that it was given (M, E).
+    """Tokens (M, D) → the cell's states after each token (M, P), and the contexts it read (M, E).
 
-    In the loop is nothing that could be had for all steps at once: W y_{i-1} and the keys are outside. Rows go by time,
-    the longest first, so that those that have ended drop out of it; padded, they would be computed to the end.
+    W y_{i-1} and the keys are computed once, before the loop. Tokens are in time order, the longest row first, so that
+    rows leave the loop when they end; no padding is computed.
     """
     to_token, to_context = cell.from_input.weight.split([x.size(-1), source.states.size(-1)], dim=1)
     given = functional.linear(timeline.by_time(x), to_token, cell.from_input.bias)  # (M, G·H)
@@ -49,10 +48,10 @@ def attentive(
     return timeline.by_row(hidden), timeline.by_row(contexts)
 
 
-def attentive_scanned(
+def scan_attentive(
     cell: Cell, score: Score, x: Tensor, timeline: Timeline, source: Source, state: State
 ) -> tuple[Tensor, Tensor]:
-    """`attentive`, faster."""
+    """The same result as `run_attentive`, faster."""
     weight, bias = cell.from_state.weight, cell.from_state.bias
     to_token, to_context = cell.from_input.weight.split([x.size(-1), source.states.size(-1)], dim=1)
     given = functional.linear(timeline.by_time(x), to_token, cell.from_input.bias).to(weight.dtype)  # (M, G·H)
@@ -77,8 +76,8 @@ def attentive_scanned(
     return timeline.by_row(hidden), timeline.by_row(contexts)
 
 
-class _Look:
-    """α and C of a step, and the way back. `query` and `direction` are W_q and v of additive scores."""
+class _SourceLook:
+    """α and C of a step, and their gradients. `query` and `direction` are W_q and v of additive scores."""
 
     def __init__(
         self, mask: Tensor, states: Tensor, keys: Tensor, query: Tensor | None, direction: Tensor | None
@@ -86,29 +85,29 @@ class _Look:
         self.states, self.keys, self.query, self.direction = states, keys, query, direction
         self.beyond = ~mask
 
-    def there(self, before: Tensor, weights: Tensor, context: Tensor) -> None:
-        """H (R, P) → into `weights` (R, S) and `context` (R, E)"""
+    def forward(self, before: Tensor, weights: Tensor, context: Tensor) -> None:
+        """H (R, P) → written into `weights` (R, S) and `context` (R, E)"""
         rows = before.size(0)
         if self.direction is None:
             scores = torch.bmm(self.keys[:rows], before[:, :, None])[:, :, 0]  # (R, S)
         else:
-            scores = self._bent(before) @ self.direction
+            scores = self._activate(before) @ self.direction
         torch.softmax(scores.masked_fill_(self.beyond[:rows], torch.finfo(scores.dtype).min), -1, out=weights)
         torch.bmm(weights[:, None], self.states[:rows], out=context[:, None])
 
-    def _bent(self, before: Tensor) -> Tensor:
+    def _activate(self, before: Tensor) -> Tensor:
         """tanh(W_q H + W_k h) (R, S, A)"""
         assert self.query is not None
         return (self.keys[: before.size(0)] + (before @ self.query.t())[:, None]).tanh_()
 
-    def turn(self, tokens: int) -> None:
+    def start_backward(self, tokens: int) -> None:
         self.to_scores = self.keys.new_empty(tokens, self.keys.size(1))  # (M, S)
         self.to_query = self.keys.new_empty(tokens, self.keys.size(2))  # (M, A)
         self.to_keys = torch.zeros_like(self.keys)
         self.to_direction = None if self.direction is None else torch.zeros_like(self.direction)
 
-    def back(self, now: slice, before: Tensor, weights: Tensor, to_context: Tensor, from_next: Tensor) -> None:
-        """The gradient of C (R, E), as it is known by now → added to `from_next` (R, P), that of H"""
+    def backward(self, now: slice, before: Tensor, weights: Tensor, to_context: Tensor, from_next: Tensor) -> None:
+        """Adds to `from_next` (R, P), the gradient of H, what comes from the gradient of C (R, E)."""
         rows = before.size(0)
         to_weights = torch.bmm(self.states[:rows], to_context[:, :, None])[:, :, 0]  # (R, S)
         to_scores = self.to_scores[now].copy_(to_weights)
@@ -118,9 +117,9 @@ class _Look:
             from_next.add_(self.to_query[now])
             return
         assert self.to_direction is not None and self.query is not None
-        bent = self._bent(before)
-        self.to_direction.addmv_(bent.flatten(0, 1).t(), to_scores.flatten())
-        to_sum = bent.mul_(bent).neg_().add_(1).mul_(to_scores[:, :, None]).mul_(self.direction)  # (R, S, A)
+        active = self._activate(before)
+        self.to_direction.addmv_(active.flatten(0, 1).t(), to_scores.flatten())
+        to_sum = active.mul_(active).neg_().add_(1).mul_(to_scores[:, :, None]).mul_(self.direction)  # (R, S, A)
         self.to_keys[:rows].add_(to_sum)
         torch.sum(to_sum, 1, out=self.to_query[now])
         from_next.addmm_(self.to_query[now], self.query)
@@ -128,12 +127,12 @@ class _Look:
     def gradients(
         self, before: Tensor, weights: Tensor, to_context: Tensor, timeline: Timeline
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """Of states, keys, W_q and v, from all steps."""
+        """The gradients of states, keys, W_q and v over all steps."""
         rows = self.keys.size(0)
         to_states = torch.bmm(_by_row(weights, timeline, rows).transpose(1, 2), _by_row(to_context, timeline, rows))
         if self.direction is None:
-            asked = _by_row(before, timeline, rows)
-            return to_states, torch.bmm(_by_row(self.to_scores, timeline, rows).transpose(1, 2), asked), None, None
+            queries = _by_row(before, timeline, rows)
+            return to_states, torch.bmm(_by_row(self.to_scores, timeline, rows).transpose(1, 2), queries), None, None
         return to_states, self.to_keys, self.to_query.t() @ before, self.to_direction
 
 
@@ -147,47 +146,49 @@ def _by_row(x: Tensor, timeline: Timeline, rows: int) -> Tensor:
     return rectangle.view(rows, longest, x.size(1))
 
 
-class _Room(NamedTuple):
-    """What steps fill, for the way back"""
+class _StepBuffers(NamedTuple):
+    """Filled by the steps and read by the backward pass."""
 
     gates: Tensor  # (M, G, H)
-    held: Tensor  # (M, H) cell states, or of a cell without them U h + b (M, G, H)
+    held: Tensor  # (M, H) cell states; for a cell without them U h + b (M, G, H)
     hidden: Tensor  # (M, P)
 
     @staticmethod
-    def of(kind: type[Cell], weight: Tensor, tokens: int) -> "_Room":
+    def of(kind: type[Cell], weight: Tensor, tokens: int) -> "_StepBuffers":
         blocks, width = kind.blocks, weight.size(1)
         held = weight.new_empty(tokens, *(() if kind.has_memory else (blocks,)), width)
-        return _Room(weight.new_empty(tokens, blocks, width), held, weight.new_empty(tokens, width))
+        return _StepBuffers(weight.new_empty(tokens, blocks, width), held, weight.new_empty(tokens, width))
 
 
 class _Steps(Protocol):
-    """A cell, a step at a time: the rules of recurrent_scan.py, for cells with a cell state and for those without."""
+    """One cell step by step, by the rules of recurrent_scan.py."""
 
     hidden: Tensor  # (M, P)
     to_product: Tensor  # (M, G, H) the gradient of U h
     to_given: Tensor  # (M, G, H) the gradient of W x
 
     def step(self, now: slice, before: Tensor, given: Tensor) -> None:
-        """W x + b (R, G·H), which may be overwritten → `hidden` of now"""
+        """W x + b (R, G·H), which may be overwritten → `hidden` of this step"""
         ...
 
-    def turn(self, timeline: Timeline, before: Tensor) -> None:
-        """All steps are done; `before` (M, P) are the states that they began from."""
+    def start_backward(self, timeline: Timeline, before: Tensor) -> None:
+        """Called once after the last step; `before` (M, P) are the states before each step."""
         ...
 
-    def back(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
-        """What reaches the hidden state (R, P) → the gradients of now, and over `from_next` what reaches the state
-        before."""
+    def backward(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
+        """The gradient of the hidden state (R, P) → the gradients of this step; overwrites `from_next` with the
+        gradient of the previous state."""
         ...
 
     def gradients(self) -> tuple[Tensor | None, Tensor | None]:
-        """Of peepholes, and of the cell state that rows began with"""
+        """The gradients of the peepholes and of the initial cell state."""
         ...
 
 
 class _MemorySteps:
-    def __init__(self, rule: MemoryRule, weight: Tensor, peepholes: Tensor | None, first: Tensor, room: _Room) -> None:
+    def __init__(
+        self, rule: MemoryRule, weight: Tensor, peepholes: Tensor | None, first: Tensor, room: _StepBuffers
+    ) -> None:
         self.rule, self.weight, self.peepholes, self.first = rule, weight, peepholes, first
         self.gates, self.memory, self.hidden = room
         self.last = first
@@ -199,7 +200,7 @@ class _MemorySteps:
         torch.tanh(memory, out=self.hidden[now]).mul_(gates[:, -1])
         self.last = memory
 
-    def turn(self, timeline: Timeline, before: Tensor) -> None:
+    def start_backward(self, timeline: Timeline, before: Tensor) -> None:
         self.before = timeline.before(self.first, self.memory)
         self.to_product, self.kept, self.opened = self.rule.factors(
             self.gates, self.before, self.memory, self.peepholes
@@ -207,7 +208,7 @@ class _MemorySteps:
         self.to_given = self.to_product
         self.from_next = torch.zeros_like(self.first)
 
-    def back(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
+    def backward(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
         to_gates, memory_from_next = self.to_product[now], self.from_next[: reaching.size(0)]
         to_cell = torch.addcmul(memory_from_next, reaching, self.opened[now])
         to_gates[:, :-1].mul_(to_cell[:, None])
@@ -225,7 +226,7 @@ class _MemorySteps:
 
 
 class _PlainSteps:
-    def __init__(self, rule: PlainRule, weight: Tensor, bias: Tensor | None, room: _Room) -> None:
+    def __init__(self, rule: PlainRule, weight: Tensor, bias: Tensor | None, room: _StepBuffers) -> None:
         self.rule, self.weight, self.bias = rule, weight, bias
         self.gates, self.product, self.hidden = room
 
@@ -237,11 +238,11 @@ class _PlainSteps:
             torch.addmm(self.bias, before, self.weight.t(), out=product.flatten(1))
         self.rule.step(given.view_as(product), product, before, self.gates[now], self.hidden[now])
 
-    def turn(self, timeline: Timeline, before: Tensor) -> None:
+    def start_backward(self, timeline: Timeline, before: Tensor) -> None:
         self.to_product, self.kept, self.candidate = self.rule.factors(self.gates, self.product, before, self.hidden)
         self.to_given = self.to_product if self.candidate is None else torch.empty_like(self.to_product)
 
-    def back(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
+    def backward(self, now: slice, reaching: Tensor, from_next: Tensor) -> None:
         to_product = self.to_product[now].mul_(reaching[:, None])
         torch.mm(to_product.flatten(1), self.weight, out=from_next)
         if self.kept is not None:
@@ -273,14 +274,14 @@ class _Scan(torch.autograd.Function):
         first: Tensor,
         first_memory: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        tokens, room = given.size(0), _Room.of(kind, weight, given.size(0))
+        tokens, room = given.size(0), _StepBuffers.of(kind, weight, given.size(0))
         steps = _steps(kind, weight, bias, peepholes, first_memory, room)
         weights, contexts = given.new_empty(tokens, mask.size(1)), given.new_empty(tokens, states.size(2))
-        look, before = _Look(mask, states, keys, query, direction), first
+        look, before = _SourceLook(mask, states, keys, query, direction), first
         with torch.autocast(given.device.type, enabled=False):
             for now in _slices(timeline):
                 before = before[: now.stop - now.start]
-                look.there(before, weights[now], contexts[now])
+                look.forward(before, weights[now], contexts[now])
                 steps.step(now, before, torch.addmm(given[now], contexts[now], to_context.t()))
                 before = room.hidden[now]
         inputs = (mask, states, keys, query, direction, to_context, weight, bias, peepholes, first, first_memory)
@@ -295,16 +296,16 @@ class _Scan(torch.autograd.Function):
         mask, states, keys, query, direction, to_context, weight, bias, peepholes, first, first_memory = inputs
         timeline: Timeline = ctx.timeline
         before = timeline.before(first, hidden)  # (M, P)
-        steps = _steps(ctx.kind, weight, bias, peepholes, first_memory, _Room(gates, held, hidden))
-        look = _Look(mask, states, keys, query, direction)
-        steps.turn(timeline, before)
-        look.turn(hidden.size(0))
+        steps = _steps(ctx.kind, weight, bias, peepholes, first_memory, _StepBuffers(gates, held, hidden))
+        look = _SourceLook(mask, states, keys, query, direction)
+        steps.start_backward(timeline, before)
+        look.start_backward(hidden.size(0))
         reaching, to_looked, from_next = to_hidden.clone(), to_contexts.clone(), torch.zeros_like(first)
         for now in reversed(_slices(timeline)):
             rows = now.stop - now.start
-            steps.back(now, reaching[now].add_(from_next[:rows]), from_next[:rows])
+            steps.backward(now, reaching[now].add_(from_next[:rows]), from_next[:rows])
             to_looked[now].addmm_(steps.to_given[now].flatten(1), to_context)
-            look.back(now, before[now], weights[now], to_looked[now], from_next[:rows])
+            look.backward(now, before[now], weights[now], to_looked[now], from_next[:rows])
         to_given, to_product = steps.to_given.flatten(1), steps.to_product.flatten(1)
         to_peepholes, to_first_memory = steps.gradients()
         return (
@@ -326,7 +327,7 @@ def _steps(
     bias: Tensor | None,
     peepholes: Tensor | None,
     first_memory: Tensor | None,
-    room: _Room,
+    room: _StepBuffers,
 ) -> _Steps:
     if first_memory is None:
         return _PlainSteps(PLAIN_RULES[kind], weight, bias, room)

@@ -1,10 +1,9 @@
-"""Convolution over packed rows: every token is mixed with its neighbours, and never with those of another row.
+"""Convolution over packed rows, with max and mean pooling. Tokens of different rows are never mixed.
 
-A row end is not padded: a neighbour that would lie outside of the row counts as zero, whoever lies there in the batch.
-The neighbours of all tokens are gathered and go through one matrix product.
+A neighbour outside the row counts as zero. The neighbours of all tokens are gathered and go through one matrix product.
 
-How far a token sees grows with depth alone: L layers of kernel k reach L · (k − 1) / 2 tokens to each side, where one
-layer of attention reaches every token (Vaswani et al. 2017, table 1). `reach` says how far.
+The receptive field grows with depth only: L layers of kernel k reach L · (k − 1) / 2 tokens to each side (`reach`),
+whereas one layer of attention reaches every token (Vaswani et al. 2017, table 1).
 
 Shapes: N tokens of all rows, D width in, F width out, k kernel.
 """
@@ -28,7 +27,7 @@ def reach(kernel: int, layers: int, dilation: int = 1) -> int:
 
 
 class Convolution(nn.Module):
-    """Weights as torch.nn.Conv1d keeps them, (F, D, k) and (F,); an odd kernel, so that there is a middle."""
+    """Weights in the layout of torch.nn.Conv1d, (F, D, k) and (F,); the kernel size is odd."""
 
     def __init__(self, width: int, filters: int, kernel: int, dilation: int = 1) -> None:
         super().__init__()
@@ -40,14 +39,14 @@ class Convolution(nn.Module):
 
     def forward(self, x: Tensor, rows: Packed) -> Tensor:
         """(N, D) → (N, F)"""
-        near = neighbours(rows, self.kernel, self.dilation)  # (N, k)
-        padded = torch.cat([x, x.new_zeros(1, x.size(1))])  # the last one is what lies outside
+        near = neighbour_places(rows, self.kernel, self.dilation)  # (N, k)
+        padded = torch.cat([x, x.new_zeros(1, x.size(1))])  # the last row is the zero neighbour
         weight = self.weight.movedim(1, 2).flatten(1)  # (F, k · D)
         return functional.linear(padded[near].flatten(1), weight, self.bias)
 
 
-def neighbours(rows: Packed, kernel: int, dilation: int = 1) -> Tensor:
-    """(N, k) the places around every token, left to right; N where there is none in its row."""
+def neighbour_places(rows: Packed, kernel: int, dilation: int = 1) -> Tensor:
+    """(N, k) indices of the tokens around every token, left to right; N where the row has none."""
     offsets = rows.offsets.long()
     total = sum(rows.lengths)
     row = torch.repeat_interleave(offsets.diff(), output_size=total)  # (N,)
@@ -58,7 +57,7 @@ def neighbours(rows: Packed, kernel: int, dilation: int = 1) -> Tensor:
 
 
 class ConvolutionBlock(nn.Module):
-    """norm(x + dropout(relu(convolution(x)))): as wide as it came, with a way around, so that many can be stacked."""
+    """norm(x + dropout(relu(convolution(x)))): a residual block that keeps the width."""
 
     def __init__(self, width: int, kernel: int, dilation: int = 1, dropout: float = 0.0) -> None:
         super().__init__()

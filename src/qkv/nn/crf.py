@@ -1,26 +1,25 @@
 """A linear-chain conditional random field (Lafferty, McCallum and Pereira 2001): the tags of a text as one path.
 
-A path y_1 … y_n over a chain of n units, whose emissions e_t an encoder gave, has the score
+A path y_1 … y_n over a chain of n units with emissions e_t from an encoder has the score
 
     s(y) = start[y_1] + Σ_t e_t[y_t] + Σ_t transitions[y_(t−1), y_t] + end[y_n]
 
-and the probability exp s(y) / Σ exp s(y′) over all paths y′. A score of −inf forbids: with transitions that are 0 where
-a step is allowed and −inf where it is not, this is the plain tagger that must not answer with nonsense.
+and the probability exp s(y) / Σ exp s(y′) over all paths y′. A score of −inf forbids a step: with transitions of 0 and
+−inf this is a plain tagger that returns only valid tag sequences.
 
-Many chains are computed at once, and nothing is computed for padding: chains lie end to end, as the rows of a batch do,
-and are walked step by step, longest first, so that those alive at a step are always the first few.
+Chains are packed end to end, like the rows of a batch, and are processed together step by step, longest first, so that
+the chains alive at a step are always a prefix. Nothing is computed for padding.
 
     chains  a a a a | b b | c c c        steps  a c b | a c b | a c | a
 
-Sums over paths are carried along as plain numbers, set back to a sum of 1 at every unit (Rabiner 1989, §V.A): exp and
-log then run once over all units, not at every step. An emission further below the best of its unit than a float can say
-counts as that far below. Some tag must be reachable at every step (an "O" always is).
+Sums over paths are kept in linear space and rescaled to a sum of 1 at every unit (Rabiner 1989, §V.A), so that exp and
+log run once over all units, not at every step. Emissions are clamped from below so that their exponentials stay above 0
+(`bound_emissions`). Some tag must be reachable at every step (an "O" always is).
 
-A chain of a hundred thousand units would take as many steps, one after the other. Long chains are therefore cut into
-blocks, which are walked side by side, once for every tag that a block could be entered from; then only the blocks are
-gone through one by one. The result is the same.
+Long chains are cut into blocks, which are processed in parallel, once for every tag that can precede a block; only the
+blocks are then combined one by one. The result is the same.
 
-What this file does NOT do: say what tags mean, or which steps are allowed (tasks/tag.py).
+Not here: the meaning of tags and the allowed steps (tasks/tag.py).
 
 Shapes: N units of all chains, R chains, L tags, A chains alive at a step.
 """
@@ -34,11 +33,11 @@ from torch import Tensor
 
 _BLOCK = 256
 _LONG = 4 * _BLOCK
-"""From this many units on a chain is cut into blocks. Rows of training are shorter."""
+"""Minimum number of units from which a chain is cut into blocks. Training rows are shorter."""
 
 
 class Potentials(NamedTuple):
-    """What a path is scored with beside its emissions. Start and end are (L,), or (R, L) where chains differ."""
+    """Path scores other than emissions. Start and end are (L,), or (R, L) where chains differ."""
 
     start: Tensor
     transitions: Tensor  # (L, L) from row to column
@@ -49,19 +48,19 @@ class Potentials(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """Logarithms of sums over paths: up to and including a unit's emission, and of all that follows it."""
+    """Logarithms of sums over paths: up to and including a unit's emission, and after it."""
 
     forward: Tensor  # (N, L)
     backward: Tensor  # (N, L)
     partition: Tensor  # (R,) over all paths of a chain
 
     def marginals(self, chains: "Chains") -> Tensor:
-        """(N, L) how probable every tag is at every unit."""
+        """(N, L): the probability of every tag at every unit."""
         return (self.forward + self.backward - self.partition[chains.of_unit, None]).exp()
 
 
 class Chains:
-    """Where chains of these lengths lie, end to end and step by step. A chain may be empty: its one path scores 0."""
+    """Index tables for chains of these lengths, end to end and step by step. An empty chain has one path of score 0."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device | None = None) -> None:
         sizes = torch.tensor(lengths, dtype=torch.int64)  # (R,)
@@ -83,7 +82,7 @@ class Chains:
         self.first = begins[order].to(device)  # unit of each chain of `order`
         self.last = (ends[order] - 1).to(device)
         self.of_unit = of_unit.to(device)  # (N,)
-        self.inner = (torch.arange(total) > begins[of_unit]).to(device)  # (N,) has one before it
+        self.inner = (torch.arange(total) > begins[of_unit]).to(device)  # (N,) is not the first of its chain
         self.reversed = ((begins + ends - 1)[of_unit] - torch.arange(total)).to(device)  # (N,) each chain backwards
 
     def __len__(self) -> int:
@@ -109,9 +108,9 @@ class Chains:
 
 
 def path_scores(emissions: Tensor, tags: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
-    """The scores of one path a chain: (N, L) and tags (N,) → (R,)"""
+    """The score of one path per chain: (N, L) and tags (N,) → (R,)"""
     steps = emissions.gather(1, tags[:, None])[:, 0]  # (N,)
-    # a chain's first unit comes from nowhere
+    # the first unit of a chain has no transition
     moves = torch.where(chains.inner, potentials.transitions[tags.roll(1), tags], 0.0)
     start = chains.ordered(potentials.start).gather(1, tags[chains.first, None])[:, 0]
     end = chains.ordered(potentials.end).gather(1, tags[chains.last, None])[:, 0]
@@ -120,34 +119,34 @@ def path_scores(emissions: Tensor, tags: Tensor, potentials: Potentials, chains:
 
 def log_partition(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
     """log Σ exp s(y) over all paths of every chain: (N, L) → (R,)"""
-    shares, growth = _sums(bounded(emissions), potentials.start, potentials.transitions, chains)
+    shares, growth = _sums(bound_emissions(emissions), potentials.start, potentials.transitions, chains)
     return _partition(shares, growth, potentials, chains)
 
 
-def beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Beliefs:
+def compute_beliefs(emissions: Tensor, potentials: Potentials, chains: Chains) -> Beliefs:
     """Forward and backward sums, from which every marginal follows."""
-    emissions, backwards = bounded(emissions), chains.reversed
+    emissions, backwards = bound_emissions(emissions), chains.reversed
     shares, growth = _sums(emissions, potentials.start, potentials.transitions, chains)
     forward = shares.log() + chains.so_far(growth)[:, None]
     partition = _partition(shares, growth, potentials, chains)
-    # the same walk from the other end
+    # the backward sums are the forward sums of the reversed chain
     shares, growth = _sums(emissions[backwards], potentials.end, potentials.transitions.T, chains)
     backward = (shares.log() + chains.so_far(growth)[:, None])[backwards] - emissions
     return Beliefs(forward, backward, partition)
 
 
-def bounded(emissions: Tensor) -> Tensor:
-    """Emissions so that their exponentials, beside the best of their unit, are never 0."""
-    lowest = 0.7 * math.log(torch.finfo(emissions.dtype).tiny)  # what is left over is for the transitions
+def bound_emissions(emissions: Tensor) -> Tensor:
+    """Clamp emissions from below so that their exponentials, relative to the unit's maximum, are never 0."""
+    lowest = 0.7 * math.log(torch.finfo(emissions.dtype).tiny)  # the rest of the range is for the transitions
     return torch.maximum(emissions, emissions.detach().amax(-1, keepdim=True) + lowest)
 
 
 def _sums(emissions: Tensor, start: Tensor, transitions: Tensor, chains: Chains) -> tuple[Tensor, Tensor]:
-    """Over all paths up to a unit: the share of each tag (N, L), and by how much the logarithm grows there (N,)."""
+    """Over all paths up to a unit: the share of each tag (N, L), and the increment of the log sum (N,)."""
     top = emissions.detach().amax(-1)  # (N,)
     factors, opening = (emissions - top[:, None]).exp(), start.exp()
-    product = Sum(transitions)
-    shares = walk(factors, opening, product, chains)
+    product = SumProduct(transitions)
+    shares = walk_chains(factors, opening, product, chains)
     entered = torch.where(chains.inner[:, None], product.move(shares.roll(1, 0)), 0.0)
     entered = entered.index_copy(0, chains.first, chains.ordered(opening))
     return shares, (entered * factors).sum(-1).log() + top
@@ -160,12 +159,14 @@ def _partition(shares: Tensor, growth: Tensor, potentials: Potentials, chains: C
 
 @torch.no_grad()
 def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor:
-    """The best path of every chain: (N, L) → tags (N,). Of equals, the lower tag."""
-    best = walk(emissions, potentials.start, _Best(potentials.transitions), chains)  # (N, L) of the paths that end here
+    """The best path of every chain: (N, L) → tags (N,). Ties go to the lower tag."""
+    best = walk_chains(
+        emissions, potentials.start, _MaxSum(potentials.transitions), chains
+    )  # (N, L) of the paths that end here
     final = (best[chains.last] + chains.ordered(potentials.end)).argmax(-1)
-    # Which tag each one came from is known for all units at once; to follow it back is a matter of looking it up.
-    into = potentials.transitions.T.contiguous()  # a row for each tag that is reached
-    parts = best.split(4096)  # for (N, L, L) there may be no room
+    # back-pointers are computed for all units at once and then followed in Python
+    into = potentials.transitions.T.contiguous()  # a row per target tag
+    parts = best.split(4096)  # (N, L, L) may not fit in memory
     came_from = [(part[:, None, :] + into).argmax(-1) for part in parts]
     origins: list[int] = torch.cat(came_from).flatten().tolist()
     tags = best.size(1)
@@ -179,11 +180,11 @@ def viterbi(emissions: Tensor, potentials: Potentials, chains: Chains) -> Tensor
     return torch.tensor(path, dtype=torch.int64, device=emissions.device)
 
 
-class Product(Protocol):
-    """How paths go on, and what becomes of those that meet. A leading dimension counts chains."""
+class PathRule(Protocol):
+    """The semiring of a pass over paths: sum-product or max-sum. The leading dimension of a state counts chains."""
 
     def same(self, like: Tensor) -> Tensor:
-        """(L, L) what leaves every state as it is"""
+        """(L, L): the identity"""
         ...
 
     def move(self, state: Tensor) -> Tensor:
@@ -191,7 +192,7 @@ class Product(Protocol):
         ...
 
     def take(self, state: Tensor, unit: Tensor) -> Tensor:
-        """(…, L) with what a unit gives for each tag"""
+        """(…, L) combined with a unit's emissions"""
         ...
 
     def join(self, state: Tensor, matrix: Tensor) -> Tensor:
@@ -199,8 +200,8 @@ class Product(Protocol):
         ...
 
 
-class Sum:
-    """Paths that meet are added up. States are shares: those of a chain add up to 1."""
+class SumProduct:
+    """Adds the paths into a tag. A chain's state is normalised to a sum of 1."""
 
     def __init__(self, transitions: Tensor) -> None:
         self.weights = transitions.exp()
@@ -221,11 +222,11 @@ class Sum:
         return state / state.sum(tuple(range(1, state.dim())), keepdim=True)
 
 
-class _Best:
-    """Of paths that meet, the best goes on. States are scores."""
+class _MaxSum:
+    """Keeps the best of the paths into a tag. States are scores."""
 
     def __init__(self, transitions: Tensor) -> None:
-        self.into = transitions.T.contiguous()  # a row for each tag that is reached
+        self.into = transitions.T.contiguous()  # a row per target tag
 
     def same(self, like: Tensor) -> Tensor:
         return like.new_full((like.size(-1), like.size(-1)), float("-inf")).fill_diagonal_(0.0)
@@ -240,8 +241,8 @@ class _Best:
         return (state[:, :, None] + matrix).amax(1)
 
 
-def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
-    """(N, L): at every unit and tag, the product over all paths from the chain's start up to there."""
+def walk_chains(units: Tensor, opening: Tensor, product: PathRule, chains: Chains) -> Tensor:
+    """(N, L): for every unit and tag, the combined paths from the chain's start."""
     if len(chains.alive) >= _LONG:
         return _walk_blocks(units, opening, product, chains)
     if not chains.alive:
@@ -253,13 +254,13 @@ def walk(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Te
     return torch.empty_like(units).index_copy(0, chains.places, torch.cat(states))
 
 
-def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chains) -> Tensor:
+def _walk_blocks(units: Tensor, opening: Tensor, product: PathRule, chains: Chains) -> Tensor:
     parts = [[_BLOCK] * (length // _BLOCK) + [length % _BLOCK] * (length % _BLOCK > 0) for length in chains.lengths]
     blocks = Chains([size for sizes in parts for size in sizes], units.device)
-    of_chain = Chains(list(map(len, parts)), units.device)  # the chains once more, their units being the blocks
+    of_chain = Chains(list(map(len, parts)), units.device)  # each chain as a chain of blocks
     opening = of_chain.ordered(opening)
 
-    # from every tag that may stand before a block to every tag at its end; nothing stands before a chain's first
+    # from every tag before a block to every tag at its end; the first block of a chain has none before it
     through = product.move(product.same(units)).repeat(len(blocks), 1, 1)  # (blocks, L, L)
     through[of_chain.first] = opening[:, None, :]
     steps = units[blocks.places].split(blocks.alive)
@@ -269,7 +270,7 @@ def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chain
         state = product.take(product.move(state[: len(step)]), step[:, None])
     through[blocks.order] = torch.cat([state, *done[::-1]])
 
-    # block by block to the ends of all, which say how each is entered
+    # combine block by block: the state at the end of a block is the start of the next
     matrices = through[of_chain.places].split(of_chain.alive)
     ends = [matrices[0][:, 0]]  # (A, L)
     for matrix in matrices[1:]:
@@ -277,4 +278,4 @@ def _walk_blocks(units: Tensor, opening: Tensor, product: Product, chains: Chain
     entered = torch.empty_like(units[: len(blocks)]).index_copy(0, of_chain.places, torch.cat(ends))
     entered = product.move(entered).roll(1, 0)
     entered[of_chain.first] = opening
-    return walk(units, entered, product, blocks)
+    return walk_chains(units, entered, product, blocks)

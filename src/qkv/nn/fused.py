@@ -1,15 +1,14 @@
-"""The attention of attention.py on fused kernels, for rows padded to a rectangle and for rows packed end to end.
+"""The attention of attention.py on fused kernels, for padded rows and for packed rows.
 
-Each function here is one way to answer "who sees whom"; the layers above call whichever they are handed and do not
-know which it is (see `Attend`). `explicit` is the readable maths and the only one that returns its weights.
+Each function here is an `Attend`: the layers call the one they are given. `explicit` is the readable maths and the only
+one that returns its weights.
 
-On a GPU packed rows go through variable-length flash attention, which wants bf16 or fp16 (rows of up to 128 tokens have
-a kernel of their own, nn/gpu/short_attention.py, where a block can use it). It has no CPU kernel, so a CPU takes
-neighbours of equal length together through SDPA, with no mask and no padding: sort rows by length and the groups are
-large.
+On a GPU packed rows go through variable-length flash attention, which needs bf16 or fp16 (rows of up to 128 tokens have
+their own kernel, nn/gpu/short_attention.py). It has no CPU kernel; there, neighbouring rows of equal length go through
+SDPA together, without mask and padding. Rows sorted by length give large groups.
 
-Shapes: tokens come before heads, because that is how a linear layer leaves them and how packed rows lie in memory:
-(B, T, H, K) padded, (N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
+Shapes: tokens come before heads, the layout of a linear layer's output and of packed rows: (B, T, H, K) padded,
+(N, H, K) packed. B rows, T tokens, N tokens of all rows, H heads, K head width.
 """
 
 import math
@@ -25,11 +24,11 @@ from torch.nn import functional
 from qkv.nn.attention import causal_mask, dot_scores, masked_softmax
 
 SHORT = 128
-"""Rows of up to this many tokens have a kernel of their own."""
+"""Longest rows of the short-row kernel (nn/gpu/short_attention.py)."""
 
 
 class Attend(Protocol):
-    """Queries, keys and values of all heads → the answers, and the weights (B, H, Q, T) if this way knows them."""
+    """Queries, keys and values of all heads → the outputs, and the weights (B, H, Q, T) or None."""
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
@@ -38,17 +37,17 @@ class Attend(Protocol):
 
 @dataclass(frozen=True)
 class Packed:
-    """`packed` for these rows: every row attends to itself."""
+    """`attend_packed` for these rows: every row attends to itself."""
 
     offsets: Tensor
     longest: int
     lengths: tuple[int, ...]
-    part: bool = False  # of a batch: how many rows it has changes from one to the next
-    causal: bool = False  # nobody sees what comes after
+    part: bool = False  # of a batch; its number of rows changes between batches
+    causal: bool = False
 
     @cached_property
     def short_and_long(self) -> tuple[Self, Self] | None:
-        """Rows of up to 128 tokens and those after them, if they lie so and there are both."""
+        """The rows of up to 128 tokens and the longer rows after them; None unless rows are so ordered."""
         short = sum(one <= SHORT for one in self.lengths)
         if not 0 < short < len(self.lengths) or max(self.lengths[:short]) > SHORT:
             return None
@@ -68,7 +67,7 @@ class Packed:
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
-        return packed(
+        return attend_packed(
             query,
             key,
             value,
@@ -84,7 +83,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Across:
-    """`packed` for the rows of two sides: each attends to the row of the same number among the others."""
+    """`attend_packed` across two sides: row i attends to row i of the others."""
 
     own: Packed
     others: Packed
@@ -105,7 +104,7 @@ class Across:
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor | None]:
-        return packed(
+        return attend_packed(
             query,
             key,
             value,
@@ -130,7 +129,7 @@ def explicit(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The equation itself, (B, T, H, K); the weights come before dropout, as they would be looked at."""
+    """The equation itself, (B, T, H, K); the returned weights are those before dropout."""
     query, key, value = (x.transpose(-3, -2) for x in (query, key, value))  # (B, H, T, K)
     if causal:
         past = causal_mask(query.size(-2), key.size(-2), query.device)
@@ -154,7 +153,7 @@ def fused(
     """Scaled dot-product attention in one kernel, (B, T, H, K); `mask` broadcasts against (B, H, Q, T)."""
     query, key, value = (x.transpose(-3, -2) for x in (query, key, value))
     if causal and (mask is not None or query.size(-2) != key.size(-2)):
-        # SDPA's own causal flag excludes a mask, and counts from the first key when there are more keys than queries
+        # SDPA's causal flag excludes a mask, and aligns to the first key when there are more keys than queries
         past = causal_mask(query.size(-2), key.size(-2), query.device)
         mask, causal = (past if mask is None else mask & past), False
     answer = functional.scaled_dot_product_attention(
@@ -163,7 +162,7 @@ def fused(
     return answer.transpose(-3, -2), None
 
 
-def packed(
+def attend_packed(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -179,22 +178,22 @@ def packed(
     dropout: float = 0.0,
     steady: bool = False,
 ) -> tuple[Tensor, None]:
-    """Every row attends to itself, or, in cross attention, to the row of the same number on the key side.
+    """Every row attends to itself or, in cross-attention, to the row of the same index on the key side.
 
-    `offsets` (R + 1,) int32 and `longest` serve the GPU kernel, `lengths` the CPU's groups; the `key_…` arguments
-    describe the other side of cross attention. `steady`: the same number of rows will come again.
+    `offsets` (R + 1,) int32 and `longest` are for the GPU kernel, `lengths` for the CPU's groups; the `key_…` arguments
+    describe the key side of cross-attention. `steady`: later calls will have the same number of rows.
     """
-    if _flash_takes(query):
+    if _has_flash_kernel(query):
         if steady and key_offsets is None and _is_learned_rectangle(query, lengths):
-            return _rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
+            return _attend_rectangle(query, key, value, longest, causal=causal, scale=scale, dropout=dropout), None
         key_offsets = offsets if key_offsets is None else key_offsets
         key_longest = longest if key_longest is None else key_longest
-        # the operator beneath torch.nn.attention.varlen: that one has no dropout, and more Python around it
+        # the operator below torch.nn.attention.varlen, which has no dropout and more Python overhead
         sides = (query, key, value, offsets, key_offsets, longest, key_longest)
         return torch.ops.aten._flash_attention_forward(*sides, dropout, causal, False, scale=scale)[0], None
 
     runs = _runs(lengths, lengths if key_lengths is None else key_lengths)
-    # split and not slices: the gradient of a slice is a tensor of zeros as long as the whole batch
+    # split, not slices: the gradient of a slice is a zero tensor as long as the whole batch
     queries = query.split([rows * length for rows, length, _ in runs])
     keys, values = (x.split([rows * key_length for rows, _, key_length in runs]) for x in (key, value))
     answers = []
@@ -211,8 +210,8 @@ def packed(
     return torch.cat(answers), None
 
 
-def _flash_takes(query: Tensor) -> bool:
-    """Flash attention has kernels for half precision, from Ampere on, and for these widths of a head."""
+def _has_flash_kernel(query: Tensor) -> bool:
+    """Whether flash attention has a kernel: half precision, Ampere or newer, these head widths."""
     if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16):
         return False
     return (
@@ -221,7 +220,7 @@ def _flash_takes(query: Tensor) -> bool:
 
 
 def _is_learned_rectangle(query: Tensor, lengths: tuple[int, ...]) -> bool:
-    """Many rows that happen to be equally long, in training, where the same shape comes again: cuDNN plans for each."""
+    """Whether many equally long rows are trained on: cuDNN makes a plan per shape, so the shape must recur."""
     return (
         query.requires_grad
         and len(lengths) >= 8
@@ -232,12 +231,12 @@ def _is_learned_rectangle(query: Tensor, lengths: tuple[int, ...]) -> bool:
     )
 
 
-def _rectangle(
+def _attend_rectangle(
     query: Tensor, key: Tensor, value: Tensor, length: int, *, causal: bool, scale: float | None, dropout: float
 ) -> Tensor:
-    """Rows that are equally long need no offsets, and on Hopper cuDNN's kernel is half as fast again for them.
+    """Equally long rows through cuDNN's kernel, 1.5 × as fast on Hopper.
 
-    The operator and not `sdpa_kernel` around SDPA: that would set switches of the whole process, under other threads.
+    The operator and not `sdpa_kernel` around SDPA, which sets process-wide switches and is not thread-safe.
     """
     rows = (x.unflatten(0, (-1, length)).transpose(1, 2) for x in (query, key, value))  # (B, H, T, K) each
     attended = torch.ops.aten._scaled_dot_product_cudnn_attention

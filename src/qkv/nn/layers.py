@@ -1,18 +1,18 @@
-"""What happens inside a network, layer by layer: what goes in, what attends or recurs, what comes out.
+"""Records of a network's layers: input, attention or recurrence, output.
 
-Every network has a method `layers` that yields a `Layer` after another, each computed when it is asked for, by the same
-blocks and cells that `forward` runs. `AttentionRecord` is one attention of a layer, with its queries, keys and values;
-`Recurrence` is a cell that read the rows in one direction. Nothing is kept on a module.
+Every network has a method `layers` that yields `Layer` records lazily, computed by the same blocks and cells as
+`forward`. `AttentionRecord` is one attention of a layer, with its queries, keys and values; `Recurrence` is a cell that
+read the rows in one direction. Nothing is stored on a module.
 
     for layer in network.layers(batch):
         layer.part, layer.entered, layer.left            # "encoder", (N, D), (N, D)
-        layer.inputs                                     # of the first: token, segment, position and their sum
-        layer.attention("self").weights()                # (H, Q, T), where the layer attends
-        layer.recurrences                                # where it recurs
+        layer.inputs                                     # first layer only: token, segment, position and their sum
+        layer.attention("self").weights()                # (H, Q, T), if the layer attends
+        layer.recurrences                                # if it recurs
 
-Records are of packed rows. Of several rows the weights are one matrix, with zeros where rows do not see each other.
+Records are of packed rows. The weights of several rows are one matrix, with zeros between different rows.
 
-Shapes: N tokens of all rows, D width, H heads, Q tokens that ask, T tokens that are looked at, K width of a head.
+Shapes: N tokens of all rows, D width, H heads, Q queries, T keys, K head width.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from qkv.nn.recurrent import Cell, State
 
 
 class AttentionKind(NamedTuple):
-    """An attention that a network has, in every layer of one part."""
+    """A kind of attention in every layer of one part of a network."""
 
     name: str  # "self", "causal", "encoder", "decoder" or "cross"
     part: str  # of the network: `Layer.part`
@@ -36,12 +36,12 @@ class AttentionKind(NamedTuple):
     layers: int
     heads: int
     is_causal: bool = False  # a token sees itself and those before it
-    # whether a row is of the token that it writes, and not of the one that it reads: a state asks before it knows
+    # whether a row belongs to the token being predicted rather than the one just read (the previous state is the query)
     asks_for_next: bool = False
 
     @property
     def looks_at_source(self) -> bool:
-        """Whether one text looks at another."""
+        """Whether the target attends to the source."""
         return self.attention == "cross"
 
 
@@ -51,32 +51,32 @@ class AttentionRecord:
 
     query: Tensor  # (H, Q, K)
     key: Tensor  # (H, T, K)
-    value: Tensor  # (H, T, K), or of another width
+    value: Tensor  # (H, T, K or another width)
     scale: float = 1.0
-    mask: Tensor | None = None  # (Q, T), True where something may be seen; None: everywhere
+    mask: Tensor | None = None  # (Q, T), True where visible; None: everywhere
     direction: Tensor | None = None  # (K,), v of additive scores
     score: str = "scaled"  # how queries and keys are compared
 
     def of(self, head: int, rows: slice) -> "AttentionRecord":
-        """One head, H is 1, and of its queries these."""
+        """One head (H is 1) with some of its queries."""
         one, mask = slice(head, head + 1), None if self.mask is None else self.mask[rows]
         return replace(self, query=self.query[one, rows], key=self.key[one], value=self.value[one], mask=mask)
 
     def scores(self, scale: float = 1.0) -> Tensor:
-        """(H, Q, T): how well queries and keys fit, times `scale`"""
+        """(H, Q, T): the scores of queries and keys, times `scale`"""
         if self.direction is None:
             return dot_scores(self.query, self.key, scale)
-        # query by query: all at once would be Q × T × K numbers
+        # query by query: all at once would take Q × T × K numbers
         rows = [torch.tanh(query[:, None] + self.key) @ self.direction for query in self.query.unbind(1)]
         return torch.stack(rows, dim=1) * scale
 
     def weights(self) -> Tensor:
-        """(H, Q, T), a row adds up to 1"""
+        """(H, Q, T); a row sums to 1"""
         return masked_softmax(self.scores(self.scale), self.mask)
 
 
 class PackedAttend(Attend, Protocol):
-    """A way to attend that knows its rows: `Packed` and `Across` of fused.py."""
+    """An `Attend` with known rows: `Packed` and `Across` of fused.py."""
 
     @property
     def lengths(self) -> tuple[int, ...]: ...
@@ -87,7 +87,7 @@ class PackedAttend(Attend, Protocol):
 
 
 class RecordingAttend:
-    """Attends as another does, and keeps what it was asked."""
+    """Wraps an `Attend` and records its arguments."""
 
     def __init__(self, attend: PackedAttend) -> None:
         self.attend = attend
@@ -113,7 +113,7 @@ class RecordingAttend:
 def rows_mask(
     lengths: tuple[int, ...], key_lengths: tuple[int, ...], causal: bool = False, device: torch.device | None = None
 ) -> Tensor | None:
-    """(Q, T): each row sees the row of the same number, `causal` up to itself; None where everything is seen.
+    """(Q, T): each row sees the row of the same index, up to itself if `causal`; None if everything is visible.
 
     >>> rows_mask((1, 2), (2, 1)).int().tolist()
     [[1, 1, 0], [0, 0, 1], [0, 0, 1]]
@@ -133,16 +133,16 @@ class Recurrence(NamedTuple):
     cell: Cell
     entered: Tensor  # (N, D)
     left: Tensor  # (N, P)
-    after: State  # (R, …) each: after every row
-    adds_input: bool = False  # what is left is what the cell gave and what entered
+    after: State  # (R, …) each: the state after every row
+    adds_input: bool = False  # residual: `left` is the cell's output plus `entered`
 
 
 @dataclass(frozen=True)
 class Layer:
     part: str  # of the network: "encoder", "decoder", "language_model", "elmo", "reader"
     entered: Tensor  # (N, D)
-    left: Tensor  # (N, D'); of the last layer as the network hands it on, after its last norm
-    inputs: Mapping[str, Tensor] = field(default_factory=dict)  # of the first: what is added up to what enters, by name
+    left: Tensor  # (N, D'); of the last layer after the network's final norm
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)  # first layer only: the summands of its input, by name
     recurrences: tuple[Recurrence, ...] = ()
     recorded: Mapping[str, RecordingAttend | AttentionRecord] = field(default_factory=dict)
 
@@ -156,24 +156,24 @@ class Layer:
         return found.record() if isinstance(found, RecordingAttend) else found
 
 
-class Asking(NamedTuple):
-    """What the blocks of a decoder ask of the source."""
+class SourceMemories(NamedTuple):
+    """The source's keys and values for the blocks of a decoder."""
 
     memories: Sequence[tuple[Tensor, Tensor]]  # keys and values (N, H, K), of every block
     attend: PackedAttend
 
 
-def block_layers(
+def run_blocks(
     part: str,
     blocks: Iterable[nn.Module],
     norm: nn.Module,
     inputs: Mapping[str, Tensor],
     dropout: nn.Module,
     attend: PackedAttend,
-    asking: Asking | None = None,
+    asking: SourceMemories | None = None,
 ) -> Iterator[Layer]:
-    """Blocks on the last of `inputs` (N, D), with self-attention, and where something is asked of a source, attention
-    to it. `norm` comes after the last block."""
+    """Run blocks on the last of `inputs` (N, D), with cross-attention if `asking` is given, and yield their records.
+    `norm` follows the last block."""
     modules, x = list(blocks), dropout([*inputs.values()][-1])
     for number, block in enumerate(modules):
         ways = {"self": RecordingAttend(attend)}
@@ -187,8 +187,8 @@ def block_layers(
         x = left
 
 
-def records_of(kind: AttentionKind, layers: Iterable[Layer]) -> Iterator[AttentionRecord]:
-    """One kind of attention, layer after layer; a layer is run when its record is asked for."""
+def attention_records(kind: AttentionKind, layers: Iterable[Layer]) -> Iterator[AttentionRecord]:
+    """The records of one kind of attention, layer by layer, computed lazily."""
     for layer in layers:
         if layer.part == kind.part and kind.attention in layer.attentions:
             yield layer.attention(kind.attention)

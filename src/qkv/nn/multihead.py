@@ -1,8 +1,8 @@
-"""Multi-head attention (Vaswani et al. 2017, §3.2.2): several heads look for different things, side by side.
+"""Multi-head attention (Vaswani et al. 2017, §3.2.2).
 
 The heads' projections are one matrix, because one large product is faster than many small ones; the rows of
-`qkv.weight` are the queries of all heads, then the keys, then the values. What may be seen, and on which kernel, is
-the caller's `attend` (fused.py): these classes are the same for padded and packed rows, with and without weights.
+`qkv.weight` are the queries of all heads, then the keys, then the values. Mask and kernel are the caller's `attend`
+(fused.py): these classes serve padded and packed rows, with and without weights.
 
 Shapes: … (B, T) of padded or (N,) of packed rows, D width, H heads, K head width.
 """
@@ -13,7 +13,7 @@ from qkv.nn.fused import Attend
 
 
 class MultiHeadSelfAttention(nn.Module):
-    """Every token asks every token of its own row."""
+    """Every token attends to every token of its own row."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class MultiHeadSelfAttention(nn.Module):
         self.out = nn.Linear(heads * self.head_width, width)
 
     def forward(self, x: Tensor, attend: Attend, only: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """(…, D) → (…, D), and the weights if `attend` gives them; `only` (M,) are the packed tokens wanted."""
+        """(…, D) → (…, D), and the weights if `attend` returns them; `only` (M,): packed tokens to return."""
         query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, self.head_width)).unbind(-3)  # (…, H, K) each
         answer, weights = attend(query, key, value, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         answer = answer.flatten(-2)
@@ -40,7 +40,7 @@ class MultiHeadSelfAttention(nn.Module):
 
 
 class MultiHeadCrossAttention(nn.Module):
-    """Every token of one sequence asks every token of another: the decoder asks the encoder."""
+    """Every token of one sequence attends to every token of another: the decoder to the encoder."""
 
     def __init__(
         self,
@@ -72,5 +72,5 @@ class MultiHeadCrossAttention(nn.Module):
 def _head_width(width: int, heads: int, head_width: int | None) -> int:
     if head_width is not None:
         return head_width
-    assert width % heads == 0, f"a width of {width} cannot be shared by {heads} heads; give head_width"
+    assert width % heads == 0, f"a width of {width} is not divisible by {heads} heads; give head_width"
     return width // heads

@@ -1,12 +1,11 @@
-"""Where a token stands. Attention alone does not know: to it 他欠我100万 and 我欠他100万 are one bag of words.
+"""Position encodings. Attention alone ignores order: to it 他欠我100万 and 我欠他100万 are the same bag of words.
 
-Three answers: fixed waves that are added to the input (sinusoidal), a table that is learned and added (as BERT has),
-and rotation of queries and keys by an angle that grows with the position (rotary), which makes a score depend on the
-distance of two tokens only.
+Three kinds: fixed sinusoids added to the input, a learned table added to the input (BERT), and rotation of queries and
+keys by an angle proportional to the position (rotary), so that a score depends only on the distance of two tokens.
 
-Angles are float32 whatever the dtype of the model: above 256 bfloat16 knows only even numbers, so that two neighbours
-would stand in one place. That is why the frequencies are no buffer, which `model.to(torch.bfloat16)` would round; they
-are a handful of numbers, worked out where they are used.
+Angles are float32 whatever the dtype of the model: above 256 bfloat16 represents only even integers, so that two
+neighbours would share a position. The frequencies are therefore not a buffer, which `model.to(torch.bfloat16)` would
+round; they are recomputed at each use.
 
 Shapes: … any, T positions, D width, H heads, K head width.
 """
@@ -20,13 +19,13 @@ from qkv.nn.fused import Attend
 
 
 class PositionEncoding(Protocol):
-    """A vector a position, added to the input."""
+    """One vector per position, added to the input."""
 
-    kind: ClassVar[str]  # "learned", "interleaved" (sine and cosine by turns) or "halved" (all sines first)
+    kind: ClassVar[str]  # "learned", "interleaved" (sine, cosine, sine, …) or "halved" (all sines first)
 
     @property
     def length(self) -> int | None:
-        """How many positions there are; None: no end."""
+        """Number of positions; None: unlimited."""
         ...
 
     def __call__(self, positions: Tensor, /) -> Tensor:
@@ -35,7 +34,7 @@ class PositionEncoding(Protocol):
 
 
 def sinusoidal_table(length: int, width: int, base: float = 10_000.0) -> Tensor:
-    """(T, D): sine and cosine interleaved, each pair a wave slower than the one before (Vaswani et al. 2017, §3.5).
+    """(T, D): sine and cosine interleaved, each pair with a longer wavelength (Vaswani et al. 2017, §3.5).
 
     >>> sinusoidal_table(2, 4)[0].tolist()   # at position 0 every sine is 0 and every cosine 1
     [0.0, 1.0, 0.0, 1.0]
@@ -44,7 +43,7 @@ def sinusoidal_table(length: int, width: int, base: float = 10_000.0) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """The fixed waves of any position, to be added to the input; there is no longest text."""
+    """Fixed sinusoids for any position, added to the input; text length is unlimited."""
 
     kind: ClassVar[str] = "interleaved"
     length: int | None = None
@@ -55,16 +54,16 @@ class SinusoidalPositions(nn.Module):
         self.width, self.base = width, base
 
     def forward(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """(…,) → (…, D) of `dtype`, that of the input they are added to; rounded once, at the end."""
+        """(…,) → (…, D) in `dtype`, that of the input; rounded once, at the end."""
         angles = _angles(positions, self.width, self.base)  # (…, D/2)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).to(dtype)
 
 
 class HalvedSinusoidalPositions(nn.Module):
-    """The same waves in another order, as Marian has them: all sines, then all cosines.
+    """The same sinusoids in Marian's order: all sines, then all cosines.
 
-    Their angles are worked out in double precision, where the device has it, because Marian's tables are: at position
-    1,000 float32 angles would be off by more than the rest of the network together.
+    Angles are computed in double precision where the device has it, as in Marian: at position 1,000 the error of
+    float32 angles would exceed that of the rest of the network.
     """
 
     kind: ClassVar[str] = "halved"
@@ -83,8 +82,8 @@ class HalvedSinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One learned vector a position, and none beyond the last (Devlin et al. 2019, §3). The first stands in row
-    `offset` of the table."""
+    """One learned vector per position, up to `length` (Devlin et al. 2019, §3). The first is row `offset` of the
+    table."""
 
     kind: ClassVar[str] = "learned"
 
@@ -105,10 +104,10 @@ class LearnedPositions(nn.Embedding):
 
 
 class RotaryPositions(nn.Module):
-    """Turns neighbouring pairs of a query or key by position × frequency (Su et al. 2021, §3.2).
+    """Rotates neighbouring pairs of a query or key by position × frequency (Su et al. 2021, §3.2).
 
-    The dot product of a query turned by m and a key turned by n depends on m − n alone. It is put around an attention
-    rather than into it: `rotary.around(attend, positions)` is again something a layer can be handed.
+    The dot product of a query rotated by m and a key rotated by n depends on m − n only. It wraps an attention:
+    `rotary.around(attend, positions)` is again an `Attend`.
     """
 
     def __init__(self, head_width: int, base: float = 10_000.0) -> None:
@@ -117,7 +116,7 @@ class RotaryPositions(nn.Module):
         self.head_width, self.base = head_width, base
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (…, T, H, K) at positions (…, T) → the same, turned; rounded to x's dtype once, at the end."""
+        """x (…, T, H, K) at positions (…, T) → x rotated; rounded to x's dtype once, at the end."""
         angles = _angles(positions, self.head_width, self.base)[..., None, :]  # (…, T, 1, K/2)
         cosine, sine = angles.cos(), angles.sin()
         even, odd = x[..., 0::2], x[..., 1::2]
@@ -136,6 +135,6 @@ class RotaryPositions(nn.Module):
 
 
 def _angles(positions: Tensor, width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(…,) → (…, D/2): position × frequency; the frequencies begin with 1 and go down to nearly 1 / base."""
+    """(…,) → (…, D/2): position × frequency; frequencies fall from 1 to nearly 1 / base."""
     pairs = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
     return positions[..., None] * base ** (-pairs / width)

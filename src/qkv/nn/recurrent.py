@@ -1,8 +1,19 @@
-"""Rows of different lengths, in the order of time: first the first tokens of all rows, then their second ones, …
+"""Recurrent cells as equations: one step of an RNN, an LSTM and its variants, a GRU; and the loop over packed rows.
 
-The longest row comes first, so that the rows which have a t-th token are always the first ones, and a loop over time
-works on slices. No token is added, so none has to be kept from doing harm. Read in reverse, a row begins with its last
-token.
+    RNN            h' = tanh(W x + U h + b)                                     Elman 1990
+    LSTM           i, f, o = σ(W x + U h + b), g = tanh(W x + U h + b)          Hochreiter and Schmidhuber 1997;
+                   c' = f c + i g,  h' = o tanh(c')                             the gate f: Gers et al. 2000
+    PeepholeLSTM   the same, but i and f also see p c, and o sees p c'          Gers and Schmidhuber 2000
+    CoupledLSTM    the same, but c' = f c + (1 - f) g                           Greff et al. 2017
+    GRU            r, z = σ(W x + U h + b), n = tanh(W x + b + r (U h + b'))    Cho et al. 2014,
+                   h' = (1 - z) n + z h                                         as in cuDNN and torch
+
+All steps share W, U and b. Their blocks are in torch's order, so that recurrent_stack.py can pass them to torch's
+kernels; recurrent_scan.py is a fast version of the loop. Cho's own GRU multiplies r with h before U instead of after, a
+different function without a fused kernel. Some texts (Chung et al. 2014) swap z and 1 - z: the same function.
+
+`Timeline` orders the tokens by time: the first tokens of all rows, then the second, … The longest row comes first, so
+that the rows with a t-th token are always a prefix and the loop works on slices, without padding.
 
 >>> timeline = Timeline.of((2, 3))                                     # rows a b and p q r, end to end
 >>> "".join("abpqr"[place] for place in timeline.order.tolist()), timeline.sizes
@@ -10,7 +21,11 @@ token.
 >>> "".join("abpqr"[place] for place in Timeline.of((2, 3), reverse=True).order.tolist())
 'rbqap'
 
-Shapes: R rows, N tokens of all rows, T tokens of the longest row.
+Not here: several layers and both directions (recurrent_stack.py).
+
+Shapes: R rows, N tokens of all rows, T tokens of the longest row, D input width, H width of a cell, P width of its
+output (H, or a projection's), G blocks of weights. x is (N, D) with its rows end to end; a state is (R, P), for LSTMs
+with a cell state (R, H).
 """
 
 from abc import abstractmethod
@@ -25,16 +40,16 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Timeline:
-    order: Tensor  # (N,) where each token, by time, lies among rows end to end
-    inverse: Tensor  # (N,) and back
+    order: Tensor  # (N,) for each token in time order, its index among rows end to end
+    inverse: Tensor  # (N,) the inverse permutation
     rows: Tensor  # (R,) the rows, the longest first
     rows_inverse: Tensor  # (R,)
-    last: Tensor  # (R,) where the last token of each sorted row lies, by time
-    sizes: tuple[int, ...]  # (T,) how many rows have a t-th token
+    last: Tensor  # (R,) for each sorted row, the index of its last token in time order
+    sizes: tuple[int, ...]  # (T,) number of rows with a t-th token
 
     @staticmethod
     def of(lengths: tuple[int, ...], *, reverse: bool = False, device: torch.device | str = "cpu") -> "Timeline":
-        """Of rows with these lengths; they are known on the host, so that no device is asked."""
+        """For rows of these lengths, which are known on the host: no device synchronisation."""
         return _timeline(tuple(lengths), reverse, torch.device(device))
 
     @property
@@ -58,7 +73,7 @@ class Timeline:
         return tuple(part.index_select(0, self.rows_inverse) for part in state)
 
     def before(self, first: Tensor, values: Tensor) -> Tensor:
-        """(N, …) by time → what was there a step before; `first` (R, …) before the first one."""
+        """(N, …) by time → the values one step earlier; `first` (R, …) for the first step."""
         parts, begin = [first], 0
         for size, following in zip(self.sizes[:-1], self.sizes[1:], strict=True):
             parts.append(values[begin : begin + following])
@@ -66,8 +81,8 @@ class Timeline:
         return torch.cat(parts)
 
 
-@lru_cache(maxsize=16)  # the layers and directions of a network ask for the same one
-@torch.inference_mode(False)  # whoever asks first, it must serve training too
+@lru_cache(maxsize=16)  # shared by the layers and directions of a network
+@torch.inference_mode(False)  # a cached timeline must also serve training
 def _timeline(lengths: tuple[int, ...], reverse: bool, device: torch.device) -> Timeline:
     sizes = torch.tensor(lengths)
     assert lengths and bool((sizes > 0).all()), "a row has at least one token"
@@ -90,7 +105,7 @@ def _timeline(lengths: tuple[int, ...], reverse: bool, device: torch.device) -> 
 
 
 class _Permuted(torch.autograd.Function):
-    """A gather whose gradient is a gather too; torch's would add up where nothing meets."""
+    """A permutation whose gradient is a gather; torch's index_select has a slower scatter-add."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
@@ -106,38 +121,16 @@ class _Permuted(torch.autograd.Function):
 _permute: Callable[[Tensor, Tensor, Tensor], Tensor] = _Permuted.apply
 
 
-# --- Recurrent cells as equations: one step of an RNN, an LSTM and its variants, a GRU; and the same step over rows.
-#
-#     RNN            h' = tanh(W x + U h + b)                                     Elman 1990
-#     LSTM           i, f, o = σ(W x + U h + b), g = tanh(W x + U h + b)          Hochreiter and Schmidhuber 1997;
-#                    c' = f c + i g,  h' = o tanh(c')                             the gate f: Gers et al. 2000
-#     PeepholeLSTM   the same, but i and f also see p c, and o sees p c'          Gers and Schmidhuber 2000
-#     CoupledLSTM    the same, but c' = f c + (1 - f) g                           Greff et al. 2017
-#     GRU            r, z = σ(W x + U h + b), n = tanh(W x + b + r (U h + b'))    Cho et al. 2014,
-#                    h' = (1 - z) n + z h                                         as cuDNN and torch have it
-#
-# W, U and b are the same at every step, of an LSTM as of an RNN. Blocks of W, U and b lie in torch's order, so that
-# recurrent_stack.py can hand them to torch's kernels; recurrent_scan.py is the same loop, made fast for all of them.
-#
-# Cho's own GRU multiplies r with h before U instead of after: another function, which no fused kernel computes. Some
-# texts (Chung et al. 2014) write z for what is 1 - z here: the same function, with a gate named the other way.
-#
-# What this file does NOT do: layers on layers and both directions (recurrent_stack.py).
-#
-# Shapes: R rows, N tokens of all rows, D input width, H width of a cell, P width of its output (H, or a
-# projection's),
-# G blocks of weights. x is (N, D) with its rows end to end; a state is (R, P), of LSTMs with a cell state (R, H).
-
 State = tuple[Tensor, ...]
-"""The hidden state, and of an LSTM the cell state: what one step hands to the next."""
+"""The hidden state and, for an LSTM, the cell state."""
 
 
 class Cell(nn.Module):
-    """The parameters that all steps share."""
+    """The parameters shared by all steps."""
 
     blocks: ClassVar[int]
-    has_memory: ClassVar[bool] = False  # a cell state beside the hidden one
-    state_bias: ClassVar[bool] = False  # a bias that must stay apart from the input's
+    has_memory: ClassVar[bool] = False  # a cell state in addition to the hidden state
+    state_bias: ClassVar[bool] = False  # a separate bias for U h
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -153,21 +146,21 @@ class Cell(nn.Module):
         return self.width
 
     def begin(self, rows: int) -> State:
-        """Nothing seen yet: zeros."""
+        """The initial state: zeros."""
         weight = self.from_state.weight
         hidden = weight.new_zeros(rows, self.output_width)
         return (hidden, weight.new_zeros(rows, self.width)) if self.has_memory else (hidden,)
 
     @abstractmethod
     def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
-        """W x + b (R, G·H) and the state → all that the equations name, (R, H) each, the last of them h (R, P)."""
+        """W x + b (R, G·H) and the state → all variables of the equations, (R, H) each, the last of them h (R, P)."""
 
     def step(self, given: Tensor, state: State) -> State:
-        """W x + b (R, G·H) and the state → the next state. W x needs no state: it can be had for all steps at once."""
+        """W x + b (R, G·H), which can be computed for all steps at once, and the state → the next state."""
         return self.state_in(self.equations(given, state))
 
     def state_in(self, found: Mapping[str, Tensor]) -> State:
-        """Of what the equations name, what the next step goes on from."""
+        """The state among the variables of `equations`."""
         return (found["h"], found["c"]) if self.has_memory else (found["h"],)
 
 
@@ -180,9 +173,9 @@ class RNN(Cell):
 
 
 class LSTM(Cell):
-    """Three gates and a cell state that is only ever multiplied and added to: gradients pass along it unharmed.
+    """Three gates and a cell state that is only multiplied and added to, so that gradients pass along it.
 
-    `projection` makes the output narrower than the cell (Sak et al. 2014); the published ELMo cuts both off at ±3.
+    `projection` makes the output narrower than the cell (Sak et al. 2014); the published ELMo clips both at ±3.
     """
 
     blocks = 4
@@ -202,27 +195,27 @@ class LSTM(Cell):
         self.project = None if projection is None else nn.Linear(width, projection, bias=False)
         if self.project is not None:
             nn.init.uniform_(self.project.weight, -(width**-0.5), width**-0.5)
-        nn.init.ones_(self.from_input.bias.view(4, width)[1].detach())  # it begins by not forgetting
+        nn.init.ones_(self.from_input.bias.view(4, width)[1].detach())  # forget gate: open at first
 
     @property
     def output_width(self) -> int:
         return self._output_width
 
     def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
-        """With a projection also m, which h is projected from."""
+        """With a projection also m, the output before it."""
         h, c = state
         i, f, g, o = (given + self.from_state(h)).chunk(4, dim=-1)  # (R, H) each
         i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
-        c = clipped(f * c + i * g, self.cell_clip)
+        c = clip(f * c + i * g, self.cell_clip)
         h = o * torch.tanh(c)
         if self.project is None:
             return {"i": i, "f": f, "g": g, "o": o, "c": c, "h": h}
-        projected = clipped(self.project(h), self.projection_clip)  # (R, P)
+        projected = clip(self.project(h), self.projection_clip)  # (R, P)
         return {"i": i, "f": f, "g": g, "o": o, "c": c, "m": h, "h": projected}
 
 
 class PeepholeLSTM(Cell):
-    """Its gates see the cell state too, each number of it by itself: in an LSTM it is hidden while o is shut."""
+    """An LSTM whose gates also read the cell state, element by element; a plain LSTM's cannot while o is closed."""
 
     blocks = 4
     has_memory = True
@@ -243,7 +236,7 @@ class PeepholeLSTM(Cell):
 
 
 class CoupledLSTM(Cell):
-    """One decision instead of two: it takes in exactly as much as it forgets."""
+    """An LSTM with one gate for input and forgetting: i = 1 - f."""
 
     blocks = 3
     has_memory = True
@@ -261,10 +254,10 @@ class CoupledLSTM(Cell):
 
 
 class GRU(Cell):
-    """Two gates and no cell state: the hidden state is what is kept."""
+    """Two gates and no cell state."""
 
     blocks = 3
-    state_bias = True  # r multiplies it
+    state_bias = True  # it is multiplied by r
 
     def equations(self, given: Tensor, state: State) -> dict[str, Tensor]:
         (h,) = state
@@ -284,18 +277,18 @@ CELLS: dict[str, type[Cell]] = {
 }
 
 
-def clipped(x: Tensor, limit: float | None) -> Tensor:
+def clip(x: Tensor, limit: float | None) -> Tensor:
     return x if limit is None else x.clamp(-limit, limit)
 
 
-class Run(Protocol):
-    """A way to take a cell over rows x (N, D): the hidden state at every token (N, P), and the state after each row."""
+class RunCell(Protocol):
+    """Runs a cell over rows x (N, D) → the hidden state at every token (N, P), and the state after each row."""
 
     def __call__(self, cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]: ...
 
 
 def explicit(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
-    """`cell.step` again and again. Rows that have ended keep their state; nothing is padding."""
+    """`cell.step` in a loop over time. Rows that have ended keep their state."""
     x, state = timeline.by_time(x), timeline.sorted(state)
     hidden: list[Tensor] = []
     ended: list[State] = []
@@ -304,8 +297,8 @@ def explicit(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[T
         ended.append(tuple(part[rows:] for part in state))
         state = cell.step(cell.from_input(inputs), tuple(part[:rows] for part in state))
         hidden.append(state[0])
-    return timeline.by_row(torch.cat(hidden)), timeline.unsorted(_joined([state, *reversed(ended)]))
+    return timeline.by_row(torch.cat(hidden)), timeline.unsorted(_concatenate([state, *reversed(ended)]))
 
 
-def _joined(states: Sequence[State]) -> State:
+def _concatenate(states: Sequence[State]) -> State:
     return tuple(torch.cat(parts) for parts in zip(*states, strict=True))

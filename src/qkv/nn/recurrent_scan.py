@@ -1,15 +1,21 @@
-"""What the loop of recurrent_scan.py does at a step of each cell, and the factors of its gradient.
+"""A fast loop over time with a manual backward pass, for every cell of recurrent.py.
 
-A step's gradient is linear in the gradients that reach it. With a for what reaches the hidden state h' and m for what
-reaches the cell state c' (m = m from the next step + a · `opened`), every cell with a cell state has
+In the forward pass W x is one product for all steps, and a step is U h and a few passes over (R, G·H) numbers. In the
+backward pass the factors of all steps' gradients are computed at once; the loop is a few multiplications and a product
+with U, and the gradients of W, U and b are one product each after it. No graph is recorded for a step.
 
-    to its gates:  m · factor, of the output gate a · factor        to c:  m · `kept`
+A step's gradient is linear in the incoming gradients. With a the gradient of the hidden state h' and m that of the cell
+state c' (m = m from the next step + a · `opened`), every cell with a cell state has
 
-and every cell without one  a · factor  and to h itself  a · `kept`. The factors depend on the forward alone.
+    to its gates:  m · factor, to the output gate a · factor        to c:  m · `kept`
 
-Activations are written over what they are activations of.
+and every cell without one  a · factor  and to h itself  a · `kept`. The factors depend on the forward pass only.
 
-Shapes: R rows of a step, N tokens of all steps, H width, G blocks; gates (R, G, H) or (N, G, H), in the cell's order.
+The scan runs in the dtype of the weights, also under autocast, since errors would accumulate over time. It supports a
+single backward pass; for gradients of gradients use `explicit`. Activations are computed in place.
+
+Shapes: R rows of a step, N tokens of all steps, H width, G blocks; gates (R, G, H) or (N, G, H), in the cell's order;
+all tensors in time order (recurrent.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +74,7 @@ class PeepholeRule:
         o.addcmul_(after, peepholes[2]).sigmoid_()
 
     def factors(self, gates: Tensor, before: Tensor, after: Tensor, peepholes: Tensor | None) -> MemoryFactors:
-        """Those of an LSTM, and what goes through the peepholes."""
+        """The factors of an LSTM plus those through the peepholes."""
         assert peepholes is not None
         found = LSTMRule().factors(gates, before, after, None)
         to_i, to_f, _, to_o = found.gates.unbind(1)
@@ -98,16 +104,16 @@ class CoupledRule:
 class PlainFactors(NamedTuple):
     from_state: Tensor  # (N, G, H) to U h + b'
     kept: Tensor | None  # (N, H) from h' to h
-    candidate: Tensor | None  # (N, H) to the last block of W x + b, where it is not the same
+    candidate: Tensor | None  # (N, H) to the last block of W x + b, if it differs
 
 
 class PlainRule(Protocol):
-    """A cell whose hidden state is all there is."""
+    """A cell without a cell state."""
 
     def step(self, given: Tensor, product: Tensor, before: Tensor, gates: Tensor, after: Tensor) -> None:
-        """W x + b and U h + b' (R, G, H), h (R, H) → what `factors` needs into `gates`, h' into `after`.
+        """W x + b and U h + b' (R, G, H), h (R, H) → writes what `factors` needs into `gates`, and h' into `after`.
 
-        `product` may be overwritten; `factors` gets it back as it was left.
+        `product` may be overwritten; `factors` receives it as `step` left it.
         """
         ...
 
@@ -141,7 +147,7 @@ class GRURule:
 
 
 def _sigmoid_slope(value: Tensor) -> Tensor:
-    """By what the sigmoid gave."""
+    """The slope of the sigmoid, from its value."""
     return value - value * value
 
 
@@ -157,24 +163,8 @@ MEMORY_RULES: dict[type[Cell], MemoryRule] = {
 PLAIN_RULES: dict[type[Cell], PlainRule] = {RNN: RNNRule(), GRU: GRURule()}
 
 
-# --- The loop over time made fast, for every cell of recurrent.py: only what must wait for the step before is inside.
-#
-# Forward, W x is one product for all steps, and a step is U h and a few passes over (R, G·H) numbers. Backward, all
-# factors of a step's gradient are known once the forward is done (recurrent_scan.py), so they are computed for all
-# steps
-# at once; the loop is a few multiplications and a product with U, and the gradients of W, U and b are one product
-# each,
-# after it. No graph is recorded for a step.
-#
-# It runs in the type of the weights, in autocast too: errors would add up over time. It can be gone back through
-# once;
-# whoever needs gradients of gradients takes `explicit`.
-#
-# Shapes: as in recurrent.py, everything in the order of recurrent.py.
-
-
-def scanned(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
-    """`explicit`, several times as fast."""
+def scan(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
+    """The same result as `explicit`, several times as fast."""
     weight, bias = cell.from_state.weight, cell.from_state.bias
     given = cell.from_input(timeline.by_time(x)).to(weight.dtype)  # (N, G·H)
     first = tuple(part.to(weight.dtype) for part in timeline.sorted(state))
@@ -244,7 +234,7 @@ class _MemoryScan(torch.autograd.Function):
         timeline: Timeline = ctx.timeline
         before_memory = timeline.before(first_memory, memory)
         to_gates, kept, opened = ctx.rule.factors(gates, before_memory, memory, peepholes)
-        if ctx.clips[0] is not None:  # what was cut off does not depend on anything
+        if ctx.clips[0] is not None:  # clipped values have no gradient
             inside = memory.abs() < ctx.clips[0]
             to_gates[:, :-1] *= inside[:, None]
             kept = kept * inside

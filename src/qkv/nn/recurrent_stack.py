@@ -1,9 +1,11 @@
-"""The standard cells on torch's own kernels, with the parameters that they have here: oneDNN on a CPU, cuDNN on a GPU.
+"""Recurrent layers: stacked cells in one direction (`Stack`) or in both (`Bidirectional`), on the fastest kernel.
 
-`fastest` is what networks call. On a CPU only rows of one length reach oneDNN, and only an LSTM's; torch's loop for the
-others records a graph step by step, and the scan is faster than that.
+`fastest` chooses between torch's kernels (oneDNN on a CPU, cuDNN on a GPU) and the scan of recurrent_scan.py. On a CPU
+only an LSTM on rows of equal length uses oneDNN; torch's loop for the others records a graph step by step and is slower
+than the scan. torch has no kernels for peepholes, coupled gates and clipping.
 
-What this file does NOT do: peepholes, coupled gates, clipping. torch has no kernels for them.
+`Stack` is a language model, or one direction of ELMo. `Bidirectional` joins both directions after every layer, so that
+the next layer has seen the whole row: for encoders only, since a language model would see what it predicts.
 
 Shapes: as in recurrent.py; T tokens of the longest row.
 """
@@ -17,15 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn.layers import Layer, Recurrence
-from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, Run, State, Timeline
-from qkv.nn.recurrent_scan import scanned
+from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, RunCell, State, Timeline
+from qkv.nn.recurrent_scan import scan
 
 
 def fastest(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
-    """The way that was measured to be the shortest (bench/recurrent.py)."""
-    if has_kernel(cell) and (x.is_cuda or (timeline.is_even and is_onednn(cell))):
-        return fused(cell, x, timeline, state)
-    return scanned(cell, x, timeline, state)
+    """Run the cell by the kernel that was measured as fastest (bench/recurrent.py)."""
+    if has_kernel(cell) and (x.is_cuda or (timeline.is_even and has_onednn_kernel(cell))):
+        return run_fused(cell, x, timeline, state)
+    return scan(cell, x, timeline, state)
 
 
 def has_kernel(cell: Cell) -> bool:
@@ -34,29 +36,29 @@ def has_kernel(cell: Cell) -> bool:
     return isinstance(cell, RNN | GRU)
 
 
-def is_onednn(cell: Cell) -> bool:
+def has_onednn_kernel(cell: Cell) -> bool:
     return isinstance(cell, LSTM) and cell.project is None and cell.from_state.weight.dtype == torch.float32
 
 
-def fused(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
-    """One layer in one direction, by torch."""
+def run_fused(cell: Cell, x: Tensor, timeline: Timeline, state: State) -> tuple[Tensor, State]:
+    """One layer in one direction on torch's kernel."""
     assert has_kernel(cell), f"torch has no kernel for this {type(cell).__name__}"
     x, state = timeline.by_time(x), tuple(part[None] for part in timeline.sorted(state))  # (1, R, ·)
-    learns = torch.is_grad_enabled()  # cuDNN keeps what the gradient needs only if it is told
+    learns = torch.is_grad_enabled()  # cuDNN saves tensors for the gradient only in training mode
     layers = (True, 1, 0.0, learns, False)  # biases, one layer, no dropout, one direction
-    with _in_pieces() if x.is_cuda else nullcontext():
+    with _allow_split_weights() if x.is_cuda else nullcontext():
         if timeline.is_even:
             x = x.unflatten(0, (len(timeline.sizes), -1))  # (T, R, D)
-            hidden, *last = _even(cell, x, state, (*layers, False))
+            hidden, *last = _run_even(cell, x, state, (*layers, False))
             hidden = hidden.flatten(0, 1)
         else:
-            hidden, *last = _uneven(cell, x, torch.tensor(timeline.sizes), state, layers)
+            hidden, *last = _run_uneven(cell, x, torch.tensor(timeline.sizes), state, layers)
     return timeline.by_row(hidden), timeline.unsorted(tuple(part[0] for part in last))
 
 
 @contextmanager
-def _in_pieces() -> Iterator[None]:
-    """cuDNN wants the weights of a layer in one piece and else makes a copy, which takes less time than one step."""
+def _allow_split_weights() -> Iterator[None]:
+    """Silence cuDNN's warning about split weights: it copies them, which takes less time than one step."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
         yield
@@ -65,14 +67,16 @@ def _in_pieces() -> Iterator[None]:
 _Layers = tuple[bool, int, float, bool, bool]
 
 
-def _even(cell: Cell, x: Tensor, state: State, layers: tuple[bool, int, float, bool, bool, bool]) -> tuple[Tensor, ...]:
+def _run_even(
+    cell: Cell, x: Tensor, state: State, layers: tuple[bool, int, float, bool, bool, bool]
+) -> tuple[Tensor, ...]:
     if isinstance(cell, LSTM):
         return torch.lstm(x, state, _weights(cell), *layers)
     kernel = torch.gru if isinstance(cell, GRU) else torch.rnn_tanh
     return kernel(x, state[0], _weights(cell), *layers)
 
 
-def _uneven(cell: Cell, x: Tensor, sizes: Tensor, state: State, layers: _Layers) -> tuple[Tensor, ...]:
+def _run_uneven(cell: Cell, x: Tensor, sizes: Tensor, state: State, layers: _Layers) -> tuple[Tensor, ...]:
     if isinstance(cell, LSTM):
         return torch.lstm(x, sizes, state, _weights(cell), *layers)
     kernel = torch.gru if isinstance(cell, GRU) else torch.rnn_tanh
@@ -80,7 +84,7 @@ def _uneven(cell: Cell, x: Tensor, sizes: Tensor, state: State, layers: _Layers)
 
 
 def _weights(cell: Cell) -> list[Tensor]:
-    """As torch lists them. It has a second bias everywhere; here only a GRU's does something of its own."""
+    """The weights in torch's order. torch has a second bias for every cell; here only a GRU needs it."""
     own = cell.from_state.bias if cell.from_state.bias is not None else torch.zeros_like(cell.from_input.bias)
     found = [cell.from_input.weight, cell.from_state.weight, cell.from_input.bias, own]
     if isinstance(cell, LSTM) and cell.project is not None:
@@ -88,25 +92,17 @@ def _weights(cell: Cell) -> list[Tensor]:
     return found
 
 
-# --- Recurrent layers on top of each other, in one direction or in both.
-#
-# `Stack` reads one way through all its layers: a language model, and each half of ELMo. `Bidirectional` puts both
-# directions together after every layer, so that the next one has seen the whole row: an encoder of texts, never a
-# language model, which would see what it is to predict.
-#
-# Shapes: as in recurrent.py.
-
 DIRECTIONS = ("forward", "backward")
 States = tuple[State, ...]
-"""One a layer; of `Bidirectional` two, forward and backward."""
+"""One per layer; for `Bidirectional` two, forward and backward."""
 
 
 class Stack(nn.Module):
     def __init__(
         self, cells: Sequence[Cell], *, dropout: float = 0.0, residual: bool = False, reverse: bool = False
     ) -> None:
-        """`dropout` is between layers, never between steps (Zaremba et al. 2014). With `residual`, what goes into a
-        layer after the first is added to what comes out. With `reverse`, rows are read from their end."""
+        """`dropout` is applied between layers, not between steps (Zaremba et al. 2014). `residual` adds the input of
+        every layer after the first to its output. `reverse` reads rows from their end."""
         super().__init__()
         self.cells = nn.ModuleList(cells)
         self.dropout = nn.Dropout(dropout)
@@ -126,17 +122,17 @@ class Stack(nn.Module):
         return tuple(_cell(cell).begin(rows) for cell in self.cells)
 
     def forward(
-        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> tuple[tuple[Tensor, ...], States]:
-        """Rows end to end (N, D), their lengths and the states they go on from → (N, P) of every layer, the states
-        after each row."""
+        """Rows end to end (N, D), their lengths and initial states → (N, P) of every layer, and the states after each
+        row."""
         layers = list(self.run_layers("", x, lengths, states, run))
         return tuple(one.left for one in layers), tuple(one.recurrences[0].after for one in layers)
 
     def run_layers(
-        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> Iterator[Layer]:
-        """The same, a layer at a time; `part` is their name."""
+        """`forward` layer by layer; `part` is `Layer.part`."""
         timeline = Timeline.of(lengths, reverse=self.reverse, device=x.device)
         states = self.begin(len(lengths)) if states is None else states
         for number, (module, state) in enumerate(zip(self.cells, states, strict=True)):
@@ -169,16 +165,16 @@ class Bidirectional(nn.Module):
         return tuple(cell.begin(rows) for pair in self._pairs() for cell in pair)
 
     def forward(
-        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> tuple[tuple[Tensor, ...], States]:
-        """(N, D) → (N, both P) of every layer; the states at the end of each row, and at its beginning, by turns."""
+        """(N, D) → (N, both P) of every layer; the final states, forward and backward alternating."""
         layers = list(self.run_layers("", x, lengths, states, run))
         return tuple(one.left for one in layers), tuple(way.after for one in layers for way in one.recurrences)
 
     def run_layers(
-        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: Run = fastest
+        self, part: str, x: Tensor, lengths: tuple[int, ...], states: States | None = None, run: RunCell = fastest
     ) -> Iterator[Layer]:
-        """The same, a layer at a time; `part` is their name."""
+        """`forward` layer by layer; `part` is `Layer.part`."""
         timelines = [Timeline.of(lengths, reverse=reverse, device=x.device) for reverse in (False, True)]
         states = self.begin(len(lengths)) if states is None else states
         for number, pair in enumerate(self._pairs()):
@@ -198,6 +194,6 @@ def _cell(module: nn.Module) -> Cell:
     return module
 
 
-def learns(module: nn.Module) -> bool:
-    """A kernel for recurrent layers keeps what a gradient needs unless it is told that there is none."""
+def needs_gradient(module: nn.Module) -> bool:
+    """Whether a gradient is needed; otherwise recurrent kernels can skip saving tensors for it."""
     return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in module.parameters())

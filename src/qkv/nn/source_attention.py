@@ -1,21 +1,20 @@
-"""Attention of a text that is being written to the text that was read: C_i, a mixture of the source's states.
+"""Attention of a recurrent decoder to the source: C_i, a weighted mean of the source's states.
 
     α_ij = softmax_j F(h_j, H),   C_i = Σ_j α_ij h_j
 
-h_j is the encoder's state at source token j, H a state of the decoder, and F says how well the two fit:
+h_j is the encoder's state at source token j, H a state of the decoder, and F a score:
 
     AdditiveScore    vᵀ tanh(W_q H + W_k h_j)    Bahdanau et al. 2015, appendix A.1.2
     DotScore         H · h_j                     Luong et al. 2015, §3.1
     BilinearScore    Hᵀ W h_j                    the same ("general")
 
-What F needs of the source does not change while a text is written: the keys, computed once. Several texts may be
-written from one source (hypotheses of a search): source_attention.py puts their questions side by side, so that no key
-is ever copied for them.
+The keys are computed once per source. The hypotheses of one source are grouped (`SourceRows`), so that all of them
+query it in one product and no key is copied.
 
-What this file does NOT do: say which state of the decoder asks (recurrent_decoder.py).
+Not here: which decoder state is the query (recurrent_decoder.py).
 
 Shapes: R sources, S tokens of the longest one, E width of the encoder's states, A width of keys, P width of the
-decoder's states, K rows (texts being written) of a source.
+decoder's states, K rows (hypotheses) of a source; for `SourceRows` Q rows, W rows of the source with the most rows.
 """
 
 from abc import abstractmethod
@@ -32,7 +31,7 @@ from qkv.nn.layers import AttentionRecord, rows_mask
 
 
 class Source(NamedTuple):
-    """What the encoder leaves behind."""
+    """The encoder's output."""
 
     context: Tensor  # (R, E), C: the states at both ends
     states: Tensor  # (R, S, E), h
@@ -40,7 +39,7 @@ class Source(NamedTuple):
     keys: Tensor | None = None  # (R, S, A)
 
     def take(self, sources: Tensor) -> "Source":
-        """Some of them, or in another order."""
+        """Select or reorder sources."""
         return self._each(lambda part: part.index_select(0, sources))
 
     def first(self, sources: int) -> "Source":
@@ -52,9 +51,9 @@ class Source(NamedTuple):
 
 
 class Score(nn.Module):
-    """F, in two parts: what is computed once a source, and what is computed once a step."""
+    """F in two parts: `keys` once per source, `forward` once per step."""
 
-    name: ClassVar[str]  # as a config has it
+    name: ClassVar[str]  # in configs
 
     def __init__(self, query_width: int, state_width: int) -> None:
         super().__init__()
@@ -73,14 +72,14 @@ class Score(nn.Module):
         return attend(self(query, source.keys), source.states, source.mask[:, None])
 
     def record(self, query: Tensor, lengths: tuple[int, ...], source: Source) -> AttentionRecord:
-        """Questions (M, P) of rows end to end, and what they are asked of, as one head."""
+        """The attention of queries (M, P), rows end to end, as a record with one head."""
         assert source.keys is not None
         keys, values = source.keys[source.mask], source.states[source.mask]  # (N, A), (N, E)
         seen = rows_mask(lengths, tuple(source.mask.sum(1).tolist()), device=query.device)
         return self.compared(AttentionRecord(query[None], keys[None], values[None], mask=seen, score=self.name))
 
     def compared(self, record: AttentionRecord) -> AttentionRecord:
-        """The same record, with queries as keys are compared with."""
+        """The record with its queries projected to the space of the keys."""
         return record
 
 
@@ -135,22 +134,12 @@ class BilinearScore(Score):
         return dot_scores(query, keys)
 
 
-# --- Which source each row of a search is written from, so that rows of one source share what is known of it.
-#
-# A source's rows are put side by side, in a rectangle of sources × their rows: then all of them ask it in one
-# product,
-# and nothing of it is copied for any of them. Sources that nobody asks any more stay until they are the half, since
-# leaving them out is a copy of all the others.
-#
-# What this file does NOT do: hold anything of a source (source_attention.py, nn/cpu/cache.py).
-#
-# Shapes: Q rows, R sources, W rows of the source that has most.
-
-
 @dataclass(frozen=True)
 class SourceRows:
-    """
-    >>> rows = SourceRows.of([0, 0, 2], 3)                        # of source 1 none is left
+    """Which source each row of a search belongs to. Unused sources are dropped once they are half of all, since
+    dropping copies the others.
+
+    >>> rows = SourceRows.of([0, 0, 2], 3)                        # source 1 has no row left
     >>> rows.width, rows.grouped(torch.tensor([[5.0], [6.0], [7.0]]))[..., 0].tolist()
     (2, [[5.0, 6.0], [0.0, 0.0], [7.0, 0.0]])
     >>> rows.flat(rows.grouped(torch.tensor([[5.0], [6.0], [7.0]])))[:, 0].tolist()
@@ -181,7 +170,7 @@ class SourceRows:
         return torch.tensor(self.owners, dtype=torch.int64, device=self.device)
 
     def grouped(self, x: Tensor) -> Tensor:
-        """(Q, …) → (R, W, …), zeros where a source has fewer rows than another"""
+        """(Q, …) → (R, W, …), padded with zeros"""
         if self.places is not None:
             x = x.new_zeros(self.sources * self.width, *x.shape[1:]).index_copy(0, self.places, x)
         return x.unflatten(0, (self.sources, self.width))
@@ -192,7 +181,7 @@ class SourceRows:
         return x if self.places is None else x.index_select(0, self.places)
 
     def select(self, rows: Sequence[int]) -> tuple["SourceRows", Tensor | None]:
-        """Row i becomes what row rows[i] was. With it the sources to go on with, where it is time to leave some out.
+        """Row i becomes the former row rows[i]. Also returns the sources to keep, if some are to be dropped.
 
         >>> rows, kept = SourceRows.of([0, 1, 2], 3).select([0, 1])
         >>> rows.owners, kept

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 
 class WordScores(nn.Module):
-    """x Eᵀ + b. Tied, E is the input embedding, handed in by the caller so that it is one parameter in one place
-    (Press and Wolf 2017); else it is a table of its own."""
+    """x Eᵀ + b. If tied, E is the input embedding, passed by the caller so that it remains one parameter (Press and
+    Wolf 2017); otherwise it is a separate table."""
 
     def __init__(self, vocabulary: int, width: int, tied: bool = False) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class WordScores(nn.Module):
         return functional.linear(x, self._table(embedding), self.bias)
 
     def parts(self, embedding: Tensor) -> tuple[Tensor, Tensor]:
-        """E (V, D) and b (V,), for whoever needs the loss and not the scores: they are the largest tensor there is."""
+        """E (V, D) and b (V,), for a loss that avoids storing all scores."""
         return self._table(embedding), self.bias
 
     def _table(self, embedding: Tensor) -> Tensor:

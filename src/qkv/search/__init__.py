@@ -1,1 +1,1 @@
-"""Decoding over one `step(tokens, state)`: greedy, sampling, beam search."""
+"""Decoding over a model's `step(tokens, state)`: greedy, sampling, beam search."""

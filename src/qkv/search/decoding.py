@@ -1,8 +1,13 @@
-"""What decoding asks of a network that writes one token after another: translation models, GPT, recurrent models.
+"""The interface between search and networks that generate token by token, and the result of a search.
 
-A source is read once. Every source has one or more hypotheses, the texts begun so far; each is a row. A step takes the
-last token of every row and gives scores for the next one, together with what the rows have to remember. Searching for
-good texts among them is the business of search.py.
+A source is encoded once. Every source has one or more hypotheses, its partial texts; each is a row. A step takes the
+last token of every row and returns the scores of the next one and the new state. Hypotheses of different lengths are
+compared by
+
+    score(Y, X) = log P(Y | X) / lp(Y) + cp(X, Y)
+    lp(Y) = |Y|^α  or, as in GNMT (Wu et al. 2016, equation 14), ((5 + |Y|) / 6)^α
+
+where |Y| includes the end token and cp is the coverage penalty of search.py.
 
 Shapes: N, M tokens of all source and target rows, R sources, Q rows (hypotheses of all sources), S tokens of the
 longest source, D width, V vocabulary.
@@ -18,10 +23,10 @@ from qkv.search.options import GenerateConfig
 
 
 class DecoderState(Protocol):
-    """What rows remember of their source and of their own text."""
+    """The state of all rows: their sources and their texts so far."""
 
     def select(self, rows: Tensor) -> Self:
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        """(Q',): row i becomes the former row rows[i]; rows may be repeated or dropped."""
         ...
 
 
@@ -31,15 +36,15 @@ _State = TypeVar("_State", bound=DecoderState)
 class Stepped(NamedTuple, Generic[_State]):
     logits: Tensor  # (Q, V) of the next token
     state: _State
-    attention: Tensor | None  # (Q, S): how much each source token was looked at, 0 beyond a row's end
+    attention: Tensor | None  # (Q, S): weights on the source tokens, 0 beyond a row's end
 
 
 class EncoderDecoder(Protocol[_State]):
-    """A translation model, whatever it is made of. Row r of the target belongs to row r of the source."""
+    """A translation model of any architecture. Row r of the target belongs to row r of the source."""
 
     def __call__(self, source: Tensor, source_packing: Packing, target: Tensor, target_packing: Packing) -> Tensor:
-        """All at once, in training: (N,) and (M,) → (M, D), the vector after each target token, from which `scores`
-        predicts the one that follows. No vector knows of tokens after its own."""
+        """For training: (N,) and (M,) → (M, D), the vector at each target token, from which `scores` predicts the next
+        one. A vector does not depend on later tokens."""
         ...
 
     def scores(self, hidden: Tensor) -> Tensor:
@@ -47,38 +52,28 @@ class EncoderDecoder(Protocol[_State]):
         ...
 
     def start(self, source: Tensor, source_packing: Packing, *, hypotheses: int = 1, longest: int = 512) -> _State:
-        """Read the sources. Row r · hypotheses + j is hypothesis j of source r, with nothing written yet; none will be
-        longer than `longest` tokens."""
+        """Encode the sources. Row r · hypotheses + j is hypothesis j of source r, initially empty and at most `longest`
+        tokens long."""
         ...
 
     def step(self, tokens: Tensor, state: _State) -> Stepped[_State]:
-        """(Q,), the token that was written last in every row (at first, the one that texts begin with)."""
+        """(Q,): the last token of every row (at first the begin token)."""
         ...
-
-
-# --- What decoding gives back, and how texts of different lengths are compared.
-#
-#     score(Y, X) = log P(Y | X) / lp(Y) + cp(X, Y)
-#     lp(Y) = |Y|^α  or, as in GNMT (Wu et al. 2016, equation 14), ((5 + |Y|) / 6)^α
-#
-# |Y| counts the end. cp stands in search.py.
-#
-# Shapes: S tokens of a source.
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     tokens: tuple[int, ...]  # without begin and end
-    # the network's own for the tokens and, where there is one, the end, whatever else was forbidden or made likelier;
-    # with `renormalise`, among all tokens but those that are never written
+    # by the network, for the tokens and the end token if there is one, before penalties and constraints; with
+    # `renormalise`, among all tokens that may be generated
     log_probability: float
-    score: float  # what hypotheses are ranked by
-    finished: bool  # False: it stopped because it was too long, not because it was done
-    # (n_tokens, S): what each token looked at, as wide as its source; tensors have no == that is true or false
+    score: float  # used for ranking
+    finished: bool  # False: stopped by the length limit
+    # (n_tokens, S): weights on the source, as wide as the source; not compared, since == of tensors is not a bool
     attention: Tensor | None = field(default=None, compare=False)
 
 
-def normalised(log_probability: float, length: int, config: GenerateConfig) -> float:
-    """`length` is that of the text with its end."""
+def normalise_score(log_probability: float, length: int, config: GenerateConfig) -> float:
+    """The log probability divided by the length penalty; `length` includes the end token."""
     base = length if config.length_formula == "power" else (5 + length) / 6
     return float(log_probability / base**config.length_penalty)

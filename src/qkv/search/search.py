@@ -1,6 +1,32 @@
-"""Texts for a batch of sources: beam search with the coverage penalty, and `generate`, whatever the way of searching.
+"""Beam search with the coverage penalty, and `generate`, the one function for all kinds of search.
 
-What this file does NOT do: draw by chance, or show a text while it grows (stream.py).
+    state = model.start(source.ids, source.packing, hypotheses=config.hypotheses, longest=config.max_length)
+    begin = torch.full((source.n_rows,), begin_id)
+    found = generate(model.step, state, begin, end_id, config, source_lengths=source.lengths)
+    found[r][0].tokens      the best text of source r
+
+Beam search keeps the k best partial texts of every source and extends all of them by one token per step. The best 2k
+extensions are considered in order. One that ends is done if it is among the first k; of the others the first k are
+kept. When k texts of a source have ended, the option `stopping` decides whether its search continues, by comparison
+with the worst of the k:
+
+    "estimate"  while the best partial text would beat it if it ended now. With length_penalty > 0 a longer text might
+                still have won; this is the default of transformers
+    "enough"    stop (transformers: early_stopping=True)
+    "never"     while a partial text could still beat it with certain tokens up to the length limit
+
+Partial texts are linked lists with shared prefixes. Candidates are few and are compared in plain Python, which on a CPU
+is faster than tensors.
+
+The coverage penalty of GNMT (Wu et al. 2016, equation 14) counts against texts that leave out a part of the source:
+
+    cp(X, Y) = β Σ_i log min(1, Σ_j a_ji)          a_ji: the weight of text token j on source token i
+
+It is added when a text has ended, since a partial text may still cover the rest.
+
+Not here: sampling and streaming (stream.py); encoding sources and decoding tokens.
+
+Shapes: R sources still searched, k beams, Q = R · k rows, V vocabulary, S tokens of the longest source.
 """
 
 import math
@@ -12,26 +38,18 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalised
-from qkv.search.largest import close_ranks, keep_places, largest, log_totals
+from qkv.search.decoding import DecoderState, Hypothesis, Stepped, normalise_score
+from qkv.search.largest import close_ranks, compute_log_totals, find_largest, keep_places
 from qkv.search.options import Controls, GenerateConfig
-from qkv.search.stream import WrittenToken, check_value, stepped, stream
-
-# --- The coverage penalty of GNMT (Wu et al. 2016, equation 14): against texts that leave a part of the source out.
-#
-#     cp(X, Y) = β Σ_i log min(1, Σ_j a_ji)          a_ji: how much token j of the text looked at source token i
-#
-# It is added when a text has ended. Before that, what a text has not looked at it may still come to.
-#
-# Shapes: R sources, Q rows, S tokens of the longest source.
+from qkv.search.stream import WrittenToken, check_value, run_step, stream_tokens
 
 NO_ATTENTION = "coverage_penalty needs a network with attention to its source; this one has none."
 FLOOR = 1e-6
-"""The least coverage of a source token: one that nothing looked at costs a text much, but not everything."""
+"""Minimum coverage of a source token, so that the penalty of an uncovered one is finite."""
 
 
 class Coverage:
-    """What the texts of all rows have looked at so far. Where the penalty is 0, nothing is computed."""
+    """The summed attention of all rows. Computes nothing if the penalty is 0."""
 
     def __init__(self, config: GenerateConfig, source_lengths: Sequence[int] | None) -> None:
         self.weight = config.coverage_penalty
@@ -39,11 +57,11 @@ class Coverage:
         self.real: Tensor | None = None  # (Q, S), False beyond a source's end
         self.lengths: list[int] = []
         if self.weight:
-            assert source_lengths is not None, "the coverage penalty asks how long the sources are: source_lengths"
+            assert source_lengths is not None, "the coverage penalty needs source_lengths"
             self.lengths = [length for length in source_lengths for _ in range(config.hypotheses)]
 
     def after(self, attention: Tensor | None) -> list[float] | None:
-        """(Q, S), what a step looked at → the penalty of every row's text, if it ended there. None: no penalties."""
+        """The attention of a step (Q, S) → the penalty of every row if it ended now; None without penalties."""
         if not self.weight:
             return None
         if attention is None:
@@ -53,56 +71,41 @@ class Coverage:
             lengths = torch.tensor(self.lengths, device=attention.device)[:, None]
             self.real = torch.arange(attention.shape[1], device=attention.device) < lengths
         self.sums = self.sums + attention
-        return penalties(self.sums, self.real, self.weight).tolist()
+        return coverage_penalties(self.sums, self.real, self.weight).tolist()
 
     def select(self, rows: Tensor) -> None:
         if self.sums is not None and self.real is not None:
             self.sums, self.real = self.sums[rows], self.real[rows]
 
 
-def penalties(sums: Tensor, real: Tensor, weight: float) -> Tensor:
-    """(Q, S), what each source token was looked at in sum, and which of them there are → (Q,), 0 at best."""
+def coverage_penalties(sums: Tensor, real: Tensor, weight: float) -> Tensor:
+    """(Q, S) summed attention and (Q, S) mask of real source tokens → (Q,), at most 0."""
     return weight * sums.clamp(FLOOR, 1.0).log().mul(real).sum(dim=1)
 
-
-# --- Beam search: of every source the few best beginnings are kept, and each step lengthens all of them by one token.
-#
-# The 2k best continuations of k beginnings are looked at, best first. One that ends is done if it is among the first k;
-# of those that do not, the first k go on. Sooner or later a source has k texts that are done, and the question is
-# whether to go on (option `stopping`; the worst of the k must be beaten):
-#     "estimate"  while the best beginning would be good enough if it ended here. With length_penalty > 0 a longer one
-#                 might still have won; this is what transformers does when nothing is said
-#     "enough"    no (transformers: early_stopping=True)
-#     "never"     while a beginning could still win if it wrote nothing but certain tokens up to the length limit
-#
-# Which tokens a beginning consists of is kept as a chain of links, so that beginnings in common are held once. What is
-# compared is little, and is compared in plain Python: on a CPU that is quicker than the same with tensors.
-#
-# Shapes: R sources that are still searched, k beams, Q = R · k rows, V vocabulary, S tokens of the longest source.
 
 _State = TypeVar("_State", bound=DecoderState)
 
 
 class Continuation(NamedTuple):
-    """A beginning, lengthened by one token."""
+    """A partial text extended by one token."""
 
-    value: float  # what beginnings are ranked by: the log probability of their tokens, after the controls
+    value: float  # used for ranking: the log probability of the tokens, after the controls
     token: int
-    row: int  # of the beginning
-    own: float  # the log probability of the token by the network itself
+    row: int  # of the partial text
+    own: float  # the log probability of the token by the network
 
 
 class Link(NamedTuple):
-    """The last token of a beginning, and what came before."""
+    """The last token of a partial text, linked to the token before."""
 
     before: Optional["Link"]
     token: int
-    row: int  # that the network was in when it wrote the token
+    row: int  # of the step that generated the token
     value: float
-    log_probability: float  # of the tokens up to here, by the network itself
+    log_probability: float  # of the tokens so far, by the network
 
 
-class Ended(NamedTuple):
+class EndedText(NamedTuple):
     score: float
     last: Link
     finished: bool
@@ -112,11 +115,11 @@ class Ended(NamedTuple):
 class Search:
     """The search for one source."""
 
-    place: int  # among the sources there were at first
+    place: int  # index of the source
     limit: int  # tokens
     alive: list[Link]  # k at most, in the order of its rows
-    ended: list[Ended] = field(default_factory=list)  # k at most, best first
-    best: float = 0.0  # value of those alive
+    ended: list[EndedText] = field(default_factory=list)  # k at most, best first
+    best: float = 0.0  # value of `alive`
 
     def lengthen(
         self,
@@ -126,7 +129,7 @@ class Search:
         end: int,
         config: GenerateConfig,
     ) -> None:
-        """Candidates come best first; texts are `length` tokens long with theirs. `penalties` are those of the rows."""
+        """Extend by candidates, best first, to texts of `length` tokens. `penalties` are by row."""
         k = config.beams
         before, self.alive = self.alive, []
         for rank, (value, token, row, own) in enumerate(candidates):
@@ -137,8 +140,8 @@ class Search:
             if token != end and length < self.limit:
                 self.alive.append(link)
             elif rank < k:
-                score = normalised(value, length, config) + (penalties[row] if penalties else 0)
-                self.ended.append(Ended(score, link, token == end))
+                score = normalise_score(value, length, config) + (penalties[row] if penalties else 0)
+                self.ended.append(EndedText(score, link, token == end))
         self.best = self.alive[0].value if self.alive else -math.inf
         self.alive = [self.alive[place] for place in keep_places([link.row % k for link in self.alive])]
         self.ended.sort(key=lambda one: -one.score)
@@ -147,7 +150,7 @@ class Search:
             check_value(candidates[0].value)
 
     def filled(self, k: int) -> list[Link]:
-        """Every source keeps k rows. Where there are fewer beginnings, some rows count for nothing."""
+        """`alive` padded to k rows; the extra rows have value -∞."""
         return self.alive + [self.alive[0]._replace(value=-math.inf)] * (k - len(self.alive))
 
     def goes_on(self, length: int, config: GenerateConfig) -> bool:
@@ -158,7 +161,7 @@ class Search:
         if config.stopping == "enough":
             return False
         far = config.stopping == "never" and config.length_penalty > 0
-        return normalised(self.best, self.limit if far else length, config) > self.ended[-1].score
+        return normalise_score(self.best, self.limit if far else length, config) > self.ended[-1].score
 
 
 @torch.no_grad()
@@ -173,7 +176,7 @@ def beam_search(
     source_lengths: Sequence[int] | None = None,
     never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
-    """The n best texts of every source, best first; fewer where there are no more. Arguments as those of `generate`."""
+    """The n best texts of every source, best first; fewer if no more exist. Arguments as of `generate`."""
     k = config.beams
     tokens = begin.repeat_interleave(k)  # (Q,)
     controls = Controls(config, end, never, tokens)
@@ -181,12 +184,12 @@ def beam_search(
     nothing = Link(None, end, 0, 0.0, 0.0)
     searches = [Search(place, limit, [nothing] * k) for place, limit in enumerate(limits)]
     values = torch.full((len(tokens),), -torch.inf, device=begin.device)  # (Q,)
-    values[::k] = 0  # the rows of a source begin alike: one of them will do
+    values[::k] = 0  # the rows of a source start equal: use one of them
     looked: list[Tensor | None] = []  # step by step: (Q, S)
     results: list[list[Hypothesis]] = [[] for _ in searches]
     while True:
-        logits, state, attention = stepped(step, tokens, state, len(looked), k)
-        found = continuations(logits.float(), values, controls, len(looked), k)
+        logits, state, attention = run_step(step, tokens, state, len(looked), k)
+        found = rank_continuations(logits.float(), values, controls, len(looked), k)
         penalties = coverage.after(attention)
         looked.append(attention)
         stays = []
@@ -195,7 +198,7 @@ def beam_search(
             stays.append(search.goes_on(len(looked), config))
             if not stays[-1]:
                 length = None if source_lengths is None else source_lengths[search.place]
-                results[search.place] = [_text(one, looked, length) for one in search.ended[: config.n_best]]
+                results[search.place] = [_make_hypothesis(one, looked, length) for one in search.ended[: config.n_best]]
         n_rows = len(searches) * k
         searches = [searches[place] for place in close_ranks(stays)]
         if not searches:
@@ -211,15 +214,15 @@ def beam_search(
         controls.follow(tokens, moved)
 
 
-def continuations(
+def rank_continuations(
     logits: Tensor, values: Tensor, controls: Controls, n_written: int, k: int
 ) -> list[list[Continuation]]:
-    """(Q, V) and (Q,), what the rows have so far → the best 2k lengthened beginnings of every source, best first."""
+    """Logits (Q, V) and values so far (Q,) → the best 2k continuations of every source, best first."""
     if controls.changes_scores:
         log_probabilities = logits - _totals(logits)
         scores = log_probabilities.clone()
         controls.apply(scores, n_written)
-        best, tokens = largest(scores, 2 * k)  # (Q, 2k)
+        best, tokens = find_largest(scores, 2 * k)  # (Q, 2k)
         if controls.renormalise:
             best = best - _totals(scores)
             controls.forbid(log_probabilities)
@@ -230,9 +233,9 @@ def continuations(
             controls.forbid(logits)
         totals = _totals(logits)
         controls.apply(logits, n_written)
-        best, tokens = largest(logits, 2 * k)
+        best, tokens = find_largest(logits, 2 * k)
         own = best - totals
-        # to look through the vocabulary once more takes its time
+        # avoid a second pass over the vocabulary where possible
         again = controls.renormalise and controls.forbids_more(n_written)
         best = best - _totals(logits) if again else own
     n = best.shape[1]
@@ -254,11 +257,11 @@ def continuations(
 
 
 def _totals(scores: Tensor) -> Tensor:
-    """(Q, 1). Where all is forbidden it is finite, so that what is forbidden stays -∞ and does not become nan."""
-    return log_totals(scores)[:, None].clamp(min=torch.finfo(scores.dtype).min)
+    """(Q, 1): log-sum-exp, finite even if all tokens are forbidden, so that their scores stay -∞ and not NaN."""
+    return compute_log_totals(scores)[:, None].clamp(min=torch.finfo(scores.dtype).min)
 
 
-def _text(ended: Ended, looked: Sequence[Tensor | None], source_length: int | None) -> Hypothesis:
+def _make_hypothesis(ended: EndedText, looked: Sequence[Tensor | None], source_length: int | None) -> Hypothesis:
     links: list[Link] = []
     link = ended.last
     while link.before is not None:
@@ -268,25 +271,12 @@ def _text(ended: Ended, looked: Sequence[Tensor | None], source_length: int | No
     written = links[:-1] if ended.finished else links
     attention = None
     if looked[0] is not None:
-        # all steps, then without that of the end: a text of no tokens has a table of no rows
+        # all steps, then without the end token: a text without tokens has a table without rows
         rows = [one[link.row, :source_length] for one, link in zip(looked, links, strict=False) if one is not None]
         attention = torch.stack(rows)[: len(written)]
     return Hypothesis(
         tuple(link.token for link in written), ended.last.log_probability, ended.score, ended.finished, attention
     )
-
-
-# --- Texts for a batch of sources: one function, whatever the way of searching and whatever the network.
-#
-#     state = model.start(source.ids, source.packing, hypotheses=config.hypotheses, longest=config.max_length)
-#     begin = torch.full((source.n_rows,), begin_id)
-#     found = generate(model.step, state, begin, end_id, config, source_lengths=source.lengths)
-#     found[r][0].tokens      the best text of source r
-#
-# What this file does NOT do: read sources and turn tokens into text; or show a text while it grows, which stream.py
-# does.
-#
-# Shapes: R sources, S tokens of the longest source.
 
 
 def generate(
@@ -300,28 +290,29 @@ def generate(
     never: Sequence[int] = (),
     keys: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best texts of every source, best first. Beam search may find fewer where the vocabulary is tiny.
+    """The n best texts of every source, best first. Beam search may find fewer with a tiny vocabulary.
 
-    `state` has `config.hypotheses` rows for each source, and room for `config.limit` tokens in each.
+    `state` has `config.hypotheses` rows per source, with capacity for `config.limit` tokens each.
 
-    `begin` (R,): the token that comes before the text of a source; it counts as written where repetition is looked at,
-    unless it is the end, which then stands before the text as a mark.
-    `source_lengths`: tokens of each source; with them a table of attention is as wide as its source, without them as
-    wide as the longest. `max_ratio` and `coverage_penalty` need them.
-    `never`: tokens that are not written (padding and the like).
-    `keys`: for drawing, a number that tells a source apart whatever batch it is in; else it is its place in this one.
+    `begin` (R,): the token before the text of a source; it counts as generated for the repetition options, unless it is
+    the end token.
+    `source_lengths`: tokens of each source; attention is then as wide as its source, otherwise as the longest.
+    `max_ratio` and `coverage_penalty` need them.
+    `never`: tokens that are never generated (padding etc.).
+    `keys`: for sampling, a number per source that is independent of the batch; default: its index in the batch.
     """
-    assert begin.dim() == 1, "begin is one token for each source"
+    assert begin.dim() == 1, "begin is one token per source"
     if not len(begin):
         return []
     if source_lengths is None:
-        assert not config.max_ratio and not config.coverage_penalty, "say how long the sources are: source_lengths"
+        assert not config.max_ratio, "max_ratio needs source_lengths"
+        assert not config.coverage_penalty, "coverage_penalty needs source_lengths"
     lengths: list[int | None] = [None] * len(begin) if source_lengths is None else [*source_lengths]
     limits = [config.limit(length) for length in lengths]
     if config.beams > 1:
         return beam_search(step, state, begin, end, config, limits, source_lengths=source_lengths, never=never)
     texts: list[list[WrittenToken]] = [[] for _ in range(len(begin) * config.hypotheses)]
-    for written in stream(step, state, begin, end, config, limits, never=never, keys=keys):
+    for written in stream_tokens(step, state, begin, end, config, limits, never=never, keys=keys):
         for one in written:
             texts[one.row].append(one)
     k = config.hypotheses
@@ -336,11 +327,11 @@ def _hypothesis(
     total = sum(one.log_probability for one in text)
     seen = [one.attention[:source_length] for one in text if one.attention is not None]
     attention = torch.stack(seen) if seen else None  # (tokens and end, S)
-    score = normalised(total, len(text), config)
+    score = normalise_score(total, len(text), config)
     if config.coverage_penalty:
         if attention is None:
             raise InputError(NO_ATTENTION)
         sums = attention.sum(dim=0, keepdim=True)
-        score += float(penalties(sums, torch.ones_like(sums), config.coverage_penalty))
+        score += float(coverage_penalties(sums, torch.ones_like(sums), config.coverage_penalty))
     tokens = tuple(one.token for one in text[: len(text) - finished])
     return Hypothesis(tokens, total, score, finished, None if attention is None else attention[: len(tokens)])

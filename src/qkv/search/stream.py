@@ -1,4 +1,19 @@
-"""One token after another, the likeliest or drawn by chance, and a text that is shown while it grows."""
+"""Greedy decoding and sampling as an iterator of tokens, and text that can be displayed while it is generated.
+
+Sampling: temperature, top-k (Fan et al. 2018), nucleus (Holtzman et al. 2020). The samples of a row depend on the seed,
+on its key and on its scores, not on the other rows of the batch.
+
+`GrowingText`: decoding token by token would lose the spaces between words and break characters whose bytes are in
+several tokens (byte-level vocabularies split 😀 into up to four). Some preceding tokens are therefore decoded along,
+and incomplete bytes are held back until the character is complete or the text ends.
+
+>>> words = {1: "a", 2: " b", 3: " c"}
+>>> growing = GrowingText(lambda ids: "".join(words[id] for id in ids).strip(), before=[1])
+>>> [growing.add(2), growing.add(3), growing.rest()]
+[' b', ' c', '']
+
+Shapes: Q rows, V vocabulary, S tokens of the longest source.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,92 +25,74 @@ from torch import Tensor
 
 from qkv.errors import InputError
 from qkv.search.decoding import DecoderState, Stepped
-from qkv.search.largest import close_ranks, largest, log_totals
+from qkv.search.largest import close_ranks, compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig
 
-# --- Drawing a token by chance: temperature, the k likeliest (Fan et al. 2018), the nucleus (Holtzman et al. 2020).
-#
-# A row's draws follow from the seed, from its own key and from its own scores. Which other rows stand in the batch, and
-# where, changes nothing.
-#
-# Shapes: Q rows, V vocabulary.
-
-COLDEST = 1e-30
+LOWEST_TEMPERATURE = 1e-30
 
 
 class Draws:
     def __init__(self, config: GenerateConfig, keys: Sequence[int]) -> None:
-        """`keys` tell sources apart, whatever batch they are in; each has as many rows as there are hypotheses."""
+        """`keys`: one number per source, independent of the batch; each source has `config.hypotheses` rows."""
         self.config = config
         self.chances = [Random(f"{config.seed} {key} {j}") for key in keys for j in range(config.hypotheses)]
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """(Q, V) → (Q,): one token a row."""
-        return pick(filtered(logits, self.config), [chance.random() for chance in self.chances])
+        """(Q, V) → (Q,): one token per row."""
+        return pick_tokens(filtered(logits, self.config), [chance.random() for chance in self.chances])
 
     def keep(self, rows: Sequence[int]) -> None:
         self.chances = [self.chances[row] for row in rows]
 
 
 def filtered(logits: Tensor, config: GenerateConfig) -> Tensor:
-    """(Q, V): those of tokens that may be drawn, at the temperature; the others are -∞."""
-    # the largest become 0, and stay 0 however small the temperature is; below COLDEST a float32 would be 0 itself
-    logits = (logits - logits.amax(dim=1, keepdim=True)) / max(config.temperature, COLDEST)
+    """(Q, V): logits divided by the temperature; -∞ for tokens outside top-k and top-p."""
+    # the maximum becomes 0 and stays 0 at any temperature; LOWEST_TEMPERATURE is still above 0 in float32
+    logits = (logits - logits.amax(dim=1, keepdim=True)) / max(config.temperature, LOWEST_TEMPERATURE)
     if config.top_k is not None and config.top_k < logits.shape[1]:
         least = logits.topk(config.top_k).values[:, -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
     if config.top_p < 1:
         ascending, order = logits.sort(dim=1)
-        # what the tokens up to this one have together; a token stays unless the likelier ones are enough
+        # cumulative probability up to each token; a token stays unless the likelier ones reach top_p
         unlikely = ascending.softmax(dim=1).cumsum(dim=1) <= 1 - config.top_p
         unlikely[:, -1] = False
         logits = logits.masked_fill(torch.zeros_like(unlikely).scatter_(1, order, unlikely), -torch.inf)
     return logits
 
 
-def pick(logits: Tensor, chances: Sequence[float]) -> Tensor:
-    """(Q,): the token on which the chance (0 ≤ chance < 1) falls, when each is as wide as it is likely."""
+def pick_tokens(logits: Tensor, chances: Sequence[float]) -> Tensor:
+    """(Q,): inverse-CDF sampling with uniform numbers `chances` (0 ≤ chance < 1)."""
     widths = logits.double().softmax(dim=1).cumsum(dim=1)
     at = torch.tensor(chances, dtype=torch.float64, device=logits.device)[:, None] * widths[:, -1:]
-    # the first token that reaches beyond the point; one of no width never does
+    # the first token whose cumulative probability exceeds the point; one of probability 0 never does
     return torch.searchsorted(widths, at, right=True).squeeze(1).clamp_(max=logits.shape[1] - 1)
 
 
-# --- A text that is shown while it grows: tokens in, whole characters out.
-#
-# Decoding token by token would lose the spaces between words, which stand in neither of them, and break characters
-# whose bytes lie in two tokens (byte-level vocabularies cut 😀 into up to four). So some tokens before are decoded
-# along, and bytes that are no character yet are held back until they are one, or until nothing more comes.
-#
-# >>> words = {1: "a", 2: " b", 3: " c"}
-# >>> growing = GrowingText(lambda ids: "".join(words[id] for id in ids).strip(), before=[1])
-# >>> [growing.add(2), growing.add(3), growing.rest()]
-# [' b', ' c', '']
-
-BROKEN = "\ufffd"  # what stands for bytes that are no character
-CONTEXT = 16  # tokens that are decoded along
-LONGEST = 64  # tokens that are decoded at most, unless all are held back
+REPLACEMENT = "\ufffd"  # decoded incomplete bytes
+CONTEXT = 16  # preceding tokens decoded along
+MOST_DECODED = 64  # maximum number of tokens decoded at a time, unless all are held back
 
 
 class GrowingText:
     def __init__(self, decode: Callable[[Sequence[int]], str], before: Sequence[int] = ()) -> None:
-        """`before` is what the text goes on from: it is not shown, but a space between the two is."""
+        """`before`: the prompt; it is not displayed, but a space after it is."""
         self.decode = decode
         self.ids = list(before[-CONTEXT:])
-        self.shown = decode(self.ids) if self.ids else ""  # of what the tokens make
+        self.shown = decode(self.ids) if self.ids else ""  # displayed prefix of the decoded tokens
 
     def add(self, token: int) -> str:
-        """What can be shown since."""
+        """The new text that can be displayed."""
         self.ids.append(token)
         whole = self.decode(self.ids)
-        found = self._since(whole.rstrip(BROKEN))
-        if len(self.ids) > LONGEST and self.shown == whole:
+        found = self._since(whole.rstrip(REPLACEMENT))
+        if len(self.ids) > MOST_DECODED and self.shown == whole:
             self.ids = self.ids[-CONTEXT:]
             self.shown = self.decode(self.ids)
         return found
 
     def rest(self) -> str:
-        """What was held back, as it is: nothing more comes."""
+        """The text held back, at the end of the tokens."""
         return self._since(self.decode(self.ids)) if self.ids else ""
 
     def _since(self, text: str) -> str:
@@ -105,34 +102,27 @@ class GrowingText:
         return found
 
 
-def continuation(decode: Callable[[Sequence[int]], str], before: Sequence[int], tokens: Sequence[int]) -> str:
-    """The same of a text that is there already, with the space in front of it if there is one."""
+def decode_continuation(decode: Callable[[Sequence[int]], str], before: Sequence[int], tokens: Sequence[int]) -> str:
+    """The text of `tokens` after `before`, with the leading space if there is one."""
     if not before:
         return decode(tokens)
     return decode([*before, *tokens])[len(decode(before)) :]
 
 
-# --- One token after another, each the likeliest (greedy) or drawn: an iterator, so that a text can be shown as it
-# grows.
-#
-# Every row is a text of its own, and leaves the batch when it is done.
-#
-# Shapes: Q rows, V vocabulary, S tokens of the longest source.
-
 _State = TypeVar("_State", bound=DecoderState)
 
 
 class WrittenToken(NamedTuple):
-    """What one step wrote in one row."""
+    """The token that one step generated in one row."""
 
-    row: int  # of the rows there were at first
-    token: int  # also the end, if that is what was written
-    log_probability: float  # by the network itself, whatever was made likelier; see Hypothesis
+    row: int  # index among the initial rows
+    token: int  # may be the end token
+    log_probability: float  # by the network; see Hypothesis
     attention: Tensor | None  # (S,)
-    last: bool  # nothing more will be written in this row
+    last: bool  # the row is done
 
 
-def stream(
+def stream_tokens(
     step: Callable[[Tensor, _State], Stepped[_State]],
     state: _State,
     begin: Tensor,
@@ -143,30 +133,31 @@ def stream(
     never: Sequence[int] = (),
     keys: Sequence[int] | None = None,
 ) -> Iterator[list[WrittenToken]]:
-    """What each step wrote, in the rows that are not done. Row r · hypotheses + j is hypothesis j of source r.
+    """The tokens of each step, for the rows that are not done; finished rows leave the batch. Row r · hypotheses + j is
+    hypothesis j of source r.
 
-    `begin` (R,) is the token that comes before the text of a source, `limits` how much may be written for it, `never`
-    tokens that are not written, `keys` what tells a source apart from those of other batches (see stream.py).
+    `begin` (R,): the token before the text of a source; `limits`: maximum number of tokens per source; `never`: tokens
+    that are never generated; `keys`: a number per source that is independent of the batch.
     """
     k = config.hypotheses
     tokens = begin.repeat_interleave(k)  # (Q,)
     controls = Controls(config, end, never, tokens)
     draws = Draws(config, range(len(begin)) if keys is None else keys) if config.sample else None
     limits = [limit for limit in limits for _ in range(k)]
-    rows = list(range(len(tokens)))  # which of the first rows each row is
+    rows = list(range(len(tokens)))  # initial index of each row
     n_written = 0
     while rows:
         with torch.no_grad():
-            logits, state, attention = stepped(step, tokens, state, n_written, k)
+            logits, state, attention = run_step(step, tokens, state, n_written, k)
             logits = logits.float()  # (Q, V)
-            if controls.renormalise:  # changes no choice, but what it was worth
+            if controls.renormalise:  # changes probabilities, not the choice
                 controls.forbid(logits)
-            totals = log_totals(logits)  # (Q,)
+            totals = compute_log_totals(logits)  # (Q,)
             own = logits.clone() if controls.changes_scores else logits
             controls.apply(logits, n_written)
-            tokens = largest(logits, 1)[1].squeeze(1) if draws is None else draws(logits)  # (Q,)
+            tokens = find_largest(logits, 1)[1].squeeze(1) if draws is None else draws(logits)  # (Q,)
             likely = own.gather(1, tokens[:, None]).squeeze(1) - totals
-            if controls.changes_scores:  # what is forbidden has to show all the same
+            if controls.changes_scores:  # so that `check_value` finds a forbidden token
                 likely.masked_fill_(logits.gather(1, tokens[:, None]).squeeze(1).isneginf(), -torch.inf)
         n_written += 1
         written = []
@@ -187,10 +178,10 @@ def stream(
                 draws.keep(kept)
 
 
-def stepped(
+def run_step(
     step: Callable[[Tensor, _State], Stepped[_State]], tokens: Tensor, state: _State, n_written: int, k: int
 ) -> Stepped[_State]:
-    """A step. Should the first one fail, the likeliest reason is named: a state with another number of rows."""
+    """Run a step; an error in the first one gets a note about its likeliest cause, a wrong number of rows."""
     reason = f"Has the state rows for {k} hypotheses of each source ({len(tokens)} in all)? start(…, hypotheses={k})"
     try:
         found = step(tokens, state)
@@ -203,10 +194,8 @@ def stepped(
 
 
 def check_value(value: float) -> None:
-    """The log probability of what is to be written next."""
+    """Raise InputError if the log probability of the next token is NaN or -∞."""
     if math.isnan(value):
-        raise InputError("The network's scores are not numbers (nan): its weights are damaged, or training diverged.")
+        raise InputError("The network's scores are NaN: its weights are damaged, or training diverged.")
     if value == -math.inf:
-        raise InputError(
-            "Nothing is left that may be written: min_length, no_repeat and the forbidden tokens rule out all others."
-        )
+        raise InputError("No token is allowed: min_length, no_repeat and the forbidden tokens rule out all of them.")

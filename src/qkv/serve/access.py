@@ -1,15 +1,15 @@
 """Access control: which requests are answered, decided from their headers.
 
-Without a token (loopback only) the Host must name this machine. A page from elsewhere can point its own name at
-127.0.0.1 (DNS rebinding), and its browser would then let it read our answers; but Host would be that name.
+Without a token (loopback only) the Host must name this machine. Another site can point its own name at 127.0.0.1 (DNS
+rebinding), and the browser would then let it read our responses; but Host would be that name.
 
-With a token (required wherever others can reach the server) Host may be any name. The token comes once as ?token=… and
-becomes a cookie that no script can read and no other site sends, or it comes as `Authorization: Bearer …`.
+With a token (required if others can reach the server) Host may be any name. The token is sent once as ?token=… and
+becomes a cookie that no script can read and no other site sends, or it is sent as `Authorization: Bearer …`.
 
 In both cases there is exactly one Host, an absolute address names the same host, and a POST from a browser comes from
-our own page: Origin, Sec-Fetch-Site and Referer must agree, as far as they are sent. Programs send none of them.
+our own page: Origin, Sec-Fetch-Site and Referer must agree if present. Programs send none of them.
 
-What this file does NOT do: encrypt. Over a network that is not trusted use ssh -L.
+Not here: encryption. Over an untrusted network use ssh -L.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ from starlette.types import Scope
 
 TOKEN_FIELD = "token"
 """Name of the token in an address."""
-METHODS = ("GET", "HEAD", "POST")
+ALLOWED_METHODS = ("GET", "HEAD", "POST")
 
 
 class RefusedError(Exception):
@@ -35,7 +35,7 @@ class RefusedError(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.about = status, code, dict(about or {})
-        self.close = close  # the connection too; due where the body of the request is not read
+        self.close = close  # also close the connection; needed if the body of the request is not read
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Access:
     def check(self, scope: Scope) -> None:
         """Raise RefusedError unless the request may be answered."""
         method, headers = scope["method"], Headers(scope=scope)
-        if method not in METHODS:
+        if method not in ALLOWED_METHODS:
             raise RefusedError(HTTPStatus.NOT_IMPLEMENTED, "http", f"Unsupported method '{method:.20}'.", close=True)
         host = _host(scope, headers)
         if self.token is None and not names_this_machine(host):
@@ -55,11 +55,11 @@ class Access:
             message = "The token is missing or wrong. Open the link that was printed at the start."
             raise RefusedError(HTTPStatus.UNAUTHORIZED, "token", message, close=True)
         if method == "POST" and (other := _other_page(host, headers)) is not None:
-            message = f"'{other:.80}' is another page: it may not ask."
+            message = f"Requests from another page, '{other:.80}', are refused."
             raise RefusedError(HTTPStatus.FORBIDDEN, "origin", message, close=True)
 
     def is_introduced(self, scope: Scope) -> bool:
-        """Whether the address carries the token, which `set_cookie` then keeps."""
+        """Whether the address carries the token, to be stored by `set_cookie`."""
         if scope["method"] != "GET" or self.token is None:
             return False
         given = parse_qs(scope["query_string"].decode("latin-1")).get(TOKEN_FIELD, [])
@@ -92,7 +92,7 @@ def is_loopback(host: str) -> bool:
 
 
 def names_this_machine(host: str) -> bool:
-    """Whether a Host header names loopback. Any port will do: another one may be forwarded to ours.
+    """Whether a Host header names loopback. Any port is accepted, since another one may be forwarded to ours.
 
     >>> names_this_machine("127.0.0.1:8765"), names_this_machine("[::1]:80"), names_this_machine("localhost.evil.org")
     (True, True, False)
@@ -134,7 +134,7 @@ def _other_page(host: str, headers: Headers) -> str | None:
 
 
 def _authority(address: str) -> str | None:
-    """Host and port of an address in lower case; None where it has none."""
+    """Host and port of an address in lower case; None if it has none."""
     try:
         return urlsplit(address).netloc.lower() or None
     except ValueError:
@@ -142,7 +142,7 @@ def _authority(address: str) -> str | None:
 
 
 def _cookies(headers: Headers) -> Iterator[tuple[str, str]]:
-    """Read by hand: `SimpleCookie` drops all of them when another program's is not to its taste."""
+    """Parsed by hand: `SimpleCookie` drops all cookies if one of another program is malformed."""
     for line in headers.getlist("cookie"):
         for cookie in line.split(";"):
             name, _, value = cookie.partition("=")

@@ -1,11 +1,11 @@
 """The ASGI app around the routes of `qkv look` and `qkv serve`: access, security headers, refusals, bodies, inference.
 
-A refusal is JSON {"code", "message", "about"} with a fitting status. A body has a limit and is refused before it is
-read. Inference runs in worker threads, never in the event loop; what waits for a client that has left is dropped.
+A refusal is JSON {"code", "message", "about"} with an HTTP status. Bodies over the size limit are refused before they
+are read. Inference runs in worker threads, never in the event loop; queued calls of disconnected clients are dropped.
 
     app = build_app([Route("/", page), Route("/ask", ask, methods=["POST"])], Access(token))
 
-What this file does NOT do: listen on a port, or limit the time of slow clients (listen.py).
+Not here: listening on a port, deadlines for slow clients (listen.py).
 """
 
 import asyncio
@@ -36,9 +36,9 @@ SECURITY_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every response that does not set its own."""
+"""Defaults of every response."""
 DRAIN_SECONDS, DRAIN_BYTES = 2.0, 8 << 20
-"""How much of a refused body is read, so that its sender sees the answer and not a reset connection."""
+"""How much of a refused body is read, so that the sender receives the response and not a connection reset."""
 
 Result = TypeVar("Result")
 
@@ -71,7 +71,7 @@ class Guard:
             await send(message)
 
         answer = self._turn_away(scope) or self.app
-        with contextlib.suppress(Exception):  # starlette raises once more what `_report_fault` has reported
+        with contextlib.suppress(Exception):  # starlette re-raises what `_report_fault` has reported
             await answer(_with_plain_path(scope), receive, send_secured)
 
     def _turn_away(self, scope: Scope) -> Response | None:
@@ -86,7 +86,7 @@ class Guard:
 
 
 def _with_plain_path(scope: Scope) -> Scope:
-    """The scope of a request for http://host/path as that of one for /path."""
+    """The scope of a request for http://host/path, changed to one for /path."""
     if scope["path"].startswith("/"):
         return scope
     raw = "/" + scope.get("raw_path", b"").decode("latin-1").partition("://")[2].partition("/")[2]
@@ -124,7 +124,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 async def _miss(request: Request, error: Exception) -> Response:
-    """A path or a method that no route has."""
+    """The response for a path or method without a route."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -136,7 +136,7 @@ async def _miss(request: Request, error: Exception) -> Response:
 async def _report_fault(request: Request, error: Exception) -> Response:
     if not isinstance(error, ClientDisconnect):
         traceback.print_exception(error)
-    message = "This is a fault of qkv; the terminal says more."
+    message = "This is a bug in qkv; see the terminal for details."
     return Refusal(RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "fault", message))
 
 
@@ -144,10 +144,10 @@ async def read_json(request: Request, most_bytes: int) -> dict[str, Any]:
     """The JSON object in the body; an empty body is an empty object."""
     length = request.headers.get("content-length")
     if length is None or "transfer-encoding" in request.headers:
-        message = "A body of a stated length is due."
+        message = "The request needs a Content-Length header."
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "length", message, close=True)
     if int(length) > most_bytes:
-        message = f"The body has {int(length):,} bytes; {most_bytes:,} are taken at most."
+        message = f"The body has {int(length):,} bytes; the maximum is {most_bytes:,}."
         raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_big", message, {"most": most_bytes}, close=True)
     return parse_object(await request.body())
 
@@ -178,9 +178,10 @@ class Worker:
         self._working: set[int] = set()  # threads
 
     async def run(self, receive: Receive, call: Callable[[], Result]) -> Result:
-        """What `call` returns. Raises ClientDisconnect when the client leaves, and drops a call that has not begun."""
+        """Run `call` in a thread and return its result. Raises ClientDisconnect when the client leaves; a call that has
+        not started is dropped."""
         if len(self._calls) >= self.at_once + self.most_waiting:
-            message = "Too many questions at a time. Ask again in a moment."
+            message = "Too many requests at a time. Try again in a moment."
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "busy", message)
         future = self._pool.submit(self._work, call)
         self._calls.add(future)
@@ -209,7 +210,7 @@ class Worker:
         return bool(self._working)
 
     def close(self) -> None:
-        """Take no more calls. One that runs is not waited for."""
+        """Accept no more calls; do not wait for running ones."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

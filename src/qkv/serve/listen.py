@@ -1,7 +1,7 @@
-"""The process that serves: a port, uvicorn, signals, and limits for clients that are slow or many.
+"""The server process: port, uvicorn, signals, and limits on slow clients and on the number of connections.
 
-uvicorn waits for ever for the rest of a request. Here each phase of a connection has a deadline that single bytes do
-not postpone, and where there are too many connections, the one that has been waited for longest is closed.
+uvicorn waits indefinitely for the rest of a request. Here each phase of a connection has a deadline that single bytes
+do not extend, and with too many connections the one waiting longest is closed.
 """
 
 import json
@@ -27,20 +27,20 @@ from qkv.serve.access import TOKEN_FIELD, Access, is_loopback
 from qkv.serve.app import SECURITY_HEADERS, Worker, build_app
 
 NEXT_PORTS = 20
-"""How many ports are tried from the default on."""
+"""Number of ports tried, starting with the default."""
 BACKLOG = 64
 MOST_HEADER_BYTES = 1 << 16
 TOKEN_PATTERN = re.compile(r"[A-Za-z0-9._~-]{8,}")
 EVERYWHERE = ("0.0.0.0", "::")
-"""Hosts that stand for every address of this machine."""
+"""Hosts that mean every address of this machine."""
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection with deadlines, a limit on their number, and our form of refusal."""
+    """uvicorn's connection with deadlines, a limit on their number, and our refusal format."""
 
     idle_seconds = 60.0  # until the first byte of a request
-    request_seconds = 30.0  # from there until its last
-    answer_seconds = 30.0  # until a client has taken an answer that fills the buffers
+    request_seconds = 30.0  # from its first to its last byte
+    answer_seconds = 30.0  # until a client has read a response that fills the buffers
     most_connections = 128
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -79,12 +79,12 @@ class Connection(H11Protocol):
         self._follow()
 
     def drop(self) -> None:
-        """Close at once; what is not sent yet is lost."""
+        """Close at once; unsent data is lost."""
         self._enter("lost")
         self.transport.abort()
 
     def _follow(self) -> None:
-        """Enter the phase that the connection is in."""
+        """Update the phase from the state of the connection."""
         state = self.conn.their_state
         if self.flow.write_paused or self.transport.is_closing():
             self._enter("answer", self.answer_seconds)
@@ -104,11 +104,11 @@ class Connection(H11Protocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self.drop)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP; called while uvicorn handles h11's error."""
-        if self.cycle is not None and not self.cycle.response_complete:  # the app must not answer too
+        """Refuse malformed HTTP; called while uvicorn handles h11's error."""
+        if self.cycle is not None and not self.cycle.response_complete:  # the app must not respond too
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # it comes after our answer
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # our response was already sent
             self.drop()
             return
         status = HTTPStatus(getattr(sys.exception(), "error_status_hint", HTTPStatus.BAD_REQUEST))
@@ -126,7 +126,7 @@ class Connection(H11Protocol):
 
 
 class Server:
-    """Listens from construction on; `run` answers until a signal or `stop`, `close` frees the port."""
+    """Listens from construction on; `run` serves until a signal or `stop`, `close` frees the port."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Server:
         port: int = 0,
         token: str | None = None,
     ) -> None:
-        """A host that others can reach has a token, drawn here unless one is given."""
+        """A host that is not loopback requires a token, generated here unless given."""
         self.worker = worker
         self.socket = _bind(host, port)
         self.host, self.port = self.socket.getsockname()[:2]
@@ -163,7 +163,7 @@ class Server:
         )
 
     def run(self) -> None:
-        """Until `stop`, Ctrl-C (KeyboardInterrupt) or SIGTERM (its usual effect). Inference is not waited for."""
+        """Serve until `stop`, Ctrl-C (KeyboardInterrupt) or SIGTERM (default action). Does not wait for inference."""
         self._uvicorn.run([self.socket])
 
     def stop(self) -> None:
@@ -183,7 +183,7 @@ class Server:
         self.close()
 
     def link(self, fragment: str = "") -> str:
-        """The address for a browser, with the token and with what comes after the #."""
+        """The address for a browser, with the token and the fragment."""
         host = socket.gethostname() if self.host in EVERYWHERE else f"[{self.host}]" if ":" in self.host else self.host
         query = f"?{TOKEN_FIELD}={quote(self.token, safe='')}" if self.token else ""
         return f"http://{host}:{self.port}/{query}{f'#{fragment}' if fragment else ''}"
@@ -191,10 +191,10 @@ class Server:
 
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named; with it an answer takes 40 ms longer
+    # asyncio disables Nagle's algorithm only if the protocol is given; with it a response takes 40 ms longer
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        if os.name != "nt":  # there it would let two programs have one port
+        if os.name != "nt":  # on Windows it would let two programs share a port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
         bound.listen(BACKLOG)
@@ -207,13 +207,11 @@ def _bind(host: str, port: int) -> socket.socket:
 def listen(
     routes: Sequence[BaseRoute], worker: Worker, host: str, port: int | None, token: str | None, default_port: int
 ) -> Server:
-    """A server on the port, on any free one for 0, or, for None, on the first free one from the default on."""
+    """A server on the port; 0: any free port; None: the first free port from the default on."""
     if token is not None and not TOKEN_PATTERN.fullmatch(token):
-        raise InputError(
-            "--token must be a word that a link can carry: 8 or more of a to z, A to Z, 0 to 9, . _ ~ and -."
-        )
+        raise InputError("--token must have 8 or more characters, each of a to z, A to Z, 0 to 9, . _ ~ and -.")
     if port is not None and not 0 <= port <= 65535:
-        raise InputError(f"--port {port} is no port: they go from 0 to 65535.")
+        raise InputError(f"--port {port} is not a port: use 0 to 65535.")
     ports = range(default_port, default_port + NEXT_PORTS) if port is None else range(port, port + 1)
     reason = ""
     for one in ports:
@@ -222,6 +220,6 @@ def listen(
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             if isinstance(error, socket.gaierror | UnicodeError):
-                raise InputError(f"--host '{host}' is no address of this machine: {reason}.") from None
+                raise InputError(f"--host '{host}' is not an address of this machine: {reason}.") from None
     where = f"port {ports[0]}" if len(ports) == 1 else f"ports {ports[0]} to {ports[-1]}"
-    raise InputError(f"--host {host}, {where} cannot be listened on: {reason}. --port 0 takes a free one.")
+    raise InputError(f"Cannot listen on --host {host}, {where}: {reason}. Use --port 0 for any free port.")

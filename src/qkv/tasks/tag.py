@@ -24,7 +24,7 @@ from qkv.data.batching import Integers
 from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.entities import EntityCounts
-from qkv.nn.crf import Beliefs, Chains, Potentials, beliefs, log_partition, path_scores, viterbi
+from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
 from qkv.tasks.model import TaskModel
 from qkv.tasks.tag_units import TagFeatures, fitted, tokens_of, units_of
 from qkv.tasks.task import (
@@ -443,7 +443,7 @@ class Tag(Task[TagExample, TagResult]):
     ) -> list[TagResult]:
         emissions, potentials, chains = self._chain(features, scores, extra, calibration.temperature)
         path = viterbi(emissions, potentials, chains)  # (U,)
-        believed = beliefs(emissions, potentials, chains)
+        believed = compute_beliefs(emissions, potentials, chains)
         certain = (path_scores(emissions, path, potentials, chains) - believed.partition).exp()  # (E,)
         losses = believed.partition - path_scores(
             emissions, torch.from_numpy(features.tags).clamp_min(0), potentials, chains

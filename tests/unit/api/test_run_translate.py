@@ -11,7 +11,7 @@ from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.models.table import facts_of_folder, family_named
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.search.options import GenerateConfig
 from qkv.train.progress import Silent
 from tests.support.folders import randomise
@@ -139,7 +139,7 @@ def test_what_is_refused(translator: Translator, tmp_path: Path) -> None:
         load_translator(translator.path, precision="int9")
 
 
-@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+@pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8()))
 def test_in_8_bits(translator: Translator) -> None:
     assert isinstance(translator.network, Transformer) and translator.network.decoding.precision == "fp32"
     eight = load_translator(translator.path, precision="int8")
@@ -150,7 +150,7 @@ def test_in_8_bits(translator: Translator) -> None:
         assert other.best.log_probability != one.best.log_probability
 
 
-@pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+@pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8()))
 def test_guessing_ahead_is_exact(translator: Translator) -> None:
     drafted = load_translator(translator.path, precision="drafted")
     assert isinstance(drafted.network, Transformer) and drafted.network.decoding.precision == "drafted"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.look.wire import LONGEST, Asked, RefusalError
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError
 
 
 def code(read: object) -> str:
@@ -15,19 +15,19 @@ def code(read: object) -> str:
 def test_texts() -> None:
     assert Asked({"text": " 他 "}).text() == " 他 "
     assert Asked({"pair": "a"}).text("pair") == "a"
-    assert Asked({"text": "a" * LONGEST}).text() == "a" * LONGEST
+    assert Asked({"text": "a" * TEXT_LIMIT}).text() == "a" * TEXT_LIMIT
     for fields, expected in (
         ({}, "missing"),
         ({"text": None}, "kind"),
         ({"text": 3}, "kind"),
         ({"text": "\u3000\n"}, "empty"),
-        ({"text": "a" * (LONGEST + 1)}, "too_long"),
+        ({"text": "a" * (TEXT_LIMIT + 1)}, "too_long"),
     ):
         assert code(Asked(fields).text) == expected
 
 
 def test_a_refusal_names_the_field_and_its_limit() -> None:
-    with pytest.raises(RefusalError, match="'word' has 7 characters; 5 are taken") as caught:
+    with pytest.raises(RefusalError, match="'word' has 7 characters; the maximum is 5") as caught:
         Asked({"word": "letters"}).text("word", longest=5)
     assert caught.value.about == {"field": "word", "length": 7, "most": 5}
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from qkv.data.batch import Batch
 from qkv.look.attention import MEASURES, attention, block_maximum
-from qkv.look.looks import looks
+from qkv.look.looks import layer_records
 from qkv.look.scene import Question
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
@@ -112,7 +112,7 @@ def test_measures(bert: Subject, transformer: Subject, kind: str) -> None:
     ends = [token.special for token in scene.right.tokens]
     assert found.head["measures"] == list(MEASURES) and any(ends)
     with torch.inference_mode():
-        layers = [look.weights().double().numpy() for look in looks(scene)]
+        layers = [look.weights().double().numpy() for look in layer_records(scene)]
     for layer, heads in zip(found.arrays["measures"], layers, strict=True):
         for measured, weights in zip(layer, heads, strict=True):
             expected = by_hand(weights, ends, kind == "decoder", kind != "cross")
@@ -188,7 +188,7 @@ def test_a_translators_weights_give_its_own_answers(tmp_path: Path, kind: str, n
     expected = list(answers)
     assert len(expected) == 2
     with torch.no_grad():
-        for look, answer in zip(looks(scene), expected, strict=True):
+        for look, answer in zip(layer_records(scene), expected, strict=True):
             weights = look.weights()
             torch.testing.assert_close((weights @ look.value).transpose(0, 1).flatten(1), answer)
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from qkv.data.batch import Packing
 from qkv.data.pairs.batching import Languages
-from qkv.look.translating import NOWHERE, TEMPERATURES, watched
+from qkv.look.translating import NO_PARENT, TEMPERATURES, watch_search
 from qkv.search.decoding import Stepped
 from qkv.search.options import GenerateConfig
 from tests.support.folders import make_tokenizer
@@ -51,12 +51,12 @@ def languages() -> Languages:
 def test_on_paper() -> None:
     """Two beams: A (0.6) and B (0.3); then A B (0.36) goes on and B ends (0.21), A ends being the worse (0.12); …"""
     config = GenerateConfig(beams=2, n_best=2, max_length=3, length_penalty=0.0)
-    tree, found = watched(OnPaper(), languages(), [A, B, A, END], config)
+    tree, found = watch_search(OnPaper(), languages(), [A, B, A, END], config)
     by_path: dict[tuple[int, ...], int] = {}
     for number, node in enumerate(tree.nodes):
         before = next((path for path, place in by_path.items() if place == node.parent), ())
         by_path[(*before, node.token)] = number
-    assert tree.nodes[0].parent == NOWHERE and tree.nodes[0].length == 0
+    assert tree.nodes[0].parent == NO_PARENT and tree.nodes[0].length == 0
     probabilities = {
         path: torch.tensor(tree.nodes[place].log_probability).exp().item() for path, place in by_path.items()
     }
@@ -77,13 +77,13 @@ def test_on_paper() -> None:
 
 
 def test_greedy_is_a_path() -> None:
-    tree, found = watched(OnPaper(), languages(), [A, END], GenerateConfig(max_length=6))
+    tree, found = watch_search(OnPaper(), languages(), [A, END], GenerateConfig(max_length=6))
     assert [node.token for node in tree.nodes] == [BEGIN, A, B] and found[0].tokens == (A, B)
-    assert [node.parent for node in tree.nodes] == [NOWHERE, 0, 1] and tree.leaf(found[0]) == 3
+    assert [node.parent for node in tree.nodes] == [NO_PARENT, 0, 1] and tree.leaf(found[0]) == 3
 
 
 def test_a_text_that_was_stopped_ends_in_its_last_token() -> None:
-    tree, found = watched(OnPaper(), languages(), [A, END], GenerateConfig(max_length=2, min_length=1))
+    tree, found = watch_search(OnPaper(), languages(), [A, END], GenerateConfig(max_length=2, min_length=1))
     assert not found[0].finished and found[0].tokens == (A, B)
     leaf = tree.nodes[tree.leaf(found[0])]
     assert (leaf.token, leaf.length, leaf.parent) == (B, 2, 1) and END not in tree.scored[0].ids.tolist()

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from qkv.look.examples import EXAMPLES, RAIN, RAIN_ZH, Example
+from qkv.look.examples import EXAMPLES, RAIN, RAIN_ZH, PageExample
 from qkv.look.subject import VIEWS
-from qkv.look.wire import LONGEST
+from qkv.look.wire import TEXT_LIMIT
 from qkv.tasks.table import TASKS
 
 EVERY = [(view, example) for view, examples in EXAMPLES.items() for example in examples]
@@ -30,13 +30,13 @@ def test_every_view_has_examples_in_both_languages() -> None:
 
 
 @pytest.mark.parametrize(("view", "example"), EVERY)
-def test_an_example_sets_what_its_view_reads(view: str, example: Example) -> None:
+def test_an_example_sets_what_its_view_reads(view: str, example: PageExample) -> None:
     assert set(example) - {"task"} == {"title", "lang", "set"} and example.get("task", "tag") in TASKS
     assert all(example["title"][language].strip() for language in ("zh", "en"))
     patch = example["set"]
     assert patch and set(patch) <= {"text", "pair", view}
     assert set(patch.get(view, {})) <= OWN.get(view, set())
-    assert len(json.dumps(patch)) < LONGEST
+    assert len(json.dumps(patch)) < TEXT_LIMIT
     if example["lang"] == "zh":
         assert re.search("[一-鿿]", json.dumps(patch, ensure_ascii=False))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.look.fill import MOST_BLANKS, blank_places, fill, next_sentence
+from qkv.look.fill import MOST_BLANKS, fill_blanks, find_blanks, score_next_sentence
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.text.tokenizer import Encoded
@@ -21,7 +21,7 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 
 def filled(subject: Subject, **fields: object) -> Reply:
-    return fill(subject, Asked(fields))
+    return fill_blanks(subject, Asked(fields))
 
 
 def span(word: str) -> str:
@@ -92,47 +92,47 @@ def test_what_the_vocabulary_lacks_has_no_truth(subject: Subject) -> None:
 
 def test_marks_around_a_text_are_no_blanks() -> None:
     encoded = Encoded([2, 7, 3], [0] * 3, [(0, 0), (0, 1), (0, 0)], ["[CLS]", "a", "[SEP]"])
-    assert blank_places(encoded, 4, [(0, 1)]) == [1]
+    assert find_blanks(encoded, 4, [(0, 1)]) == [1]
 
 
 def test_a_next_sentence_adds_up(subject: Subject) -> None:
-    head = next_sentence(subject, Asked({"text": "the cat sat", "pair": "it was tired"})).head
+    head = score_next_sentence(subject, Asked({"text": "the cat sat", "pair": "it was tired"})).head
     expected = subject.model.next_sentence("the cat sat", "it was tired")
     assert head["is_next"] == pytest.approx(expected.is_next, abs=1e-6)
     assert head["is_next"] + head["not_next"] == pytest.approx(1, abs=2e-6)
 
 
 def test_what_cannot_be_filled(subject: Subject) -> None:
-    assert refused(subject, fill, text=TEXT).code == "no_mask"
-    assert refused(subject, fill, text=TEXT, hide="3-4").code == "no_mask", "only a space is hidden"
-    assert refused(subject, fill, text=" ").code == "empty"
-    assert refused(subject, fill, text="\u200b", hide="0-1").code == "empty"
-    assert refused(subject, fill, text=TEXT, k=51, hide="0-3").code == "range"
-    assert refused(subject, fill, text=TEXT, hide="0-3", mask="x").code == "field"
+    assert refused(subject, fill_blanks, text=TEXT).code == "no_mask"
+    assert refused(subject, fill_blanks, text=TEXT, hide="3-4").code == "no_mask", "only a space is hidden"
+    assert refused(subject, fill_blanks, text=" ").code == "empty"
+    assert refused(subject, fill_blanks, text="\u200b", hide="0-1").code == "empty"
+    assert refused(subject, fill_blanks, text=TEXT, k=51, hide="0-3").code == "range"
+    assert refused(subject, fill_blanks, text=TEXT, hide="0-3", mask="x").code == "field"
     for hide in ("3", "4-4", "5-4", f"0-{len(TEXT) + 1}", "a-b", "0-99999999"):
-        assert refused(subject, fill, text=TEXT, hide=hide).code == "span", hide
-    long = refused(subject, fill, text="the " * 70, hide="0-3")
+        assert refused(subject, fill_blanks, text=TEXT, hide=hide).code == "span", hide
+    long = refused(subject, fill_blanks, text="the " * 70, hide="0-3")
     assert (long.code, long.about) == ("too_many_tokens", {"tokens": 72, "most": 64})
-    assert refused(subject, next_sentence, text="a").code == "missing"
-    assert refused(subject, next_sentence, text="the " * 40, pair="a " * 40).code == "too_many_tokens"
+    assert refused(subject, score_next_sentence, text="a").code == "missing"
+    assert refused(subject, score_next_sentence, text="the " * 40, pair="a " * 40).code == "too_many_tokens"
 
 
 def test_only_so_many_blanks(tmp_path: Path) -> None:
     subject = open_subject(make_folder(tmp_path / "long", max_length=100))
     text = "猫" * (MOST_BLANKS + 1)
     assert len(filled(subject, text=text, hide=f"0-{MOST_BLANKS}").head["blanks"]) == MOST_BLANKS
-    error = refused(subject, fill, text=text, hide=f"0-{MOST_BLANKS + 1}")
+    error = refused(subject, fill_blanks, text=text, hide=f"0-{MOST_BLANKS + 1}")
     assert (error.code, error.about["most"]) == ("too_many_blanks", MOST_BLANKS)
 
 
 def test_models_without_the_heads_are_refused(tmp_path: Path) -> None:
     plain = open_subject(make_folder(tmp_path / "plain", "BertModel"))
-    error = refused(plain, fill, text="[MASK]")
+    error = refused(plain, fill_blanks, text="[MASK]")
     assert (error.code, error.about) == ("no_mask_head", {"model": "plain", "kind": "bert"})
     assert "BertModel" in str(error)
     masked = open_subject(make_folder(tmp_path / "masked", "BertForMaskedLM"))
     assert filled(masked, text="the [MASK]").head["blanks"]
-    assert refused(masked, next_sentence, text="a", pair="the").code == "no_next_sentence"
+    assert refused(masked, score_next_sentence, text="a", pair="the").code == "no_next_sentence"
     recurrent = rnnlm(tmp_path / "rnnlm", "lstm")
-    assert refused(recurrent, fill, text="[MASK]").code == "no_mask_head"
-    assert refused(recurrent, next_sentence, text="a", pair="b").code == "no_next_sentence"
+    assert refused(recurrent, fill_blanks, text="[MASK]").code == "no_mask_head"
+    assert refused(recurrent, score_next_sentence, text="a", pair="b").code == "no_next_sentence"

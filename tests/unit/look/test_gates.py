@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.look.recurrence import EQUATIONS, read
+from qkv.look.recurrence import EQUATIONS, run_cell
 from qkv.nn.recurrent import Timeline, explicit
 from tests.support.recurrent_cells import CELLS, INPUTS, by_hand, make
 
@@ -15,7 +15,7 @@ def test_the_cell_itself(name: str, reverse: bool) -> None:
     cell = make(name)
     x = torch.randn(5, INPUTS, dtype=torch.float64)
     with torch.no_grad():
-        found = read(cell, x, reverse=reverse)
+        found = run_cell(cell, x, reverse=reverse)
         hidden, last = explicit(cell, x, Timeline.of((5,), reverse=reverse), cell.begin(1))
     np.testing.assert_allclose(found.parts["h"], hidden, atol=1e-12)
     end = 0 if reverse else -1
@@ -32,7 +32,7 @@ def test_what_is_told_of_a_cell(name: str) -> None:
     cell = make(name)
     equations = EQUATIONS[type(cell)]
     with torch.no_grad():
-        found = read(cell, torch.randn(3, INPUTS, dtype=torch.float64))
+        found = run_cell(cell, torch.randn(3, INPUTS, dtype=torch.float64))
     assert len(equations.blocks) == cell.blocks and equations.gates <= set(equations.blocks)
     assert set(equations.blocks) <= set(found.parts) and ("c" in found.parts) == cell.has_memory
     assert found.given.shape == found.from_state.shape == (3, cell.blocks, cell.width)

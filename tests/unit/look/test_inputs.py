@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.look.looks import inputs
+from qkv.look.looks import show_inputs
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.transformer.folder import save_translation
@@ -23,7 +23,7 @@ TEXT = "the cat 猫"
 
 
 def ask(subject: Subject, **fields: Any) -> Reply:
-    return Reply.from_bytes(inputs(subject, Asked({"text": TEXT} | fields)).to_bytes())
+    return Reply.from_bytes(show_inputs(subject, Asked({"text": TEXT} | fields)).to_bytes())
 
 
 def test_token_segment_and_position(tmp_path: Path) -> None:

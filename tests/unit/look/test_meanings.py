@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.api.results import normalized
-from qkv.look.meanings import meanings, spans_of
+from qkv.look.meanings import compare_meanings, find_spans
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.metrics.numbers import principal
@@ -30,12 +30,12 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 def ask(subject: Subject, word: str = "cat", sentences: list[str] | None = None, **fields: Any) -> Reply:
     asked = {"word": word, "sentences": SENTENCES if sentences is None else sentences} | fields
-    return Reply.from_bytes(meanings(subject, Asked(asked)).to_bytes())
+    return Reply.from_bytes(compare_meanings(subject, Asked(asked)).to_bytes())
 
 
 def refused(subject: Subject, **fields: Any) -> RefusalError:
     with pytest.raises(RefusalError) as caught:
-        meanings(subject, Asked({"word": "cat", "sentences": SENTENCES} | fields))
+        compare_meanings(subject, Asked({"word": "cat", "sentences": SENTENCES} | fields))
     return caught.value
 
 
@@ -54,7 +54,7 @@ def refused(subject: Subject, **fields: Any) -> RefusalError:
     ],
 )
 def test_a_word_is_its_characters(word: str, text: str, spans: list[tuple[int, int]]) -> None:
-    assert spans_of(word, text) == spans
+    assert find_spans(word, text) == spans
 
 
 def test_points_are_of_the_models_own_vectors(bert: Subject) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qkv.look import page
-from qkv.look.page import TYPES, assets, saved, served
+from qkv.look.page import CONTENT_TYPES, build_saved_page, build_served_page, list_assets
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -49,11 +49,11 @@ def source_hash(text: str) -> str:
 
 
 def test_every_file_has_a_known_type() -> None:
-    found = assets()
+    found = list_assets()
     assert {"index.html", "look.css", "app.js", "wire.js", "state.js"} <= set(found)
-    others = [path.name for path in page.FOLDER.rglob("*") if path.is_file() and path.suffix not in TYPES]
+    others = [path.name for path in page.PAGE_FOLDER.rglob("*") if path.is_file() and path.suffix not in CONTENT_TYPES]
     assert others == []
-    assert {name: page.asset(name) for name in found} == found
+    assert {name: page.find_asset(name) for name in found} == found
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_every_file_has_a_known_type() -> None:
     ["", ".", "..", "../page.py", "views/../../page.py", "/app.js", "app.js/", "views", "no.js", "app.js\n", "a\0.js"],
 )
 def test_a_name_that_is_no_file(name: str) -> None:
-    assert page.asset(name) is None
+    assert page.find_asset(name) is None
 
 
 def test_every_file_comes_with_the_package() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     patterns = settings["package-data"]["*"]
     assert settings["packages"]["find"]["include"] == ["qkv*"]  # folders without code too
-    assert all(any(fnmatch(path.name, one) for one in patterns) for path in assets().values())
+    assert all(any(fnmatch(path.name, one) for one in patterns) for path in list_assets().values())
 
 
 def test_the_served_page_names_every_module() -> None:
-    document = served()
+    document = build_served_page()
     scripts = Scripts(document.html)
-    names = {name for name in assets() if name.endswith(".js")}
+    names = {name for name in list_assets() if name.endswith(".js")}
     imports = json.loads(scripts.of(type="importmap"))["imports"]
     assert imports == {f"look/{name}": f"./assets/{name}" for name in names}
     assert source_hash(scripts.of(type="importmap")) in document.policy
@@ -85,8 +85,8 @@ def test_the_served_page_names_every_module() -> None:
 
 
 def test_the_modules_import_what_is_there_by_its_name() -> None:
-    names = {f"look/{name}" for name in assets() if name.endswith(".js")}
-    for name, path in assets().items():
+    names = {f"look/{name}" for name in list_assets() if name.endswith(".js")}
+    for name, path in list_assets().items():
         if name.endswith(".js"):
             source = path.read_text(encoding="utf-8")
             told = re.findall(r"""^\s*(?:import|export)\b[^;'"]*?\bfrom\s*["']([^"']+)["']""", source, re.MULTILINE)
@@ -96,7 +96,7 @@ def test_the_modules_import_what_is_there_by_its_name() -> None:
 
 def test_nothing_comes_from_elsewhere() -> None:
     allowed = ("http://www.w3.org/", "https://doi.org/", "https://arxiv.org/", "https://aclanthology.org/")
-    for name, path in assets().items():
+    for name, path in list_assets().items():
         source = path.read_text(encoding="utf-8")
         found = [one for one in re.findall(r"https?://[^\s\"'`)<>]*", source) if not one.startswith(allowed)]
         assert found == [], f"{name} names {found}"
@@ -107,16 +107,18 @@ def test_nothing_comes_from_elsewhere() -> None:
 
 def test_the_saved_page_holds_everything() -> None:
     recorded = {"room": {"title": "</script><script>alert(1)</script><!--"}, "replies": {"fill {}": "AAAA"}}
-    document = saved(recorded)
+    document = build_saved_page(recorded)
     scripts = Scripts(document)
     assert json.loads(scripts.of(id="recorded")) == recorded
     imports = json.loads(scripts.of(type="importmap"))["imports"]
-    for name, path in assets().items():
+    for name, path in list_assets().items():
         if name.endswith(".js"):
             head, _, body = imports[f"look/{name}"].partition(",")
             assert head == "data:text/javascript;charset=utf-8;base64" and base64.b64decode(body) == path.read_bytes()
     assert not any("src" in attributes for attributes, _ in scripts.found) and "modulepreload" not in document
-    assert '<link rel="stylesheet"' not in document and assets()["look.css"].read_text(encoding="utf-8") in document
+    assert (
+        '<link rel="stylesheet"' not in document and list_assets()["look.css"].read_text(encoding="utf-8") in document
+    )
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', document)
     assert "connect-src 'none'" in policy and "'self'" not in policy.replace("img-src 'self'", "")
     assert "unsafe" not in policy
@@ -127,10 +129,10 @@ def test_the_saved_page_holds_everything() -> None:
 
 
 def test_a_page_to_write_into() -> None:
-    assert Scripts(saved(None)).of(id="recorded") == "null"
+    assert Scripts(build_saved_page(None)).of(id="recorded") == "null"
 
 
 def test_a_mark_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "_MARKS", ("policy", "nowhere"))
     with pytest.raises(AssertionError, match="<!--qkv:nowhere-->"):
-        served()
+        build_served_page()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from qkv.look.plane import cosines, on_a_plane, planes
+from qkv.look.plane import cosine_matrix, project_layers, project_vectors
 
 
 def plain(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -22,7 +22,7 @@ def layers() -> list[NDArray[np.float32]]:
 
 
 def test_points_of_a_plain_analysis(layers: list[NDArray[np.float32]]) -> None:
-    found = planes(layers)
+    found = project_layers(layers)
     assert found.points.shape == (3, 9, 2) and found.cosine.shape == (3, 9, 9)
     for points, variance, vectors in zip(found.points, found.variance, layers, strict=True):
         expected = plain(vectors)
@@ -34,9 +34,9 @@ def test_points_of_a_plain_analysis(layers: list[NDArray[np.float32]]) -> None:
 
 
 def test_axes_agree_with_the_layer_before(layers: list[NDArray[np.float32]]) -> None:
-    same = planes([layers[0], -layers[0], layers[0]])
+    same = project_layers([layers[0], -layers[0], layers[0]])
     np.testing.assert_allclose(same.points[0], same.points[1], atol=1e-5)
-    found = planes(layers)
+    found = project_layers(layers)
     assert all(
         ((before * after).sum(0) >= 0).all() for before, after in zip(found.points, found.points[1:], strict=False)
     )
@@ -45,12 +45,12 @@ def test_axes_agree_with_the_layer_before(layers: list[NDArray[np.float32]]) -> 
 def test_one_point_and_what_is_only_rounding() -> None:
     one = np.full((5, 8), 0.3, np.float32)
     one[2] += 1e-7
-    places, shares = on_a_plane(one)
+    places, shares = project_vectors(one)
     assert not places.any() and not shares.any()
-    assert planes([one[:1]]).points.tolist() == [[[0.0, 0.0]]]
-    assert on_a_plane(np.array([[1.0], [2.0]], np.float32))[0].tolist() == [[-0.5, 0.0], [0.5, 0.0]]
+    assert project_layers([one[:1]]).points.tolist() == [[[0.0, 0.0]]]
+    assert project_vectors(np.array([[1.0], [2.0]], np.float32))[0].tolist() == [[-0.5, 0.0], [0.5, 0.0]]
 
 
 def test_cosines_by_hand() -> None:
-    found = cosines(np.array([[1, 0], [1, 1], [0, 0]], np.float32))
+    found = cosine_matrix(np.array([[1, 0], [1, 1], [0, 0]], np.float32))
     np.testing.assert_allclose(found, [[1, 0.5**0.5, 0], [0.5**0.5, 1, 0], [0, 0, 0]], atol=1e-6)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.look.positions import order, paired, positions
+from qkv.look.positions import compare_order, pair_words, show_positions
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.transformer.network import Transformer
@@ -24,11 +24,11 @@ HE_OWES, I_OWE = "他欠我100万", "我欠他100万"
 
 
 def tables(subject: Subject) -> Reply:
-    return Reply.from_bytes(positions(subject, Asked({})).to_bytes())
+    return Reply.from_bytes(show_positions(subject, Asked({})).to_bytes())
 
 
 def ask(subject: Subject, text: str = HE_OWES, other: str = I_OWE) -> Reply:
-    return Reply.from_bytes(order(subject, Asked({"text": text, "other": other})).to_bytes())
+    return Reply.from_bytes(compare_order(subject, Asked({"text": text, "other": other})).to_bytes())
 
 
 def cosine(a: Any, b: Any) -> float:
@@ -113,7 +113,7 @@ def test_words_that_one_text_has(tmp_path: Path) -> None:
 
 
 def test_pairs_by_hand() -> None:
-    assert paired(["a", "b", "a"], ["a", "a", "a"]) == ([(0, 0), (2, 1)], ([1], [2]))
+    assert pair_words(["a", "b", "a"], ["a", "a", "a"]) == ([(0, 0), (2, 1)], ([1], [2]))
 
 
 def test_refusals(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_refusals(tmp_path: Path) -> None:
         ({"text": "x" * 601, "other": "cat"}, "too_long"),
     ):
         with pytest.raises(RefusalError) as caught:
-            order(subject, Asked(fields))
+            compare_order(subject, Asked(fields))
         assert caught.value.code == code
     with pytest.raises(RefusalError, match="seq2seq"):
         ask(translator(tmp_path / "seq2seq", "seq2seq"))

@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 from qkv.errors import InputError
-from qkv.look.api import ANSWERS, Api
+from qkv.look.api import ANSWER_FUNCTIONS, Api
 from qkv.look.examples import EXAMPLES
-from qkv.look.recording import Record, Text, first_ones, key_of, opened, record, texts, units
+from qkv.look.recording import (
+    PageText,
+    Recording,
+    choose_first,
+    choose_heads,
+    question_key,
+    rank_texts,
+    record_answers,
+    split_units,
+)
 from qkv.look.subject import VIEWS, open_subject
 from qkv.look.wire import RefusalError, Reply
 from tests.support.below_readers import make_elmo
@@ -44,11 +53,11 @@ SMALL: dict[str, list[dict[str, Any]]] = {
 
 def test_keys_are_the_same_on_the_page() -> None:
     """As look/wire.js makes them: JSON.stringify with the names sorted."""
-    assert key_of("fill", {"text": '他 "a" \\ \n\u2028', "k": 8}) == (
+    assert question_key("fill", {"text": '他 "a" \\ \n\u2028', "k": 8}) == (
         'fill {"k":8,"model":0,"text":"他 \\"a\\" \\\\ \\n\u2028"}'
     )
-    assert key_of("states", {"model": 2, "way": 0, "pair": None}) == 'states {"model":2,"way":0}'
-    assert key_of("meanings", {"sentences": ["a", "b"], "whole": True}) == (
+    assert question_key("states", {"model": 2, "way": 0, "pair": None}) == 'states {"model":2,"way":0}'
+    assert question_key("meanings", {"sentences": ["a", "b"], "whole": True}) == (
         'meanings {"model":0,"sentences":["a","b"],"whole":true}'
     )
 
@@ -64,7 +73,7 @@ def test_an_answer_is_asked_once_and_a_refusal_is_one() -> None:
             raise InputError("damaged")
         return Reply({"n": len(asked)}, {"a": np.ones(3, np.uint8)}).to_bytes()
 
-    made = Record(ask)
+    made = Recording(ask)
     first = made.keep("fill", text="a", pair=None)
     assert first is not None and made.keep("fill", text="a") is first and made.keep("fill", text="b") is not None
     for name in ("refused", "unusable", "refused", "unusable"):
@@ -87,16 +96,16 @@ def test_what_does_not_fit_is_counted() -> None:
         asked.append(fields["k"])
         return frame
 
-    made = Record(ask, most=3 * len(frame) - 1)
+    made = Recording(ask, most=3 * len(frame) - 1)
     assert [made.keep("fill", k=k) is not None for k in (0, 1, 2, 2, 0)] == [True, True, False, False, True]
     assert made.left_out == {'fill {"k":2,"model":0}'} and len(made.replies) == 2 and asked == [0, 1, 2]
-    made = Record(ask, most=len(frame) + 9)
+    made = Recording(ask, most=len(frame) + 9)
     assert [made.keep("fill", k=k) is not None for k in (3, 4, 5)] == [True, False, False]
     assert len(made.left_out) == 2 and asked == [0, 1, 2, 3]  # there is no room for anything: nothing is computed
 
 
 def test_texts_and_what_comes_first() -> None:
-    ranks = {text.text: rank for rank, text in texts("fill", SMALL, None)}
+    ranks = {text.text: rank for rank, text in rank_texts("fill", SMALL, None)}
     assert ranks == {
         "the cat sat": 0,  # what a page opens with, in each language
         "我爱猫": 0,
@@ -106,20 +115,20 @@ def test_texts_and_what_comes_first() -> None:
         "a dog": 2,
         "the animal was tired": 2,
     }
-    given = Text("a cat", "a dog")
-    found = texts("fill", SMALL, given)
+    given = PageText("a cat", "a dog")
+    found = rank_texts("fill", SMALL, given)
     assert found[0] == (0, given) and all(rank > 0 for rank, _ in found[1:]) and len(found) == 8
-    assert Text("paris is the capital", None, "0-5") in [text for _, text in found]
-    assert all(text.hide is None for _, text in texts("attention", SMALL, None))
+    assert PageText("paris is the capital", None, "0-5") in [text for _, text in found]
+    assert all(text.hide is None for _, text in rank_texts("attention", SMALL, None))
 
 
 def test_the_first_examples_alone() -> None:
-    first = first_ones(SMALL, None)
+    first = choose_first(SMALL, None)
     assert [one["set"]["text"] for one in first["attention"]] == ["the cat sat", "he owes me", "我爱猫"]
     assert len(first["tasks"]) == 3  # a question, one with choices, a text
-    again = first_ones({view: [*listed, *listed] for view, listed in SMALL.items()}, None)
+    again = choose_first({view: [*listed, *listed] for view, listed in SMALL.items()}, None)
     assert again == first
-    given = first_ones(SMALL, Text("a cat"))
+    given = choose_first(SMALL, PageText("a cat"))
     assert not (given["attention"] or given["fill"] or given["translation"] or given["recurrence"])
     assert len(given["tasks"]) == 2 and given["meanings"] == SMALL["meanings"]
 
@@ -131,11 +140,13 @@ def test_every_example_or_the_first(tmp_path: Path) -> None:
         asked.append(f"{name} {fields.get('text', fields.get('word'))}")
         raise RefusalError("no", "No.")
 
-    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, SMALL | {"meanings": 2 * SMALL["meanings"]})
-    record(ask, api.room(), Text("a cat"))
+    api = Api(
+        [open_subject(make_folder(tmp_path / "model"))], ANSWER_FUNCTIONS, SMALL | {"meanings": 2 * SMALL["meanings"]}
+    )
+    record_answers(ask, api.room(), PageText("a cat"))
     assert {one for one in asked if one.startswith(("attention", "fill"))} == {"attention a cat", "fill a cat"}
     assert {"meanings cat", "order 他欠我"} <= set(asked)
-    record(ask, api.room(), Text("a cat"), every=True)
+    record_answers(ask, api.room(), PageText("a cat"), every=True)
     assert {"attention the cat sat", "attention a dog", "fill 我爱猫"} <= set(asked)
 
 
@@ -152,7 +163,7 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "table": open_subject(make_vectors_folder(work / "table")),
         **{task: open_subject(task_folder(work / task, task)) for task in ("classify", "tag", "answer", "choice")},
     }
-    api = Api(list(subjects.values()), ANSWERS, SMALL)
+    api = Api(list(subjects.values()), ANSWER_FUNCTIONS, SMALL)
 
     def ask(name: str, fields: Mapping[str, Any]) -> bytes:
         if name in ("translate", "beam_steps"):  # what is not looked into, and takes long
@@ -161,7 +172,7 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str
             raise RefusalError("no", "These are BERTs too.")
         return api.ask(name, fields)
 
-    replies = record(ask, api.room(), Text("the cat is tired"), every=True).replies
+    replies = record_answers(ask, api.room(), PageText("the cat is tired"), every=True).replies
     found: dict[str, set[str]] = {name: set() for name in subjects}
     for key in replies:
         name, _, written = key.partition(" ")
@@ -230,14 +241,14 @@ def test_the_heads_that_a_page_opens_with() -> None:
     right[4]["special"] = True
     reply = Reply({"right": right, "left": right, "kind": "self"}, {"small": small})
     # row 0: head 2 (180 · 2/3). Rows 1, 2: nothing but near ones, so the first. Rows 3 and 4: head 1, 200 · 1/3 and 2/3
-    assert opened(reply) == [0, 1, 2]
-    assert opened(Reply({**reply.head, "kind": "cross"}, {"small": small})) == [0, 1]
+    assert choose_heads(reply) == [0, 1, 2]
+    assert choose_heads(Reply({**reply.head, "kind": "cross"}, {"small": small})) == [0, 1]
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_steps_of_all_heads_and_of_a_few(tmp_path: Path) -> None:
-    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, {"attention": SMALL["attention"]})
-    replies = record(api.ask, api.room(), Text("the cat is tired"), every=True).replies
+    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWER_FUNCTIONS, {"attention": SMALL["attention"]})
+    replies = record_answers(api.ask, api.room(), PageText("the cat is tired"), every=True).replies
     steps = [json.loads(key.partition(" ")[2])["text"] for key in replies if key.startswith("steps")]
     assert steps.count("the cat is tired") == 8 and 1 <= steps.count("the cat sat") <= 5
     assert sum(key.startswith("inputs") for key in replies) == 4
@@ -258,26 +269,26 @@ def test_words_from_both_ends_are_hidden(text: str, hidden: int) -> None:
         "subjects": [{"index": 0, "kind": "bert", "views": ["fill"], "heads": ["masked"], "task": None}],
         "examples": {},
     }
-    replies = record(lambda name, fields: Reply({}).to_bytes(), room, Text(text)).replies
+    replies = record_answers(lambda name, fields: Reply({}).to_bytes(), room, PageText(text)).replies
     hides = [json.loads(key.partition(" ")[2]).get("hide") for key in replies]
     assert len(hides) == hidden
-    start, end = units(text)[-1]
+    start, end = split_units(text)[-1]
     assert f"{start}-{end}" in hides and ("[MASK]" in text) == (None in hides)
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_a_long_text_has_its_layers_and_no_steps(tmp_path: Path) -> None:
-    api = Api([open_subject(make_folder(tmp_path / "model", max_length=128))], ANSWERS, {})
-    replies = record(api.ask, api.room(), Text("the cat " * 40)).replies
+    api = Api([open_subject(make_folder(tmp_path / "model", max_length=128))], ANSWER_FUNCTIONS, {})
+    replies = record_answers(api.ask, api.room(), PageText("the cat " * 40)).replies
     layers = [json.loads(key.partition(" ")[2]).get("layer") for key in replies if key.startswith("attention")]
     assert layers == [None, 0, 1] and not any(key.startswith("steps") for key in replies)
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_progress_and_a_page_that_is_full(tmp_path: Path) -> None:
-    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWERS, SMALL)
+    api = Api([open_subject(make_folder(tmp_path / "model"))], ANSWER_FUNCTIONS, SMALL)
     told: list[tuple[int, int]] = []
-    made = record(api.ask, api.room(), most=20_000, progress=lambda done, total: told.append((done, total)))
+    made = record_answers(api.ask, api.room(), most=20_000, progress=lambda done, total: told.append((done, total)))
     assert told[0] == (0, len(told)) and told[-1] == (len(told) - 1, len(told))
     assert made.left_out and 'attention {"kind":"self","model":0,"text":"the cat sat"}' in made.replies
 
@@ -286,4 +297,4 @@ def test_the_examples_of_the_page_fit() -> None:
     assert set(EXAMPLES) == set(VIEWS)
     assert all({"lang", "set", "title"} <= set(one) for listed in EXAMPLES.values() for one in listed)
     for view in VIEWS:
-        assert texts(view, EXAMPLES, None)
+        assert rank_texts(view, EXAMPLES, None)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.look.recurrence import next_words, states
+from qkv.look.recurrence import show_next_words, show_states
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.rnnlm.network import RNNLM
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def ask(subject: Subject, **fields: Any) -> Reply:
-    return Reply.from_bytes(states(subject, Asked({"text": TEXT, **fields})).to_bytes())
+    return Reply.from_bytes(show_states(subject, Asked({"text": TEXT, **fields})).to_bytes())
 
 
 def same(found: np.ndarray[Any, Any], expected: torch.Tensor) -> None:
@@ -141,7 +141,7 @@ def test_what_comes_next(tmp_path: Path) -> None:
     subject = open_subject(make_rnnlm(tmp_path / "rnnlm"))
     network, tokenizer = subject.recurrent, subject.opened.tokenizer
     assert isinstance(network, RNNLM)
-    found = next_words(subject, Asked({"text": TEXT, "k": 3}))
+    found = show_next_words(subject, Asked({"text": TEXT, "k": 3}))
     ids = [tokenizer.cls_id, *tokenizer.encode_ids([TEXT])[0]]
     with torch.no_grad():
         expected = network.predict(network(torch.tensor(ids), (len(ids),))[0]).softmax(1)
@@ -155,14 +155,14 @@ def test_what_comes_next(tmp_path: Path) -> None:
             assert came == pytest.approx(float(row[ids[place + 1]]), abs=1e-6)
             assert rank == int((row > row[ids[place + 1]]).sum())
     assert list(found.head["words"]) == ["forward"]
-    whole = next_words(subject, Asked({"text": TEXT, "k": 50}))
+    whole = show_next_words(subject, Asked({"text": TEXT, "k": 50}))
     assert whole.arrays["forward"].shape[1] == 50 and (whole.arrays["forward"].sum(1) < 1 + 1e-5).all()
 
 
 def test_what_comes_next_and_came_before(tmp_path: Path) -> None:
     subject = open_subject(make_elmo(tmp_path / "elmo", layers=2))
     network, tokenizer = subject.recurrent, subject.opened.tokenizer
-    found = next_words(subject, Asked({"text": "the cat sat", "k": 4}))
+    found = show_next_words(subject, Asked({"text": "the cat sat", "k": 4}))
     ids = tokenizer.encode("the cat sat").ids
     with torch.no_grad():
         last = network(torch.tensor(ids), (len(ids),))[:, -1].chunk(2, dim=-1)
@@ -172,7 +172,7 @@ def test_what_comes_next_and_came_before(tmp_path: Path) -> None:
     assert found.arrays["forward_rank"][-1] == -1 and found.arrays["backward_rank"][0] == -1
     assert found.arrays["backward_rank"][1] >= 0
     # what is spelled, and not in the vocabulary, has no probability
-    assert next_words(subject, Asked({"text": "the zebra"})).arrays["forward_rank"][1] == -1
+    assert show_next_words(subject, Asked({"text": "the zebra"})).arrays["forward_rank"][1] == -1
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -186,16 +186,16 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ({"text": "cat", "layer": 0}, "field"),
     ):
         with pytest.raises(RefusalError) as refused:
-            states(subject, Asked(fields))
+            show_states(subject, Asked(fields))
         assert refused.value.code == code, fields
     with pytest.raises(RefusalError) as refused:
-        states(open_subject(make_folder(tmp_path / "bert")), Asked({"text": "cat"}))
+        show_states(open_subject(make_folder(tmp_path / "bert")), Asked({"text": "cat"}))
     assert refused.value.code == "no_recurrence"
     with pytest.raises(RefusalError, match="a lookup, which has no recurrent layer"):
-        states(reader(tmp_path / "lookup", "lookup", layers=0), Asked({"text": "cat"}))
+        show_states(reader(tmp_path / "lookup", "lookup", layers=0), Asked({"text": "cat"}))
     with pytest.raises(RefusalError) as refused:
-        next_words(translator(tmp_path / "seq2seq", "seq2seq"), Asked({"text": "the cat"}))
+        show_next_words(translator(tmp_path / "seq2seq", "seq2seq"), Asked({"text": "the cat"}))
     assert refused.value.code == "no_next_words"
     with pytest.raises(RefusalError, match="the model reads 20 at most") as refused:
-        states(translator(tmp_path / "short", "seq2seq"), Asked({"text": "the cat " * 30}))
+        show_states(translator(tmp_path / "short", "seq2seq"), Asked({"text": "the cat " * 30}))
     assert (refused.value.code, refused.value.about["most"]) == ("too_many_tokens", 20)

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from qkv.errors import InputError
-from qkv.look.subject import VIEWS, Subject, describe, describe_subject, open_subject
+from qkv.look.subject import VIEWS, Subject, describe_models, describe_subject, open_subject
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import TOKENS, make_folder
 from tests.support.gpt_folders import make_gpt
@@ -91,7 +91,7 @@ def test_the_languages_of_a_translator(tmp_path: Path) -> None:
 
 def test_the_room(tmp_path: Path) -> None:
     one, other = open_subject(make_folder(tmp_path / "one")), open_subject(make_vectors_folder(tmp_path / "other"))
-    room = describe([one, other], {"fill": []})
+    room = describe_models([one, other], {"fill": []})
     assert [(found["index"], found["title"]) for found in room["subjects"]] == [(0, "one"), (1, "other")]
     assert room["examples"] == {"fill": []} and json.loads(json.dumps(room)) == room
     assert not {"model", "vectors"} & (vars(one).keys() | vars(other).keys())  # nothing was loaded

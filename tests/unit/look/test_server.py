@@ -11,9 +11,9 @@ import pytest
 from qkv.errors import InputError
 from qkv.look.api import Api
 from qkv.look.page import address_of
-from qkv.look.server import DEFAULT_PORT, MOST_BYTES, serve_page
+from qkv.look.server import DEFAULT_PORT, MOST_REQUEST_BYTES, serve_page
 from qkv.look.subject import Subject, open_subject
-from qkv.look.wire import LONGEST, Asked, RefusalError, Reply
+from qkv.look.wire import TEXT_LIMIT, Asked, RefusalError, Reply
 from qkv.serve.listen import Server
 from tests.support.folders import make_folder
 from tests.support.look_server import asked, exchanged, sent, serving, until_the_end
@@ -80,7 +80,7 @@ def test_the_page_and_its_files(server: Server) -> None:
 def test_the_room(server: Server) -> None:
     room = sent(server, "GET", "/api/room").said
     assert [(one["index"], one["title"], one["kind"]) for one in room["subjects"]] == [(0, "tiny", "bert")]
-    assert room["languages"] == ["zh", "en"] and room["limits"]["characters"] == LONGEST
+    assert room["languages"] == ["zh", "en"] and room["limits"]["characters"] == TEXT_LIMIT
 
 
 def test_a_question(server: Server) -> None:
@@ -119,7 +119,7 @@ def test_a_head_has_no_body(server: Server) -> None:
     [
         ("length", {"text": ""}, 400, "empty"),
         ("length", {"text": " \n"}, 400, "empty"),
-        ("length", {"text": "a" * (LONGEST + 1)}, 400, "too_long"),
+        ("length", {"text": "a" * (TEXT_LIMIT + 1)}, 400, "too_long"),
         ("length", {}, 400, "missing"),
         ("length", {"text": 3}, 400, "kind"),
         ("length", {"text": "a", "txt": "b"}, 400, "field"),
@@ -143,7 +143,7 @@ def test_a_refusal_says_what_it_is_about(server: Server) -> None:
 
 
 def test_the_longest_text_is_taken(server: Server) -> None:
-    assert Reply.from_bytes(asked(server, "length", text="字" * LONGEST).body).head["length"] == LONGEST
+    assert Reply.from_bytes(asked(server, "length", text="字" * TEXT_LIMIT).body).head["length"] == TEXT_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_body_that_is_no_question(server: Server, body: bytes) -> None:
 
 
 def test_a_body_too_large(server: Server) -> None:
-    answer = asked(server, "length", text="a" * MOST_BYTES)
-    assert answer.status == 413 and answer.said["about"] == {"most": MOST_BYTES}
+    answer = asked(server, "length", text="a" * MOST_REQUEST_BYTES)
+    assert answer.status == 413 and answer.said["about"] == {"most": MOST_REQUEST_BYTES}
 
 
 def test_a_body_too_large_is_refused_before_it_is_sent(server: Server) -> None:
@@ -298,7 +298,7 @@ def test_a_host_that_others_reach_has_a_token(subject: Subject) -> None:
 
 def test_a_port_that_is_taken(subject: Subject) -> None:
     api = Api([subject], ANSWERS, {})
-    with serving(api) as server, pytest.raises(InputError, match="cannot be listened on.*--port 0"):
+    with serving(api) as server, pytest.raises(InputError, match="Cannot listen on.*--port 0"):
         serve_page(api, port=server.port)
     first, second = serve_page(api), serve_page(api)
     try:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.look.attention import attention, steps
+from qkv.look.attention import attention, show_steps
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.nn.block import PostNormBlock, PreNormBlock
@@ -22,7 +22,7 @@ TEXT, OUTPUT = "the cat 猫 sat", "a dog 狗 大"
 
 def ask(subject: Subject, **fields: Any) -> Reply:
     asked = {"text": TEXT, "layer": 1, "head": 1, "row": 2} | fields
-    return Reply.from_bytes(steps(subject, Asked(asked)).to_bytes())
+    return Reply.from_bytes(show_steps(subject, Asked(asked)).to_bytes())
 
 
 def softmax(x: Any) -> Any:

@@ -11,7 +11,7 @@ from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError
 from qkv.look.examples import EXAMPLES
 from qkv.look.subject import Subject, open_subject
-from qkv.look.tasks import task
+from qkv.look.tasks import run_task
 from qkv.look.wire import Asked, RefusalError, Reply
 from tests.support.folders import make_folder
 from tests.support.inside_folders import reader, rnnlm, translator
@@ -33,14 +33,14 @@ def subject_of(folder: Path, name: str, calibration: dict[str, Any] | None = Non
 
 
 def asked(subject: Subject, **fields: object) -> Reply:
-    reply = task(subject, Asked(fields))
+    reply = run_task(subject, Asked(fields))
     assert Reply.from_bytes(reply.to_bytes()).head == reply.head
     return reply
 
 
 def refused(subject: Subject, **fields: object) -> RefusalError:
     with pytest.raises(RefusalError) as caught:
-        task(subject, Asked(fields))
+        run_task(subject, Asked(fields))
     return caught.value
 
 
@@ -206,7 +206,7 @@ def test_what_is_no_question(answerer: Subject, fields: dict[str, object], code:
 
 def test_a_question_that_leaves_no_room_is_told(answerer: Subject) -> None:
     with pytest.raises(InputError, match="leave room for the text"):
-        task(answerer, Asked({"text": TEXT, "question": "the cat " * 40}))
+        run_task(answerer, Asked({"text": TEXT, "question": "the cat " * 40}))
 
 
 def test_the_examples_are_questions_for_a_reader(answerer: Subject) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from qkv.api.translator import Translation
 from qkv.files import to_json
 from qkv.look.subject import Subject, open_subject
-from qkv.look.translating import beam_steps, translate
+from qkv.look.translating import show_beam_steps, show_translation
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
@@ -39,7 +39,7 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def ask(subject: Subject, name: str, **fields: Any) -> Reply:
-    function = {"translate": translate, "beam_steps": beam_steps}[name]
+    function = {"translate": show_translation, "beam_steps": show_beam_steps}[name]
     return Reply.from_bytes(function(subject, Asked({"text": TEXT, **fields})).to_bytes())
 
 
@@ -124,7 +124,7 @@ def test_shares_of_all_tokens_add_up_to_one(subject: Subject) -> None:
 
 def test_every_share_of_a_small_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With as many best tokens as there are, and none forbidden that counts, nothing is left over."""
-    monkeypatch.setattr("qkv.look.translating.BEST", 10_000)
+    monkeypatch.setattr("qkv.look.translating.BEST_TOKENS", 10_000)
     subject = translator(tmp_path / "model", "transformer", {"renormalise": True})
     found = ask(subject, "beam_steps", beams=2)
     shares = np.exp(found.arrays["logits"] - found.arrays["log_totals"][:, [found.head["temperatures"].index(1.0)]])
@@ -161,7 +161,7 @@ def test_fewer_tokens_if_asked(subject: Subject) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     subject = translator(tmp_path / "model", "seq2seq")
-    for function in (translate, beam_steps):
+    for function in (show_translation, show_beam_steps):
         for fields, code in (
             ({"text": "  "}, "empty"),
             ({"text": "\u200b"}, "empty"),  # a character that no token is made of
@@ -189,6 +189,6 @@ def test_decoding_by_chance_is_left_out(tmp_path: Path) -> None:
 def test_html_and_unknown_characters_stay_what_they_are(tmp_path: Path) -> None:
     subject = translator(tmp_path / "model", "transformer")
     text = "<b>the</b> 龘 cat"
-    found = translate(subject, Asked({"text": text}))
+    found = show_translation(subject, Asked({"text": text}))
     assert found.head["text"] == text and [text[slice(*span)] for span in found.head["unknown"]].count("龘") == 1
     assert "".join(token["text"] for token in found.head["source"]) == text.replace(" ", "")

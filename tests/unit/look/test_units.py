@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.look.recording import units
+from qkv.look.recording import split_units
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ from qkv.look.recording import units
     ],
 )
 def test_units(text: str, expected: list[str]) -> None:
-    assert [text[start:end] for start, end in units(text)] == expected
+    assert [text[start:end] for start, end in split_units(text)] == expected

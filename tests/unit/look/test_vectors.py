@@ -33,12 +33,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Subject:
 
 
 def ask(name: str, subject: Subject, **fields: Any) -> Reply:
-    return Reply.from_bytes(getattr(vectors, name)(subject, Asked(fields)).to_bytes())
+    return Reply.from_bytes(getattr(vectors, f"show_{name}")(subject, Asked(fields)).to_bytes())
 
 
 def refused(name: str, subject: Subject, **fields: Any) -> RefusalError:
     with pytest.raises(RefusalError) as caught:
-        getattr(vectors, name)(subject, Asked(fields))
+        getattr(vectors, f"show_{name}")(subject, Asked(fields))
     return caught.value
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.nn.attentive_scan import attentive, attentive_scanned
+from qkv.nn.attentive_scan import run_attentive, scan_attentive
 from qkv.nn.recurrent import CELLS, Cell, Timeline
 from qkv.nn.source_attention import AdditiveScore, BilinearScore, DotScore, Score, Source
 
@@ -35,7 +35,7 @@ class Given:
 def test_fast_is_the_same(cell: str, score: str) -> None:
     """Values, and the gradients of all that goes in, of a sum in which every value counts differently."""
     given, found = Given(cell, score), []
-    for run in (attentive, attentive_scanned):
+    for run in (run_attentive, scan_attentive):
         out = run(given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first)
         total = sum((part * torch.linspace(-1, 2, part.numel()).double().view_as(part)).sum() for part in out)
         assert isinstance(total, Tensor)
@@ -50,7 +50,7 @@ def test_gradients_are_slopes(cell: str, score: str) -> None:
     given = Given(cell, score)
 
     def run(*_: Tensor) -> tuple[Tensor, Tensor]:
-        return attentive_scanned(given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first)
+        return scan_attentive(given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first)
 
     torch.autograd.gradcheck(run, given.leaves(), fast_mode=True)
 
@@ -58,10 +58,10 @@ def test_gradients_are_slopes(cell: str, score: str) -> None:
 def test_autocast_leaves_the_loop_alone() -> None:
     given = Given("gru", "additive", torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        hidden, contexts = attentive_scanned(
+        hidden, contexts = scan_attentive(
             given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first
         )
-    exact, _ = attentive(given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first)
+    exact, _ = run_attentive(given.cell, given.score, given.x, Timeline.of(TARGETS), given.source(), given.first)
     assert hidden.dtype == contexts.dtype == torch.float32
     torch.testing.assert_close(hidden, exact, atol=0.02, rtol=0.02)
     hidden.sum().backward()

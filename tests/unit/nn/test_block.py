@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.nn.block import ACTIVATIONS, KERNELS, FeedForward, PostNormBlock, PreNormBlock
+from qkv.nn.block import ACTIVATION_FUNCTIONS, KERNELS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.fused import explicit, fused
 from qkv.nn.multihead import MultiHeadSelfAttention
 
@@ -44,12 +44,12 @@ def test_equals_torch(kind: type[PostNormBlock | PreNormBlock], activation: str)
 
 def test_activations_are_what_they_are_called() -> None:
     x = torch.randn(100)
-    assert torch.equal(ACTIVATIONS["relu"](x), x.clamp(min=0))
+    assert torch.equal(ACTIVATION_FUNCTIONS["relu"](x), x.clamp(min=0))
     gaussian = x * 0.5 * (1 + torch.erf(x / 2**0.5))
-    assert torch.allclose(ACTIVATIONS["gelu"](x), gaussian, atol=1e-6)
-    assert 1e-6 < (ACTIVATIONS["gelu_tanh"](x) - gaussian).abs().max() < 1e-2
-    assert torch.allclose(ACTIVATIONS["silu"](x), x * x.sigmoid())
-    assert torch.equal(ACTIVATIONS["tanh"](x), x.tanh())
+    assert torch.allclose(ACTIVATION_FUNCTIONS["gelu"](x), gaussian, atol=1e-6)
+    assert 1e-6 < (ACTIVATION_FUNCTIONS["gelu_tanh"](x) - gaussian).abs().max() < 1e-2
+    assert torch.allclose(ACTIVATION_FUNCTIONS["silu"](x), x * x.sigmoid())
+    assert torch.equal(ACTIVATION_FUNCTIONS["tanh"](x), x.tanh())
 
 
 @pytest.mark.parametrize("name", KERNELS.values())

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional
 
-from qkv.nn.characters import BEGIN, END, NONE, CharacterCNN, Highway, by_length, spell
+from qkv.nn.characters import BEGIN_BYTE, END_BYTE, PADDING_BYTE, CharacterCNN, Highway, group_by_length, spell
 
 TOKENS = ("a", "##ing", "猫", "[CLS]", "Donaudampfschifffahrt", "")
 FILTERS = (3, 4, 5, 2, 2, 3, 6)
@@ -16,7 +16,7 @@ def test_as_a_convolution_of_torch_over_each_token_by_itself() -> None:
     """Its bytes alone, zeros after them so that a window begins at every one."""
     cnn = network()
     for token, vector in zip(TOKENS, cnn(spell(TOKENS)), strict=True):
-        x = cnn.embedding(torch.tensor([BEGIN, *token.encode(), END])).T  # (C, L)
+        x = cnn.embedding(torch.tensor([BEGIN_BYTE, *token.encode(), END_BYTE])).T  # (C, L)
         found = []
         for kernel, ours in enumerate(cnn.convolutions, start=1):
             theirs = torch.nn.Conv1d(5, FILTERS[kernel - 1], kernel)
@@ -31,13 +31,18 @@ def test_as_a_convolution_of_torch_over_each_token_by_itself() -> None:
 def test_how_long_others_are_does_nothing() -> None:
     cnn, spelled = network(), spell(TOKENS)
     torch.testing.assert_close(cnn(spelled)[:3], cnn(spelled[:3]))
-    torch.testing.assert_close(cnn(functional.pad(spelled, (0, 9), value=NONE)), cnn(spelled))
+    torch.testing.assert_close(cnn(functional.pad(spelled, (0, 9), value=PADDING_BYTE)), cnn(spelled))
 
 
 def test_long_tokens_are_cut() -> None:
     spelled = spell(["猫" * 40, "ab"], longest=10)
-    assert spelled.shape == (2, 10) and spelled[0].tolist() == [BEGIN, *"猫".encode() * 2, *"猫".encode()[:2], END]
-    assert spelled[1].tolist() == [BEGIN, 97, 98, END] + [NONE] * 6
+    assert spelled.shape == (2, 10) and spelled[0].tolist() == [
+        BEGIN_BYTE,
+        *"猫".encode() * 2,
+        *"猫".encode()[:2],
+        END_BYTE,
+    ]
+    assert spelled[1].tolist() == [BEGIN_BYTE, 97, 98, END_BYTE] + [PADDING_BYTE] * 6
 
 
 def test_every_parameter_gets_a_gradient_and_no_byte_stays_zero() -> None:
@@ -46,7 +51,7 @@ def test_every_parameter_gets_a_gradient_and_no_byte_stays_zero() -> None:
     for name, parameter in cnn.named_parameters():
         assert parameter.grad is not None and bool(parameter.grad.any()), name
     assert cnn.embedding.weight.grad is not None
-    assert not cnn.embedding.weight[NONE].any() and not cnn.embedding.weight.grad[NONE].any()
+    assert not cnn.embedding.weight[PADDING_BYTE].any() and not cnn.embedding.weight.grad[PADDING_BYTE].any()
 
 
 def test_a_highway_that_is_shut_lets_everything_pass() -> None:
@@ -61,11 +66,11 @@ def test_a_highway_that_is_shut_lets_everything_pass() -> None:
 def test_in_parts_of_their_own_length() -> None:
     cnn = network()
     tokens = sorted(TOKENS, key=lambda token: len(token.encode()))
-    groups = by_length([len(token.encode()) + 2 for token in tokens])
+    groups = group_by_length([len(token.encode()) + 2 for token in tokens])
     assert groups == ((3, 5), (2, 7), (1, 23))
     spelled, begin, parts = spell(tokens), 0, []
     for count, longest in groups:
         parts.append(spelled[begin : begin + count, :longest])
         begin += count
     torch.testing.assert_close(cnn(*parts), cnn(spelled))
-    assert by_length([4]) == ((1, 4),) and by_length([3, 9]) == ((1, 3), (1, 9))
+    assert group_by_length([4]) == ((1, 4),) and group_by_length([3, 9]) == ((1, 3), (1, 9))

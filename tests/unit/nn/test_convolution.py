@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv.data.batch import Batch
-from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows, neighbours, reach
+from qkv.nn.convolution import Convolution, ConvolutionBlock, max_over_rows, mean_over_rows, neighbour_places, reach
 from qkv.nn.fused import Packed
 
 LENGTHS = (1, 4, 9, 2)
@@ -33,7 +33,7 @@ def test_rows_are_convolved_as_if_alone(kernel: int, dilation: int) -> None:
 
 
 def test_neighbours_stay_in_the_row() -> None:
-    found = neighbours(Packed(*Batch.of([[1], [1, 1]]).packing), 3)
+    found = neighbour_places(Packed(*Batch.of([[1], [1, 1]]).packing), 3)
     assert found.tolist() == [[3, 0, 3], [3, 1, 2], [1, 2, 3]]  # 3 is nobody
 
 

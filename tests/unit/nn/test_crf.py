@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from qkv.nn.crf import Chains, Potentials, beliefs, log_partition, path_scores, viterbi
+from qkv.nn.crf import Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
 
 LENGTHS = [3, 0, 1, 5, 2, 5, 0]
 TAGS = 3
@@ -46,7 +46,7 @@ CASES = [(seed, own, forbids) for seed in range(3) for own in (False, True) for 
 def test_every_path_written_out(seed: int, own_ends: bool, forbids: bool) -> None:
     emissions, potentials, chains = random_chains(seed, own_ends, forbids)
     partition = log_partition(emissions, potentials, chains)
-    believed = beliefs(emissions, potentials, chains)
+    believed = compute_beliefs(emissions, potentials, chains)
     marginals = believed.marginals(chains)
     best = viterbi(emissions, potentials, chains)
     assert torch.allclose(believed.partition, partition)
@@ -82,7 +82,7 @@ def test_the_gradient_of_the_partition_is_the_marginals() -> None:
     log_partition(emissions, potentials, chains).sum().backward()
     assert emissions.grad is not None and transitions.grad is not None
     with torch.no_grad():
-        marginals = beliefs(emissions, potentials, chains).marginals(chains)
+        marginals = compute_beliefs(emissions, potentials, chains).marginals(chains)
     assert torch.allclose(emissions.grad, marginals, atol=1e-10)
     assert transitions.grad.isfinite().all() and float(transitions.grad[0, 2]) == 0.0
     # every step of a chain takes one transition
@@ -127,11 +127,11 @@ def test_long_chains_are_walked_in_blocks_to_the_same_end(
     emissions = torch.randn(sum(lengths), TAGS, generator=generator, dtype=torch.float64) * 3
     _, potentials, _ = random_chains(0, own_ends, forbids)
     chains = Chains(lengths)
-    plain = beliefs(emissions, potentials, chains)
+    plain = compute_beliefs(emissions, potentials, chains)
     path = viterbi(emissions, potentials, chains)
     monkeypatch.setattr("qkv.nn.crf._BLOCK", 4)
     monkeypatch.setattr("qkv.nn.crf._LONG", 10)
-    blocks = beliefs(emissions, potentials, chains)
+    blocks = compute_beliefs(emissions, potentials, chains)
     for one, other in zip(plain, blocks, strict=True):
         assert torch.allclose(one, other)
     assert torch.equal(path, viterbi(emissions, potentials, chains))
@@ -143,12 +143,12 @@ def test_nothing_at_all() -> None:
     assert viterbi(emissions, potentials, chains).tolist() == []
     assert log_partition(emissions, potentials, chains).tolist() == [0.0, 0.0]
     assert path_scores(emissions, torch.zeros(0, dtype=torch.int64), potentials, chains).tolist() == [0.0, 0.0]
-    assert beliefs(emissions, potentials, chains).marginals(chains).shape == (0, 2)
+    assert compute_beliefs(emissions, potentials, chains).marginals(chains).shape == (0, 2)
 
 
 def test_a_temperature_flattens() -> None:
     emissions, potentials, chains = random_chains(2, own_ends=False, forbids=True)
-    sharp = beliefs(emissions / 0.5, potentials.over(0.5), chains).marginals(chains)
-    flat = beliefs(emissions / 50, potentials.over(50), chains).marginals(chains)
+    sharp = compute_beliefs(emissions / 0.5, potentials.over(0.5), chains).marginals(chains)
+    flat = compute_beliefs(emissions / 50, potentials.over(50), chains).marginals(chains)
     assert sharp.amax(1).mean() > flat.amax(1).mean()
     assert torch.equal(viterbi(emissions / 50, potentials.over(50), chains), viterbi(emissions, potentials, chains))

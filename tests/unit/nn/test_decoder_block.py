@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from qkv.data.batch import Batch
 from qkv.nn.attention import causal_mask, masked_softmax
-from qkv.nn.block import FeedForward, PostNormDecoderBlock, PreNormDecoderBlock, ask, keys_and_values
+from qkv.nn.block import FeedForward, PostNormDecoderBlock, PreNormDecoderBlock, project_source, query_memory
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
-from qkv.nn.fused import explicit, packed
+from qkv.nn.fused import attend_packed, explicit
 from qkv.nn.gpu import layers
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from tests.support.folders import randomise
@@ -30,9 +30,9 @@ def make(kind: type[Block]) -> Block:
 
 
 def all_at_once(block: Block, x: Tensor, source: Tensor) -> Tensor:
-    rows = partial(packed, **TARGET.packing._asdict())
+    rows = partial(attend_packed, **TARGET.packing._asdict())
     sides = {f"key_{name}": value for name, value in SOURCE.packing._asdict().items()}
-    answer, _ = block(x, keys_and_values(block, source), partial(rows, causal=True), partial(rows, **sides))
+    answer, _ = block(x, project_source(block, source), partial(rows, causal=True), partial(rows, **sides))
     return answer
 
 
@@ -82,7 +82,7 @@ def test_one_token_at_a_time_is_all_at_once(kind: type[Block]) -> None:
     source = torch.randn(SOURCE.n_tokens, D, dtype=torch.float64)
     expected = TARGET.pad(all_at_once(block, x, source))  # (R, T, D)
 
-    key, value = keys_and_values(block, SOURCE.pad(source))  # (R, S, H, K)
+    key, value = project_source(block, SOURCE.pad(source))  # (R, S, H, K)
     memory = SourceMemory([(key.permute(0, 2, 3, 1), value.transpose(1, 2))], SOURCE.padded().mask, range(3))
     cache = TokenCache(layers=1, rows=3, longest=3, like=key)
     with torch.no_grad():
@@ -99,8 +99,8 @@ def test_asking_in_halves_is_cross_attention() -> None:
     layer = MultiHeadCrossAttention(D, H)
     block = PostNormDecoderBlock(MultiHeadSelfAttention(D, H), layer, FeedForward(D, 20), D)
     x, source = torch.randn(TARGET.n_tokens, D), torch.randn(TARGET.n_tokens, D)
-    attend = partial(packed, **TARGET.packing._asdict())
-    assert torch.equal(ask(layer, x, keys_and_values(block, source), attend)[0], layer(x, source, attend)[0])
+    attend = partial(attend_packed, **TARGET.packing._asdict())
+    assert torch.equal(query_memory(layer, x, project_source(block, source), attend)[0], layer(x, source, attend)[0])
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -127,7 +127,7 @@ def test_kernels_compute_the_same(monkeypatch: pytest.MonkeyPatch, activation: s
     towards = torch.randn(TARGET.n_tokens, D)
     found = []
     for fits in (False, True):
-        monkeypatch.setattr(layers, "fits", lambda x, fits=fits: fits)
+        monkeypatch.setattr(layers, "has_kernels", lambda x, fits=fits: fits)
         inputs = [side.clone().requires_grad_() for side in (x, source)]
         answer = all_at_once(block, inputs[0], inputs[1])
         found.append([answer, *torch.autograd.grad(answer, [*inputs, *block.parameters()], towards)])
@@ -151,8 +151,8 @@ def test_padded_rows_and_adapters_stay_with_the_readable_way(monkeypatch: pytest
     x, source = torch.randn(2, 3, D, dtype=torch.float64), torch.randn(2, 4, D, dtype=torch.float64)
     found = []
     for fits in (False, True):
-        monkeypatch.setattr(layers, "fits", lambda x, fits=fits: fits)
-        found.append(block(x, keys_and_values(block, source), partial(explicit, mask=causal_mask(3)), explicit)[0])
+        monkeypatch.setattr(layers, "has_kernels", lambda x, fits=fits: fits)
+        found.append(block(x, project_source(block, source), partial(explicit, mask=causal_mask(3)), explicit)[0])
     assert torch.equal(*found)
     assert taken == []
 

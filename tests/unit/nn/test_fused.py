@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.nn.fused import explicit, fused, packed
+from qkv.nn.fused import attend_packed, explicit, fused
 
 B, T, H, K = 3, 7, 4, 8
 
@@ -66,7 +66,7 @@ def test_more_keys_than_queries(causal: bool) -> None:
 def test_packed_rows_see_themselves_alone(lengths: list[int], causal: bool) -> None:
     batch = Batch.of([[0] * length for length in lengths])
     inputs = [heads(batch.n_tokens).requires_grad_() for _ in range(3)]
-    fast, _ = packed(*inputs, **batch.packing._asdict(), causal=causal)
+    fast, _ = attend_packed(*inputs, **batch.packing._asdict(), causal=causal)
     slow = torch.cat(
         [explicit(*(x[None] for x in row), causal=causal)[0][0] for row in zip(*map(batch.rows, inputs), strict=True)]
     )
@@ -84,7 +84,7 @@ def test_packed_cross_attention() -> None:
     asking, asked = Batch.of([[0] * n for n in (2, 2, 5)]), Batch.of([[0] * n for n in (4, 3, 6)])
     query, key, value = heads(asking.n_tokens), heads(asked.n_tokens), heads(asked.n_tokens)
     other_side = {f"key_{name}": value for name, value in asked.packing._asdict().items()}
-    fast, _ = packed(query, key, value, **asking.packing._asdict(), **other_side)
+    fast, _ = attend_packed(query, key, value, **asking.packing._asdict(), **other_side)
     slow = torch.cat(
         [
             explicit(q[None], k[None], v[None])[0][0]
@@ -99,7 +99,7 @@ def test_packed_cross_attention() -> None:
 def test_variable_length_kernel(causal: bool) -> None:
     batch = Batch.of([[0] * length for length in (3, 70, 1, 128)]).to("cuda")
     inputs = [heads(batch.n_tokens).to("cuda", torch.bfloat16).requires_grad_() for _ in range(3)]
-    fast, _ = packed(*inputs, **batch.packing._asdict(), causal=causal)
+    fast, _ = attend_packed(*inputs, **batch.packing._asdict(), causal=causal)
     rows = zip(*(batch.rows(x.float()) for x in inputs), strict=True)
     slow = torch.cat([explicit(*(x[None] for x in row), causal=causal)[0][0] for row in rows])
     assert torch.allclose(slow, fast.float(), atol=2e-2)

@@ -54,7 +54,7 @@ def test_head_width_and_memory_width_are_free() -> None:
     answer, weights = layer(torch.randn(2, 4, 24), torch.randn(2, 6, 10), explicit)
     assert answer.shape == (2, 4, 24)
     assert weights.shape == (2, 3, 4, 6)
-    with pytest.raises(AssertionError, match="cannot be shared by 5 heads"):
+    with pytest.raises(AssertionError, match="is not divisible by 5 heads"):
         MultiHeadSelfAttention(24, 5)
 
 

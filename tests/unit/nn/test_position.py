@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.data.batch import Batch
-from qkv.nn.fused import explicit, packed
+from qkv.nn.fused import attend_packed, explicit
 from qkv.nn.position import (
     HalvedSinusoidalPositions,
     LearnedPositions,
@@ -69,7 +69,7 @@ def test_rotary_around_packed_rows_equals_each_row_by_itself() -> None:
     rotary = RotaryPositions(8)
     batch = Batch.of([[0] * 3, [0] * 5])
     query, key, value = torch.randn(3, batch.n_tokens, 4, 8).unbind(0)
-    together, _ = rotary.around(partial(packed, **batch.packing._asdict()), batch.positions)(query, key, value)
+    together, _ = rotary.around(partial(attend_packed, **batch.packing._asdict()), batch.positions)(query, key, value)
     for row, answer in enumerate(batch.rows(together)):
         q, k, v = (batch.rows(x)[row][None] for x in (query, key, value))
         alone, _ = rotary.around(explicit, torch.arange(q.size(1))[None])(q, k, v)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv.nn.recurrent import GRU, LSTM, RNN, Cell, Timeline, explicit
-from qkv.nn.recurrent_stack import fastest, fused, has_kernel
+from qkv.nn.recurrent_stack import fastest, has_kernel, run_fused
 from tests.support.recurrent_cells import CELLS, INPUTS, LENGTHS, WIDTH, begin_somewhere, everything, make
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -16,7 +16,7 @@ STANDARD = [name for name in CELLS if has_kernel(make(name))]
 def test_what_torch_has_kernels_for() -> None:
     assert STANDARD == ["rnn", "lstm", "projected", "gru"]
     with pytest.raises(AssertionError, match="no kernel for this PeepholeLSTM"):
-        fused(make("peephole"), torch.randn(1, INPUTS).double(), Timeline.of((1,)), make("peephole").begin(1))
+        run_fused(make("peephole"), torch.randn(1, INPUTS).double(), Timeline.of((1,)), make("peephole").begin(1))
 
 
 @pytest.mark.parametrize("name", STANDARD)
@@ -27,7 +27,7 @@ def test_the_same_values_and_gradients_as_the_equations(name: str, lengths: str,
     x = torch.randn(sum(rows), INPUTS, dtype=torch.float64, requires_grad=True)
     state = begin_somewhere(cell, len(rows))
     expected = everything(explicit, cell, x, rows, state, reverse)
-    for ours, theirs in zip(everything(fused, cell, x, rows, state, reverse), expected, strict=True):
+    for ours, theirs in zip(everything(run_fused, cell, x, rows, state, reverse), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
 
 

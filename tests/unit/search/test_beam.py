@@ -197,7 +197,7 @@ def test_a_broken_network_is_named() -> None:
         return Stepped(torch.full((len(tokens), 4), torch.nan), state, None)
 
     for config in (GenerateConfig(), GenerateConfig(beams=3), GenerateConfig(sample=True)):
-        with pytest.raises(InputError, match="not numbers"):
+        with pytest.raises(InputError, match="scores are NaN"):
             generate(step, Babbler(4).start(config.hypotheses), torch.tensor([BEGIN]), END, config)
 
 
@@ -256,5 +256,5 @@ def test_when_everything_is_forbidden_it_says_so() -> None:
         GenerateConfig(no_repeat=1, min_length=5, beams=2, renormalise=True),
         GenerateConfig(no_repeat=1, min_length=5, beams=2, repetition_penalty=1.2, renormalise=True),
     ):
-        with pytest.raises(InputError, match="Nothing is left that may be written"):
+        with pytest.raises(InputError, match="No token is allowed"):
             generate(babbler.step, babbler.start(config.hypotheses), torch.tensor([1]), END, config)

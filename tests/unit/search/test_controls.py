@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from qkv.search.largest import largest, log_totals
+from qkv.search.largest import compute_log_totals, find_largest
 from qkv.search.options import Controls, GenerateConfig, forbid_repeats, penalise
 from qkv.search.search import generate
 from tests.support.babbler import END, Babbler
@@ -104,7 +104,7 @@ def test_the_largest_are_those_of_topk(size: int, k: int) -> None:
         scores = torch.randn(5, size, generator=torch.Generator().manual_seed(seed))
         scores[1, : size // 2] = -torch.inf
         scores[2, -1] = 10.0  # in the last block, which may be a part of one
-        values, places = largest(scores, k)
+        values, places = find_largest(scores, k)
         assert torch.equal(values, scores.topk(k).values)
         assert torch.equal(values, scores.gather(1, places))
         assert all(len(set(row)) == k for row in places.tolist())
@@ -115,7 +115,7 @@ def test_largest_among_forbidden_ones_and_what_is_no_number() -> None:
     scores = torch.full((3, 5000), -torch.inf)
     scores[0, 4990] = 1.0
     scores[2, 17] = torch.nan
-    values, places = largest(scores, 4)
+    values, places = find_largest(scores, 4)
     assert values[0].tolist() == [1.0, FORBIDDEN, FORBIDDEN, FORBIDDEN] and places[0, 0] == 4990
     assert int(places.min()) >= 0 and int(places.max()) < 5000
     assert values[2, 0].isnan()
@@ -126,21 +126,21 @@ def test_more_than_one_that_is_no_number(kernels: str) -> None:
     scores = torch.randn(1, 5000)
     scores[0, [7, 2048, 4500]] = torch.nan  # one at the beginning of a block
     scores[0, 2050] = 9.0
-    values, places = largest(scores, 2)
+    values, places = find_largest(scores, 2)
     assert values.isnan().all() and places.tolist() == [[7, 2048]]
-    values, places = largest(scores, 4)
+    values, places = find_largest(scores, 4)
     assert places[0].tolist() == [7, 2048, 4500, 2050] and values[0, 3] == 9.0
 
 
 def test_scores_with_gradients() -> None:
     scores = torch.randn(1, 5000, requires_grad=True)
-    assert largest(scores, 1)[1].item() == scores.argmax().item()
-    assert torch.allclose(log_totals(scores), scores.logsumexp(dim=1))
+    assert find_largest(scores, 1)[1].item() == scores.argmax().item()
+    assert torch.allclose(compute_log_totals(scores), scores.logsumexp(dim=1))
 
 
 def test_totals() -> None:
     logits = torch.randn(19, 300) * 5
-    assert torch.equal(log_totals(logits), logits.logsumexp(dim=1))
+    assert torch.equal(compute_log_totals(logits), logits.logsumexp(dim=1))
 
 
 @pytest.mark.parametrize("rows", [1, 8, 9, 21])
@@ -148,9 +148,9 @@ def test_totals_of_a_large_vocabulary(kernels: str, rows: int) -> None:
     torch.manual_seed(0)
     logits = torch.randn(rows, 5003) * 30
     logits[0, 17:900] = -torch.inf
-    assert torch.allclose(log_totals(logits), logits.logsumexp(dim=1), rtol=1e-6)
+    assert torch.allclose(compute_log_totals(logits), logits.logsumexp(dim=1), rtol=1e-6)
     for value, expected in ((torch.nan, torch.nan), (torch.inf, torch.inf)):
         logits[-1, 40] = value
-        assert torch.allclose(log_totals(logits)[-1], torch.tensor(expected), equal_nan=True)
+        assert torch.allclose(compute_log_totals(logits)[-1], torch.tensor(expected), equal_nan=True)
     logits[-1] = -torch.inf
-    assert log_totals(logits)[-1] == -torch.inf
+    assert compute_log_totals(logits)[-1] == -torch.inf

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from qkv.search import stream
-from qkv.search.stream import BROKEN, GrowingText, continuation
+from qkv.search.stream import REPLACEMENT, GrowingText, decode_continuation
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import make_tokenizer
@@ -25,7 +25,7 @@ def tokenizers() -> list[Tokenizer]:
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("text", TEXTS)
 def test_pieces_add_up_to_the_text(number: int, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LONGEST", 6)  # so that what was shown is let go of in between
+    monkeypatch.setattr(stream, "MOST_DECODED", 6)  # so that what was shown is let go of in between
     monkeypatch.setattr(stream, "CONTEXT", 3)
     tokenizer = tokenizers()[number]
     ids = tokenizer.encode_ids([text])[0]
@@ -33,9 +33,9 @@ def test_pieces_add_up_to_the_text(number: int, text: str, monkeypatch: pytest.M
         growing = GrowingText(tokenizer.decode, ids[:cut])
         pieces = [growing.add(id) for id in ids[cut:]]
         pieces.append(growing.rest())
-        if not tokenizer.decode(ids[:cut]).endswith(BROKEN):  # a prompt is whole characters
-            assert "".join(pieces) == continuation(tokenizer.decode, ids[:cut], ids[cut:])
-            assert BROKEN not in "".join(pieces)
+        if not tokenizer.decode(ids[:cut]).endswith(REPLACEMENT):  # a prompt is whole characters
+            assert "".join(pieces) == decode_continuation(tokenizer.decode, ids[:cut], ids[cut:])
+            assert REPLACEMENT not in "".join(pieces)
 
 
 def test_bytes_are_held_back_until_they_are_a_character() -> None:
@@ -58,4 +58,4 @@ def test_only_some_tokens_are_decoded_each_time() -> None:
 
     growing = GrowingText(decode)
     assert "".join(growing.add(1) for _ in range(1_000)) == "x" * 1_000
-    assert longest <= stream.LONGEST + 1
+    assert longest <= stream.MOST_DECODED + 1

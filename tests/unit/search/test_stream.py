@@ -7,7 +7,7 @@ import torch
 
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
-from qkv.search.stream import filtered, pick, stream
+from qkv.search.stream import filtered, pick_tokens, stream_tokens
 from tests.support.babbler import BEGIN, END, Babbler
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -66,7 +66,7 @@ def test_a_text_can_be_watched_as_it_grows() -> None:
     babbler.n_rows.clear()
     texts: list[list[int]] = [[] for _ in range(4)]
     done: set[int] = set()
-    for n, written in enumerate(stream(babbler.step, babbler.start(), babbler.begin(), END, config, [7] * 4), 1):
+    for n, written in enumerate(stream_tokens(babbler.step, babbler.start(), babbler.begin(), END, config, [7] * 4), 1):
         assert len(babbler.n_rows) == n  # nothing is computed ahead of the reader
         for one in written:
             assert one.row not in done
@@ -79,7 +79,7 @@ def test_a_text_can_be_watched_as_it_grows() -> None:
 
 def test_gradients_stay_off_and_the_reader_keeps_his_own_setting() -> None:
     babbler = Babbler(5)
-    for _ in stream(babbler.step, babbler.start(), babbler.begin(), END, GenerateConfig(max_length=3), [3]):
+    for _ in stream_tokens(babbler.step, babbler.start(), babbler.begin(), END, GenerateConfig(max_length=3), [3]):
         assert torch.is_grad_enabled()
 
 
@@ -153,9 +153,9 @@ def test_next_to_no_temperature_is_greedy(temperature: float) -> None:
     logits = torch.tensor([[-3.0, 7.0, 6.999, -torch.inf], [5.0, 5.0, -9.0, 0.0]])
     config = GenerateConfig(sample=True, temperature=temperature)
     assert filtered(logits, config).softmax(dim=1).tolist() == [[0, 1, 0, 0], [0.5, 0.5, 0, 0]]
-    assert pick(filtered(logits, config), [0.99, 0.99]).tolist() == [1, 1]
+    assert pick_tokens(filtered(logits, config), [0.99, 0.99]).tolist() == [1, 1]
 
 
 def test_a_chance_falls_on_a_token_as_wide_as_it_is_likely() -> None:
     logits = torch.tensor([0.25, 0.0, 0.5, 0.25, 0.0]).log().repeat(6, 1)
-    assert pick(logits, [0.0, 0.2499, 0.25, 0.7499, 0.7501, 1 - 2**-53]).tolist() == [0, 0, 2, 2, 3, 3]
+    assert pick_tokens(logits, [0.0, 0.2499, 0.25, 0.7499, 0.7501, 1 - 2**-53]).tolist() == [0, 0, 2, 2, 3, 3]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.nn.block import matrices_of
+from qkv.nn.block import find_matrices
 from qkv.train.loop import TrainConfig, Trainer
 from qkv.train.optim import Muon, muon, orthogonal
 from qkv.train.progress import Silent
@@ -100,7 +100,7 @@ def test_the_rest_is_adamw() -> None:
 def trainer(out: Path, config: TrainConfig = WITH_MUON, stop: int | None = None) -> Trainer[Batch]:
     made = job(out)
     batches = made.batches if stop is None else StopAt(made.batches, stop)
-    return Trainer(replace(made, batches=batches, matrices=matrices_of(made.model)), config, Silent())
+    return Trainer(replace(made, batches=batches, matrices=find_matrices(made.model)), config, Silent())
 
 
 @pytest.mark.parametrize("stop", [4, 7])
@@ -158,4 +158,4 @@ def test_muon_without_matrices(tmp_path: Path) -> None:
     for name, parameter in made.model.named_parameters():
         parameter.requires_grad_(name.startswith("heads."))
     with pytest.raises(InputError, match="none is trained here"):
-        Trainer(replace(made, matrices=matrices_of(made.model)), WITH_MUON, Silent())
+        Trainer(replace(made, matrices=find_matrices(made.model)), WITH_MUON, Silent())

@@ -24,8 +24,8 @@ from qkv.jobs.finetune.data import LabelledData
 from qkv.jobs.finetune.model import is_scratch, transfer_of
 from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.models.family import TAKES_HEAD, Head, Opened
-from qkv.nn.block import FeedForward, matrices_of
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.block import FeedForward, find_matrices
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
 from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import (
@@ -280,9 +280,9 @@ def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device
         compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
         # layers without attention are called through what stands above them
         recomputed=list(model.network.encoder.blocks) if sizes.attends else [],
-        matrices=matrices_of(model),
+        matrices=find_matrices(model),
         sizes=None if isinstance(train, Vectors) else _sizes(train, config.tokens_per_step, at_once, seed),
-        around=Halves,
+        around=WeightCasts,
     )
     return Trainer(job, replace(config.train, seed=seed), progress)
 

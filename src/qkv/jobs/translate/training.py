@@ -50,8 +50,8 @@ from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer
 from qkv.models.transformer.objective import Translation, translation_flops
-from qkv.nn.block import matrices_of
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.block import find_matrices
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
 from qkv.tasks.translate import TranslationScore, check_scores, scored
@@ -278,7 +278,7 @@ def _trainer(
             best_by=SELECTION if data.dev else None,
             matrices=_matrices(network),
             sizes=_sizes(batches),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,
@@ -299,7 +299,7 @@ def _evaluation(config: TranslateConfig, data: PairData) -> TranslationEvaluatio
 
 def _matrices(network: Transformer | Seq2Seq) -> dict[str, int]:
     """What Muon takes: the weights inside, and how many matrices lie in each."""
-    found = matrices_of(network)
+    found = find_matrices(network)
     for name, module in network.named_modules():
         if isinstance(module, Cell):
             found |= {f"{name}.from_input.weight": module.blocks, f"{name}.from_state.weight": module.blocks}

@@ -19,10 +19,10 @@ from torch.nn import functional
 from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.encoder import Encoder, Encoding, Pooler, WithHeads, initialise, ways_to_attend
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock
+from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock
 from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
-from qkv.nn.layers import AttentionKind, Layer, block_layers
+from qkv.nn.layers import AttentionKind, Layer, run_blocks
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions, PositionEncoding
 
@@ -60,9 +60,9 @@ class InputEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """(…,) each → (…, D)"""
-        if ids.dim() == 1 and self.segment is not None and self.task is None and layers.fits(self.token.weight):
+        if ids.dim() == 1 and self.segment is not None and self.task is None and layers.has_kernels(self.token.weight):
             tables = (self.token.weight, self.segment.weight, self.position.weight)
-            x = layers.embed(ids, self._segments(segments), self.position.rows(positions), tables)
+            x = layers.embed_inputs(ids, self._segments(segments), self.position.rows(positions), tables)
             x = layers.add_norm(x, None, None, self.norm)
         else:
             x = self._added(ids, segments, positions)["normed"]
@@ -138,9 +138,9 @@ class BertConfig:
             raise InputError(f"width {self.width} is not divisible by {self.heads} heads.")
         if not 1 <= self.own_layers <= self.layers:
             raise InputError(f"{self.own_layers} groups of weights do not fit {self.layers} layers.")
-        if self.activation not in ACTIVATIONS:
-            hint = did_you_mean(self.activation, ACTIVATIONS)
-            raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATIONS)}.")
+        if self.activation not in ACTIVATION_FUNCTIONS:
+            hint = did_you_mean(self.activation, ACTIVATION_FUNCTIONS)
+            raise InputError(f"Unknown activation '{self.activation}'.{hint} Known: {', '.join(ACTIVATION_FUNCTIONS)}.")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -260,7 +260,7 @@ class Bert(Encoder):
     def layers(self, batch: Batch) -> Iterator[Layer]:
         inputs = self.embedding.parts(batch.ids, batch.segments, batch.positions)
         attend = Packed(*batch.packing)
-        return block_layers("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
+        return run_blocks("encoder", self.runs(), nn.Identity(), inputs, self.embedding.dropout, attend)
 
     def token_states(self, batch: Batch) -> list[Tensor]:
         states = self(**batch.inputs(), states=True, pool=False).states  # on the fused path
@@ -286,7 +286,7 @@ class MaskedHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.width, config.table_width)
-        self.activation = ACTIVATIONS[config.masked_activation or config.activation]
+        self.activation = ACTIVATION_FUNCTIONS[config.masked_activation or config.activation]
         self.norm = nn.LayerNorm(config.table_width, eps=config.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         self.table = None if config.tied else nn.Parameter(torch.empty(config.vocabulary_size, config.table_width))
@@ -311,7 +311,7 @@ class ReplacedHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.width, config.width)
-        self.activation = ACTIVATIONS[config.activation]
+        self.activation = ACTIVATION_FUNCTIONS[config.activation]
         self.linear = nn.Linear(config.width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:

@@ -31,8 +31,8 @@ from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
 from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
-from qkv.nn.block import FeedForward, matrices_of
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.block import FeedForward, find_matrices
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.device import Sizes, divisors, rows_and_accumulation
@@ -233,9 +233,9 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
             flops=partial(pretraining_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.encoder.blocks),
-            matrices=matrices_of(model),
+            matrices=find_matrices(model),
             sizes=_sizes(batches, out),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

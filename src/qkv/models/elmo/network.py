@@ -25,10 +25,10 @@ from torch.nn import functional
 
 from qkv.errors import InputError, did_you_mean
 from qkv.models.elmo.tokenizer import OpenTokenizer
-from qkv.nn.characters import NONE, CharacterCNN, Groups, spell
+from qkv.nn.characters import PADDING_BYTE, CharacterCNN, LengthGroups, spell
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import LSTM
-from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, learns
+from qkv.nn.recurrent_stack import DIRECTIONS, Stack, States, needs_gradient
 from qkv.nn.word_scores import WordScores
 from qkv.text.tokenizer import Tokenizer
 
@@ -152,9 +152,9 @@ class Elmo(BothWays):
 
     def sizes(self) -> Tensor:
         """(V,) How many bytes each token has, its marks included"""
-        return (self.spelled != NONE).sum(1)
+        return (self.spelled != PADDING_BYTE).sum(1)
 
-    def spell(self, words: Tensor, groups: Groups = ()) -> Tensor:
+    def spell(self, words: Tensor, groups: LengthGroups = ()) -> Tensor:
         """Ids (U,) → (U, P), the same in every sentence. If they come in the order of their length, `groups` says so,
         and the short ones are not padded to the longest."""
         if not groups:
@@ -191,7 +191,7 @@ class ElmoVectors(nn.Module):
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, K, 2 P)"""
-        with torch.set_grad_enabled(learns(self)):
+        with torch.set_grad_enabled(needs_gradient(self)):
             return self.network.vectors(self._spelled(ids), lengths)
 
     def layers(self, ids: Tensor, lengths: tuple[int, ...]) -> Iterator[Layer]:
@@ -211,7 +211,9 @@ class ElmoVectors(nn.Module):
         others = [self.words.token(number) for number in ids[len(known) :].tolist()]
         found = spell(others, self.network.config.longest).to(known.device)
         longest = max(known.shape[1], found.shape[1])
-        return torch.cat([functional.pad(part, (0, longest - part.shape[1]), value=NONE) for part in (known, found)])
+        return torch.cat(
+            [functional.pad(part, (0, longest - part.shape[1]), value=PADDING_BYTE) for part in (known, found)]
+        )
 
 
 def tokens_by_id(tokenizer: Tokenizer) -> list[str]:

@@ -31,7 +31,7 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Epochs, Integers
 from qkv.data.corpus.running_text import Shuffled, StreamBatches
 from qkv.models.elmo.network import Elmo
-from qkv.nn.characters import Groups, by_length
+from qkv.nn.characters import LengthGroups, group_by_length
 from qkv.nn.gpu.layers import word_loss
 from qkv.nn.recurrent_stack import DIRECTIONS, States
 from qkv.train.loop import Term
@@ -110,7 +110,7 @@ class TwoWays:
 
     forward: Batch
     backward: Batch
-    groups: Groups = ()  # of the different tokens, by length; () if their length is not known
+    groups: LengthGroups = ()  # of the different tokens, by length; () if their length is not known
 
     @property
     def n_tokens(self) -> int:
@@ -177,10 +177,10 @@ def _spelled_once(forward: Batch, backward: Batch, sizes: Integers | None) -> Tw
     place = np.zeros(int(ids.max()) + 1, np.int64)  # of a word among the different ones
     place[ids] = 1
     words = np.flatnonzero(place)
-    groups: Groups = ()
+    groups: LengthGroups = ()
     if sizes is not None:
         words = words[np.argsort(sizes[words], kind="stable")]
-        groups = by_length(sizes[words].tolist())
+        groups = group_by_length(sizes[words].tolist())
     place[words] = np.arange(len(words))
     of_forward, of_backward = torch.from_numpy(place[ids]).split([forward.n_tokens, backward.n_tokens])
     labels = {**forward.labels, "word": of_forward, "words": torch.from_numpy(words)}

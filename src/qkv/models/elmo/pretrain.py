@@ -30,7 +30,7 @@ from qkv.models.folders.own import save_folder
 from qkv.models.language_model import LEAST, facts_of, row_sizes
 from qkv.models.pretraining import Pretraining, check_own, no_init, open_corpus, record_of
 from qkv.nn.characters import Highway
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
@@ -181,7 +181,7 @@ def _trainer(config: ElmoTraining, out: Path, progress: Progress, begins: bool) 
             flops=TrainingFlops(network, words),
             matrices=_matrices(network),
             sizes=row_sizes(batches, out, TwoWayBatches.two_ways),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

@@ -16,11 +16,11 @@ from torch.nn import functional
 
 from qkv.data.batch import Packing
 from qkv.nn.cpu.cache import TextCache
-from qkv.nn.cpu.int8 import bytes_of, int8
+from qkv.nn.cpu.int8 import count_int8_bytes, quantise
 from qkv.nn.cpu.precision import check_weights
-from qkv.nn.cpu.speculative import Draft, Pace, guessing
-from qkv.nn.cpu.step import Function, PostNormCausalStep, PreNormCausalStep, causal_step, direct
-from qkv.nn.cpu.weight_layout import Twins, by_columns, is_of_use
+from qkv.nn.cpu.speculative import Draft, Pace, draft_and_verify
+from qkv.nn.cpu.step import Function, PostNormCausalStep, PreNormCausalStep, bind_weights, make_causal_step
+from qkv.nn.cpu.weight_layout import Twins, can_store_by_columns, store_by_columns
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions
 from qkv.search.decoding import Stepped
@@ -84,7 +84,7 @@ class GPTDecoding(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.precision = "fp32"  # see nn/cpu/precision.py
-        self._by_columns, self._int8 = Twins(by_columns), Twins(int8)
+        self._by_columns, self._int8 = Twins(store_by_columns), Twins(quantise)
 
     def train(self, mode: bool = True) -> Self:
         for twins in (self._by_columns, self._int8):
@@ -140,7 +140,7 @@ class GPTDecoding(nn.Module):
         """A step of a single row (1,)."""
         past, layers, cheap = state.past, state.layers, state.layers.guessing
         assert cheap is not None
-        found = guessing(
+        found = draft_and_verify(
             *(tokens, past, state.pace, state.draft),
             lambda token: self._read(network, token, past, cheap),
             lambda some: (self._read(network, some, past, layers, len(some)), None),
@@ -149,7 +149,7 @@ class GPTDecoding(nn.Module):
 
     def int8_bytes(self) -> int:
         """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was written with them."""
-        return 0 if self._int8.held is None else bytes_of(self._int8.held)
+        return 0 if self._int8.held is None else count_int8_bytes(self._int8.held)
 
     def _layers(self, network: GPTNetwork) -> WritingLayers:
         table = network.scored_with
@@ -160,10 +160,12 @@ class GPTDecoding(nn.Module):
         if self.precision != "fp32":
             check_weights(network)
             *blocks, last = self._int8.of(modules)
-            near = WritingLayers(blocks, [causal_step(block) for block in blocks], direct(last))
+            near = WritingLayers(blocks, [make_causal_step(block) for block in blocks], bind_weights(last))
             if self.precision == "int8":
                 return near
-        if is_of_use(modules):
+        if can_store_by_columns(modules):
             modules = self._by_columns.of(modules)
         *blocks, last = modules
-        return WritingLayers(list(network.blocks), [causal_step(block) for block in blocks], direct(last), near)
+        return WritingLayers(
+            list(network.blocks), [make_causal_step(block) for block in blocks], bind_weights(last), near
+        )

@@ -23,7 +23,7 @@ from qkv.models.encoder import Encoder, Encoding, LinearHead, WithHeads, ways_to
 from qkv.models.gpt.network import GPT, GPTConfig, parts_in_place, positions_of, tokens_in_place
 from qkv.nn.fused import Packed
 from qkv.nn.gpu.pre_norm import block_stack
-from qkv.nn.layers import AttentionKind, Layer, block_layers
+from qkv.nn.layers import AttentionKind, Layer, run_blocks
 from qkv.nn.position import PositionEncoding
 
 
@@ -108,7 +108,7 @@ class GPTEncoder(Encoder):
 
     def layers(self, batch: Batch) -> Iterator[Layer]:
         inputs, attend = self.embedding.parts(batch.ids, batch.positions), Packed(*batch.packing, causal=True)
-        return block_layers("decoder", self.blocks, self.norm, inputs, self.embedding.dropout, attend)
+        return run_blocks("decoder", self.blocks, self.norm, inputs, self.embedding.dropout, attend)
 
     @property
     def attentions(self) -> tuple[AttentionKind, ...]:

@@ -25,11 +25,11 @@ from torch.nn import functional
 from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.gpt.decoding import GPTDecoding, GPTState
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, PreNormBlock
 from qkv.nn.fused import Packed
 from qkv.nn.gpu import layers
 from qkv.nn.gpu.pre_norm import block_stack
-from qkv.nn.layers import Layer, block_layers
+from qkv.nn.layers import Layer, run_blocks
 from qkv.nn.multihead import MultiHeadSelfAttention
 from qkv.nn.position import LearnedPositions
 from qkv.search.decoding import Stepped
@@ -57,7 +57,7 @@ class GPTConfig:
     scaled_by_layer: bool = False  # and by 1 / the layer's number, counted from 1
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATIONS), ("order", _BLOCKS)):
+        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("order", _BLOCKS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length"):
@@ -115,7 +115,7 @@ class GPT(nn.Module):
     def layers(self, batch: Batch) -> Iterator[Layer]:
         inputs = parts_in_place(self.embedding, self.position, batch.ids, batch.positions)
         attend = Packed(*batch.packing, causal=True)
-        return block_layers("decoder", self.blocks, self.norm, inputs, self.dropout, attend)
+        return run_blocks("decoder", self.blocks, self.norm, inputs, self.dropout, attend)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """(N,) each → (N, D)"""
@@ -162,8 +162,8 @@ class GPT(nn.Module):
 
 def tokens_in_place(tokens: nn.Embedding, places: LearnedPositions, ids: Tensor, positions: Tensor) -> Tensor:
     """E[token] + P[position]: (N,) each → (N, D)"""
-    if torch.is_grad_enabled() and layers.fits(tokens.weight):
-        return layers.embed_two(ids, positions, tokens.weight, places.weight)
+    if torch.is_grad_enabled() and layers.has_kernels(tokens.weight):
+        return layers.embed_without_segments(ids, positions, tokens.weight, places.weight)
     return parts_in_place(tokens, places, ids, positions)["sum"]
 
 

@@ -11,7 +11,7 @@ from qkv.report.bilingual import Phrase, Words, safe, spans
 from qkv.report.language_model import EVALUATION, LanguageModelFacts, language_model_page
 from qkv.report.page import Figure, RunPage
 from qkv.report.run_log import RunLog, choose_evaluations, read_run
-from qkv.search.options import CHANCE
+from qkv.search.options import SAMPLING_DEFAULTS
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ def gpt_page(run: Path, facts: LanguageModelFacts) -> RunPage:
     if texts := writings(log):
         note = Phrase(
             "Grey: the prompt, from held-out text; the first text is begun from nothing. Drawn at temperature "
-            f"{CHANCE['temperature']} among the {CHANCE['top_k']} likeliest tokens.",
+            f"{SAMPLING_DEFAULTS['temperature']} among the {SAMPLING_DEFAULTS['top_k']} likeliest tokens.",
             "灰色为提示，取自留出文本；第一段不给提示，从零写起。按温度 "
-            f"{CHANCE['temperature']} 在最可能的 {CHANCE['top_k']} 个词元中抽取。",
+            f"{SAMPLING_DEFAULTS['temperature']} 在最可能的 {SAMPLING_DEFAULTS['top_k']} 个词元中抽取。",
         )
         sections = (Writings(Phrase("What it writes", "模型写出的文字"), texts, note), *sections)
     return replace(page, figures=(*page.figures, *_figures(log)), sections=sections)

@@ -30,12 +30,12 @@ from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
 from qkv.models.language_model import facts_of, row_sizes
 from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
-from qkv.nn.block import FeedForward, matrices_of
-from qkv.nn.gpu.layers import Halves
+from qkv.nn.block import FeedForward, find_matrices
+from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
-from qkv.search.options import CHANCE, GenerateConfig
+from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
 from qkv.search.search import generate
-from qkv.search.stream import continuation
+from qkv.search.stream import decode_continuation
 from qkv.text.backend import ENDS_WORD
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
@@ -165,7 +165,7 @@ class GPTEvaluation:
         """How the model goes on from the prompts; drawn by chance, which comes out the same for the same weights."""
         source = Batch.of([prompt.ids for prompt in self.prompts]).to(next(model.parameters()).device)
         room = min(WRITTEN, model.config.max_length + 1 - source.longest)
-        options = GenerateConfig.of({"sample": True, **CHANCE, "max_length": room, "seed": _SEED})
+        options = GenerateConfig.of({"sample": True, **SAMPLING_DEFAULTS, "max_length": room, "seed": _SEED})
         never = never_written(self.tokenizer, model.config.vocabulary_size, self.end_id)
         state = model.start(source.ids, source.packing, longest=room)
         begin = source.ids[source.offsets[1:].long() - 1]
@@ -173,7 +173,9 @@ class GPTEvaluation:
         return [
             {
                 "prompt": prompt.text,
-                "text": continuation(self.tokenizer.decode, prompt.ids[prompt.ids[0] == self.end_id :], best.tokens),
+                "text": decode_continuation(
+                    self.tokenizer.decode, prompt.ids[prompt.ids[0] == self.end_id :], best.tokens
+                ),
             }
             for prompt, (best,) in zip(self.prompts, texts, strict=True)
         ]
@@ -240,9 +242,9 @@ def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool
             flops=partial(causal_flops, model),
             compiled=[part for part in model.modules() if isinstance(part, FeedForward)],
             recomputed=list(model.blocks),
-            matrices=matrices_of(model),
+            matrices=find_matrices(model),
             sizes=row_sizes(batches, out, lambda resized, step: resized(step)),
-            around=Halves,
+            around=WeightCasts,
         ),
         config.train,
         progress,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from qkv.errors import InputError, did_you_mean
 from qkv.nn.layers import Layer
 from qkv.nn.recurrent import CELLS, LSTM, Cell
-from qkv.nn.recurrent_stack import Stack, States, learns
+from qkv.nn.recurrent_stack import Stack, States, needs_gradient
 from qkv.nn.word_scores import WordScores
 from qkv.text.tokenizer import Tokenizer
 
@@ -129,7 +129,7 @@ class StateVectors(nn.Module):
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...]) -> Tensor:
         """Tokens (N,) of rows end to end → (N, P)"""
-        with torch.set_grad_enabled(learns(self)):
+        with torch.set_grad_enabled(needs_gradient(self)):
             states: Tensor = self.network(ids, lengths)[0]
             return states
 

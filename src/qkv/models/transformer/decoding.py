@@ -17,13 +17,21 @@ from torch.nn import functional
 from qkv.data.batch import Packing, pad
 from qkv.nn.block import PostNormDecoderBlock, PreNormDecoderBlock
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
-from qkv.nn.cpu.compiler import has_half
-from qkv.nn.cpu.int8 import bytes_of, int8_alike
-from qkv.nn.cpu.int8_step import FEW, FewRows, PackedSources, attend_to_past, bytes_beside, few_rows, halved
+from qkv.nn.cpu.compiler import has_half_precision
+from qkv.nn.cpu.int8 import count_int8_bytes, quantise_alike
+from qkv.nn.cpu.int8_step import (
+    FEW_ROWS,
+    Int8Decoder,
+    PackedSources,
+    attend_to_past,
+    count_decoder_bytes,
+    find_int8_decoder,
+    to_half,
+)
 from qkv.nn.cpu.precision import check_weights
-from qkv.nn.cpu.speculative import OF_TRANSLATION, Draft, Pace, guessing
-from qkv.nn.cpu.step import Function, PostNormStep, PreNormStep, decoder_step, direct
-from qkv.nn.cpu.weight_layout import Twins, by_columns, is_of_use, packed
+from qkv.nn.cpu.speculative import TRANSLATION_COSTS, Draft, Pace, draft_and_verify
+from qkv.nn.cpu.step import Function, PostNormStep, PreNormStep, bind_weights, make_decoder_step
+from qkv.nn.cpu.weight_layout import Twins, can_store_by_columns, pack_linear, store_by_columns
 from qkv.nn.position import PositionEncoding
 from qkv.nn.word_scores import WordScores
 from qkv.search.decoding import Stepped
@@ -37,7 +45,7 @@ class DecodingLayers(NamedTuple):
     encoder: Sequence[nn.Module]
     decoder: Sequence[PostNormStep | PreNormStep]
     words: Function  # (…, D) → (…, V)
-    few_rows: FewRows | None = None  # all of the decoder for a few rows, where that is faster
+    few_rows: Int8Decoder | None = None  # all of the decoder for a few rows, where that is faster
     guessing: "DecodingLayers | None" = None  # what guesses ahead, where something does
 
     @property
@@ -105,8 +113,8 @@ class TransformerDecoding(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.precision = "fp32"  # see nn/cpu/precision.py
-        self._by_columns, self._int8 = Twins(by_columns), Twins(int8_alike)
-        self._words_of_one, self._words = Twins(by_columns), Twins(packed)
+        self._by_columns, self._int8 = Twins(store_by_columns), Twins(quantise_alike)
+        self._words_of_one, self._words = Twins(store_by_columns), Twins(pack_linear)
         self._wave_table: Tensor | None = None
 
     def train(self, mode: bool = True) -> Self:
@@ -127,16 +135,16 @@ class TransformerDecoding(nn.Module):
         like = remembered[0]
         source_memory: Sources
         if layers.compiled:
-            if self.precision == "int8" and len(row_sources) > FEW and has_half():
+            if self.precision == "int8" and len(row_sources) > FEW_ROWS and has_half_precision():
                 # read in half the time; for fewer rows it is not read often enough
-                remembered = halved(remembered)
+                remembered = to_half(remembered)
                 like = remembered[0]
             source_memory = PackedSources(remembered, lengths, row_sources)
         else:
             source_memory = _in_rectangles(remembered, source_packing, row_sources)
         ask = None if layers.few_rows is None else attend_to_past
         past = TokenCache(len(network.decoder), len(row_sources), longest, like, ask)
-        return TransformerState(past, source_memory, layers, Pace(OF_TRANSLATION))
+        return TransformerState(past, source_memory, layers, Pace(TRANSLATION_COSTS))
 
     def step(self, network: TransformerNetwork, tokens: Tensor, state: TransformerState) -> Stepped[TransformerState]:
         """See `Transformer.step`."""
@@ -163,7 +171,7 @@ class TransformerDecoding(nn.Module):
             places, source = places.repeat(past.rows, 1), source.several(count)
         x = x * network.scale + places.to(x.dtype)
         look: Tensor | None = None  # (Q · C, H, S)
-        if layers.few_rows is not None and count == 1 and len(tokens) <= FEW:
+        if layers.few_rows is not None and count == 1 and len(tokens) <= FEW_ROWS:
             assert isinstance(source, PackedSources), "what is worth this kernel is worth the other ones"
             x, look = layers.few_rows(x, past, source)
         else:
@@ -180,7 +188,7 @@ class TransformerDecoding(nn.Module):
         """A step of a single row (1,)."""
         past, source, layers, cheap = state.past, state.source, state.layers, state.layers.guessing
         assert cheap is not None
-        found = guessing(
+        found = draft_and_verify(
             *(tokens, past, state.pace, state.draft),
             lambda token: self._read(network, token, past, source, cheap)[0],
             lambda some: self._read(network, some, past, source, layers, len(some)),
@@ -191,7 +199,7 @@ class TransformerDecoding(nn.Module):
         """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was decoded with them."""
         if self._int8.held is None:
             return 0
-        return bytes_of(self._int8.held) + bytes_beside(decoder_blocks(self._int8.held))
+        return count_int8_bytes(self._int8.held) + count_decoder_bytes(decoder_blocks(self._int8.held))
 
     def _layers(self, network: TransformerNetwork, rows: int) -> DecodingLayers:
         """`rows`: how many there are at first."""
@@ -202,17 +210,17 @@ class TransformerDecoding(nn.Module):
             check_weights(network)
             twin = list(self._int8.of(nn.ModuleList([*network.encoder, *network.decoder, words])))
             n = len(network.encoder)
-            blocks, few = twin[n:-1], few_rows(twin[n:-1], network.alignment_layer)
-            near = DecodingLayers(twin[:n], [decoder_step(block) for block in blocks], direct(twin[-1]), few)
+            blocks, few = twin[n:-1], find_int8_decoder(twin[n:-1], network.alignment_layer)
+            near = DecodingLayers(twin[:n], [make_decoder_step(block) for block in blocks], bind_weights(twin[-1]), few)
             if self.precision == "int8":
                 return near
         decoder, last = network.decoder, nn.ModuleList([words])
-        if is_of_use(nn.ModuleList([decoder, last])):
+        if can_store_by_columns(nn.ModuleList([decoder, last])):
             # guesses are judged several at a time
             twins = self._words_of_one if rows == 1 and near is None else self._words
             decoder, last = self._by_columns.of(decoder), twins.of(last)
-        steps = [decoder_step(block) for block in decoder]
-        return DecodingLayers(list(network.encoder), steps, direct(last[0]), guessing=near)
+        steps = [make_decoder_step(block) for block in decoder]
+        return DecodingLayers(list(network.encoder), steps, bind_weights(last[0]), guessing=near)
 
     def _waves(self, network: TransformerNetwork, place: int, device: torch.device, count: int = 1) -> Tensor:
         """(C, D): the positions of some tokens. A table of them is kept, and doubled when it is too short."""

@@ -25,16 +25,16 @@ from qkv.data.batch import Batch, Packing
 from qkv.errors import InputError, did_you_mean
 from qkv.models.transformer.decoding import TransformerDecoding, TransformerState
 from qkv.nn.block import (
-    ACTIVATIONS,
+    ACTIVATION_FUNCTIONS,
     FeedForward,
     PostNormBlock,
     PostNormDecoderBlock,
     PreNormBlock,
     PreNormDecoderBlock,
-    memories,
+    project_source_for_all,
 )
 from qkv.nn.fused import Across, Packed
-from qkv.nn.layers import Asking, AttentionKind, Layer, block_layers
+from qkv.nn.layers import AttentionKind, Layer, SourceMemories, run_blocks
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from qkv.nn.position import HalvedSinusoidalPositions, PositionEncoding, SinusoidalPositions
 from qkv.nn.word_scores import WordScores
@@ -65,7 +65,7 @@ class TransformerConfig:
     alignment_layer: int | None = None  # whose look at the source `step` gives; None: see `alignment_layer`
 
     def __post_init__(self) -> None:
-        for name, known in (("activation", ACTIVATIONS), ("norm", _BLOCKS), ("positions", _POSITIONS)):
+        for name, known in (("activation", ACTIVATION_FUNCTIONS), ("norm", _BLOCKS), ("positions", _POSITIONS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in (
@@ -152,7 +152,7 @@ class Transformer(nn.Module):
         attend = Packed(*target_packing, part=True, causal=True)
         attend_to_source = Across(attend, Packed(*source_packing, part=True))
         x = self._embed(self._inputs(target, self._places(target_packing), self.embedding))  # (M, D)
-        for block, memory in zip(self.decoder, memories(list(self.decoder), encoded), strict=True):
+        for block, memory in zip(self.decoder, project_source_for_all(list(self.decoder), encoded), strict=True):
             x, _ = block(x, memory, attend, attend_to_source)
         return self.decoder_norm(x)
 
@@ -168,15 +168,15 @@ class Transformer(nn.Module):
         """The encoder's, then those of the decoder, if there is something for it to read."""
         attend_in_source, encoded = Packed(*source.packing, part=True), None
         inputs = self._inputs(source.ids, self.positions(source.positions), self._source_table)
-        for layer in block_layers("encoder", self.encoder, self.encoder_norm, inputs, self.dropout, attend_in_source):
+        for layer in run_blocks("encoder", self.encoder, self.encoder_norm, inputs, self.dropout, attend_in_source):
             yield layer
             encoded = layer.left  # (N, D)
         if target is None or encoded is None:
             return
         attend = Packed(*target.packing, part=True, causal=True)
-        asking = Asking(memories(list(self.decoder), encoded), Across(attend, attend_in_source))
+        asking = SourceMemories(project_source_for_all(list(self.decoder), encoded), Across(attend, attend_in_source))
         inputs = self._inputs(target.ids, self.positions(target.positions), self.embedding)
-        yield from block_layers("decoder", self.decoder, self.decoder_norm, inputs, self.dropout, attend, asking)
+        yield from run_blocks("decoder", self.decoder, self.decoder_norm, inputs, self.dropout, attend, asking)
 
     @property
     def attentions(self) -> tuple[AttentionKind, ...]:

@@ -60,7 +60,7 @@ def losses(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, smoothing: fl
     >>> round(plain.item(), 4), round(smoothed.item(), 4), right.item()
     (0.4076, 0.7076, 1)
     """
-    if smoothing and layers.fits(x):
+    if smoothing and layers.has_kernels(x):
         return layers.smoothed_cross_entropy(x, table, bias, labels, smoothing)
     plain, right = word_loss(x, table, bias, labels)
     if not smoothing:

@@ -1,1 +1,1 @@
-"""Decoding on a CPU: caches, 8-bit weights, kernels compiled by numba, speculative decoding."""
+"""Decoding on a CPU: caches, 8-bit weights, numba kernels, speculative decoding."""

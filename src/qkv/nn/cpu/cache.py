@@ -1,17 +1,20 @@
-"""What a language model remembers of texts that it goes on with: keys and values of a prompt and of what was written.
+"""Key-value caches for decoding: `TextCache` of language models, `TokenCache` and `SourceMemory` of translators.
 
-Prompts differ in length. They are laid so that all of them end at the same place, which leaves some places before the
-shorter ones unused: nobody may look there. From then on every row grows by the same tokens at a time. Memory is taken
-once, for the whole length; a step writes into it and copies nothing.
+Each returns `Attend` functions for the layers. Rows are reordered as a search keeps some hypotheses and drops others;
+only rows that change are copied.
 
-Rows change their places, because a search goes on with some hypotheses and drops others. Hypotheses of one prompt have
-that prompt in common, so that between them only what was written after it is copied.
+TextCache      Prompts of different lengths are right-aligned; the slots before shorter ones are masked. Memory is
+               allocated once for the whole length. Hypotheses of one prompt share it, so that between them only the
+               tokens after the prompt are copied.
+TokenCache     The keys and values of the target tokens; a step computes those of one new token per row.
+SourceMemory   The keys and values of the sources, once per source: the queries of its hypotheses are grouped. It is
+               copied only when half of its sources are unused.
 
-What this file does NOT do: gradients. Training computes all positions at once (nn/fused.py). Nor sources that are asked
-beside the text itself, as a translation has (cache.py).
+Not here: gradients. Training computes all positions at once (nn/fused.py).
 
-Shapes: L layers, R prompts, W hypotheses of a prompt, Q = R · W rows, P tokens of the longest prompt that are read, N
-tokens of all prompts, T tokens that there is room for, C tokens of a step, H heads, K head width.
+Shapes: L layers, R prompts or sources, W hypotheses of each, Q rows (hypotheses of all), P tokens of the longest
+prompt, N tokens of all prompts, T capacity in tokens, C new tokens per row, S tokens of the longest source, H heads, K
+head width.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.nn.fused import Attend, packed
+from qkv.nn.fused import Attend, attend_packed
 from qkv.nn.source_attention import SourceRows
 
 
@@ -36,16 +39,15 @@ class TextCache:
         like: Tensor,
         hypotheses: int = 1,
     ) -> None:
-        """`lengths` are the tokens of each prompt that will be read, none or more; `longest` those that will come after
-        them; `shape` is (H, K); `like` has the type and the place of the numbers. Row r · W + j is hypothesis j of
-        prompt r."""
+        """`lengths`: tokens of each prompt, may be 0; `longest`: maximum number of tokens after them; `shape`: (H, K);
+        `like`: a tensor with the dtype and device. Row r · W + j is hypothesis j of prompt r."""
         self.lengths, self.hypotheses = tuple(lengths), hypotheses
         self.read = self.length = max(lengths)
         self.owners = [number for number in range(len(lengths)) for _ in range(hypotheses)]
         room = self.read + longest
         self.keys = like.new_empty(layers, len(self.owners), room, *shape)  # (L, Q or more, T, H, K)
         self.values = torch.empty_like(self.keys)
-        self.unused = [self.read - length for length in lengths]  # places before each prompt
+        self.unused = [self.read - length for length in lengths]  # slots before each prompt
         self._begins, self._mask = self._seen()
 
     @property
@@ -54,18 +56,17 @@ class TextCache:
 
     @property
     def room(self) -> int:
-        """Tokens that can still be written."""
+        """Remaining capacity in tokens."""
         return self.keys.size(2) - self.length
 
     def prompts(self) -> list[Attend]:
-        """One way to attend a layer: all tokens of the prompts, (N, H, K), those of a prompt end to end, are written
-        down, and each asks those before it and itself."""
+        """One `Attend` per layer that stores all tokens of the packed prompts, (N, H, K), with causal attention."""
         assert self.length == self.read, "prompts are read before anything is written"
         device = self.keys.device
         lengths = tuple(length for length in self.lengths if length)
         offsets = torch.zeros(len(lengths) + 1, dtype=torch.int32)
         torch.cumsum(torch.tensor(lengths), 0, out=offsets[1:])
-        attend = partial(packed, offsets=offsets.to(device), longest=self.read, lengths=lengths, causal=True)
+        attend = partial(attend_packed, offsets=offsets.to(device), longest=self.read, lengths=lengths, causal=True)
         places = torch.cat(
             [torch.arange(n) + (row * self.read + self.unused[row]) for row, n in enumerate(self.lengths)]
         ).to(device)  # (N,)
@@ -85,37 +86,37 @@ class TextCache:
         dropout: float = 0.0,
     ) -> tuple[Tensor, Tensor | None]:
         for side, read in ((keys, key), (values, value)):
-            # zeros where nobody looks: what happens to lie there may be no number, and that times 0 is none either
+            # zero the masked slots: uninitialised memory may be NaN, and NaN × 0 is NaN
             laid = read.new_zeros(len(self.lengths) * self.read, *read.shape[1:]).index_copy(0, places, read)
             rows = side.unflatten(0, (-1, self.hypotheses))[:, :, : self.read]  # (R, W, P, H, K)
             rows.copy_(laid.unflatten(0, (-1, 1, self.read)))
         return attend(query, key, value, scale=scale, dropout=dropout)
 
     def next_tokens(self, count: int = 1) -> list[Attend]:
-        """One way to attend a layer: the next tokens of each row, (Q · C, H, K), are written down and ask all tokens of
-        their row up to themselves. When every layer has done so, `advance`; without, they are forgotten."""
+        """One `Attend` per layer that stores the next tokens of each row, (Q · C, H, K), and attends to the row up to
+        each of them. After all layers call `advance`; otherwise the tokens are discarded."""
         begin, end = self.length, self.length + count
         assert count <= self.room, f"the cache was made for {self.keys.size(2)} tokens; {end} would be written"
         keys, values = self.keys[:, : self.rows], self.values[:, : self.rows]
-        # all views of all layers at once: for a single row, so many small calls would cost as much as the products
+        # the views of all layers at once: for a single row, many small calls would cost as much as the products
         new = (side[:, :, begin:end].unbind() for side in (keys, values))  # (Q, C, H, K) each
         past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         mask = None if self._mask is None else self._mask[:, None, None, :end]  # (Q, 1, 1, T)
         if count > 1:
             before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(begin)  # (C, T)
             mask = before if mask is None else mask & before
-        return [partial(attend_together, mask, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_new_tokens, mask, *views) for views in zip(*new, *past, strict=True)]
 
     def advance(self, count: int = 1) -> None:
         self.length += count
 
     @property
     def positions(self) -> Tensor | int:
-        """Where the next token stands in its text: (Q,), or one number for all rows."""
+        """The position of the next token: (Q,), or one number for all rows."""
         return self.length if self._begins is None else self.length - self._begins
 
     def select(self, rows: Sequence[int]) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Row i becomes the former row rows[i]."""
         owners = [self.owners[row] for row in rows]
         changed = [(place, row) for place, row in enumerate(rows) if place != row]
         if len(rows) > self.keys.size(1):
@@ -129,7 +130,7 @@ class TextCache:
             self._begins, self._mask = self._seen()
 
     def _move(self, pairs: Sequence[tuple[int, int]], begin: int, of_one_prompt: Sequence[tuple[int, int]]) -> None:
-        """Rows to their new places. All are taken up before any is laid down: one may lie where another comes from."""
+        """Move rows to their new indices. All are read before any is written, since they may overlap."""
         device, taken = self.keys.device, []
         for some, start in ((pairs, begin), (of_one_prompt, self.read)):
             if some and start < self.length:
@@ -141,8 +142,7 @@ class TextCache:
             part.index_copy_(1, to, rows)
 
     def _seen(self) -> tuple[Tensor | None, Tensor | None]:
-        """(Q,), where the prompt of each row begins, and (Q, T), False at the places before that; None, if all of them
-        begin at once."""
+        """(Q,): the slot where each row's prompt starts, and (Q, T): False before it; None if all start at 0."""
         unused = [self.unused[owner] for owner in self.owners]
         if not any(unused):
             return None, None
@@ -151,7 +151,7 @@ class TextCache:
         return begins, places >= begins[:, None]
 
 
-def attend_together(
+def attend_new_tokens(
     mask: Tensor | None,
     new_key: Tensor,
     new_value: Tensor,
@@ -164,7 +164,7 @@ def attend_together(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, None]:
-    """Several new tokens a row write themselves down and look at what stands there, as far as the mask lets them."""
+    """Store several new tokens per row and attend to the cache under the mask."""
     assert dropout == 0, "a cache is for decoding, not for training"
     new_key.copy_(key.view(new_key.shape))
     new_value.copy_(value.view(new_key.shape))
@@ -173,69 +173,48 @@ def attend_together(
     return answer.transpose(1, 2).flatten(0, 1), None
 
 
-# --- What a decoder remembers from one step to the next, as two ways to attend that a layer can be handed.
-#
-# `TokenCache` holds the keys and values of the tokens that were written: a step computes those of one new token and
-# reads
-# the others, where the whole text would have to be computed again. `SourceMemory` holds the keys and values of the
-# sources, once each, however many hypotheses ask them: the questions of one source's hypotheses are put side by side.
-#
-# Both are of rows that change their places, because a search goes on with some hypotheses and drops others. The
-# cache is
-# written in place and only rows that changed are copied; the memory is not copied at all until half of its sources
-# are
-# done with.
-#
-# What this file does NOT do: gradients. Training computes all positions at once (nn/fused.py).
-#
-# Shapes: L layers, Q rows (hypotheses of all sources), R sources, W hypotheses of a source, T tokens that there is
-# room
-# for, C next tokens of a row, S tokens of the longest source, H heads, K head width.
+FIRST_CAPACITY = 64
+"""Initial capacity in tokens; it doubles when full, up to the longest text."""
 
-FIRST_ROOM = 64
-"""Tokens that there is room for at first; it doubles when it is full, up to the longest text."""
-
-AskPast = Callable[[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, int, float | None], Tensor]
-"""Query, key and value (Q, H, K) of a new token, keys and values (Q, T, H, K), how many are written, and the scale →
-answers (Q, H, K); the new key and value are written behind them."""
+AttendPast = Callable[[tuple[Tensor, Tensor, Tensor], Tensor, Tensor, int, float | None], Tensor]
+"""Query, key and value (Q, H, K) of a new token, cached keys and values (Q, T, H, K), their number, and the scale →
+outputs (Q, H, K); appends the new key and value to the cache."""
 
 
 class TokenCache:
-    """The past of every row, all of them equally long."""
+    """The keys and values of every row's tokens; all rows have the same length."""
 
-    def __init__(self, layers: int, rows: int, longest: int, like: Tensor, ask: AskPast | None = None) -> None:
-        """`like` (…, H, K): a key or value, for its size, type and place. `ask`: what writes down and asks instead of
-        torch's kernels."""
+    def __init__(self, layers: int, rows: int, longest: int, like: Tensor, ask: AttendPast | None = None) -> None:
+        """`like` (…, H, K): a key or value with the shape, dtype and device. `ask`: replaces torch's kernels."""
         self.rows, self.longest, self.ask = rows, longest, ask
         self.length = 0
-        room = min(FIRST_ROOM, longest)
+        room = min(FIRST_CAPACITY, longest)
         self.keys = like.new_empty(layers, rows, room, *like.shape[-2:])  # (L, Q or more, T, H, K)
         self.values = torch.empty_like(self.keys)
 
     def next_token(self) -> list[Attend]:
-        """One way to attend a layer: the new token of each row, (Q, H, K), is written down and asks all tokens of its
-        row, itself included. When every layer has done so, `advance`."""
+        """One `Attend` per layer that stores the new token of each row, (Q, H, K), and attends to the row up to it.
+        After all layers call `advance`."""
         keys, values = (side[:, : self.rows] for side in self.with_room())
         if self.ask is not None:
             sides = zip(keys.unbind(), values.unbind(), strict=True)
             return [partial(_attend_by, self.ask, self.length, *views) for views in sides]
-        # all views of all layers at once: for a single row, so many small calls would cost as much as the products
+        # the views of all layers at once: for a single row, many small calls would cost as much as the products
         new = (side[:, :, self.length].unbind() for side in (keys, values))  # (Q, H, K) each
         past = (side[:, :, : self.length + 1].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         return [partial(_attend, *views) for views in zip(*new, *past, strict=True)]
 
     def next_tokens(self, count: int) -> list[Attend]:
-        """The same for the next few tokens of each row, (Q · C, H, K): each asks those of its row up to itself. Without
-        `advance` they are forgotten."""
+        """The same for several new tokens per row, (Q · C, H, K). Without `advance` they are discarded."""
         keys, values = (side[:, : self.rows] for side in self.with_room(count))
         end = self.length + count
         new = (side[:, :, self.length : end].unbind() for side in (keys, values))  # (Q, C, H, K) each
         past = (side[:, :, :end].transpose(2, 3).unbind() for side in (keys, values))  # (Q, H, T, K) each
         before = torch.ones(count, end, dtype=torch.bool, device=keys.device).tril(self.length)  # (C, T)
-        return [partial(attend_together, before, *views) for views in zip(*new, *past, strict=True)]
+        return [partial(attend_new_tokens, before, *views) for views in zip(*new, *past, strict=True)]
 
     def with_room(self, count: int = 1) -> tuple[Tensor, Tensor]:
-        """Keys and values (L, Q or more, T, H, K), with a place for so many more tokens."""
+        """Keys and values (L, Q or more, T, H, K), with capacity for `count` more tokens."""
         assert count <= self.room, f"the cache was made for {self.longest} tokens; {self.length} are written"
         while self.length + count > self.keys.size(2):
             self.keys, self.values = self._doubled(self.keys), self._doubled(self.values)
@@ -243,14 +222,14 @@ class TokenCache:
 
     @property
     def room(self) -> int:
-        """Tokens that can still be written."""
+        """Remaining capacity in tokens."""
         return self.longest - self.length
 
     def advance(self) -> None:
         self.length += 1
 
     def select(self, rows: Sequence[int]) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Row i becomes the former row rows[i]."""
         changed = [place for place, row in enumerate(rows) if place != row]
         fits = len(rows) <= self.keys.size(1)
         self.rows = len(rows)
@@ -290,7 +269,7 @@ def _attend(
 
 
 def _attend_by(
-    ask: AskPast,
+    ask: AttendPast,
     length: int,
     keys: Tensor,
     values: Tensor,
@@ -306,7 +285,7 @@ def _attend_by(
 
 
 class SourceMemory:
-    """Keys and values of every source, and which source each row asks."""
+    """Keys and values of every source, and the source of each row."""
 
     def __init__(
         self,
@@ -314,16 +293,16 @@ class SourceMemory:
         mask: Tensor | None,
         row_sources: Sequence[int] | SourceRows,
     ) -> None:
-        """Per layer keys (R, H, K, S), which is how a product with few questions wants them, and values (R, H, S, K);
-        `mask` (R, S) is True where a token is real, None where all are."""
+        """Per layer keys (R, H, K, S), the layout for products with few queries, and values (R, H, S, K); `mask` (R, S)
+        is False for padding, None without padding."""
         self.layers, self.mask = tuple(layers), mask
         keys = self.layers[0][0]
         if not isinstance(row_sources, SourceRows):
             row_sources = SourceRows.of(row_sources, keys.size(0), keys.device)
         self.rows = row_sources
-        # a row a source, in order: for a single row, so many small calls would cost as much as the products
+        # one row per source, in order: skips regrouping, which for a single row would cost as much as the products
         self._is_plain = self.rows.width == 1 and self.rows.places is None
-        self._hidden = None  # (R · H, 1, S), to be added to scores
+        self._hidden = None  # (R · H, 1, S), added to scores
         if mask is not None:
             hides = torch.zeros(mask.shape, dtype=keys.dtype, device=keys.device)
             hides.masked_fill_(~mask, torch.finfo(keys.dtype).min)
@@ -332,8 +311,8 @@ class SourceMemory:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Queries (Q, H, K), keys and values of a layer → answers (Q, H, K) and weights (Q, H, S), zeros beyond a
-        source's end. The equation itself: for a few questions no fused kernel is faster."""
+        """Queries (Q, H, K), keys and values of a layer → outputs (Q, H, K) and weights (Q, H, S), zeros beyond a
+        source's end. The plain equation: for few queries no fused kernel is faster."""
         assert dropout == 0, "a memory is for decoding, not for training"
         scale = query.size(-1) ** -0.5 if scale is None else scale
         scores = torch.bmm(self._side_by_side(query * scale), key.flatten(0, 1))  # (R · H, W, S)
@@ -344,12 +323,12 @@ class SourceMemory:
         return self._in_rows(torch.bmm(weights, value.flatten(0, 1)), heads), self._in_rows(weights, heads)
 
     def several(self, count: int) -> Self:
-        """So many rows in the place of each: for the next few tokens of it."""
+        """Repeat each row `count` times, for several new tokens of it."""
         owners = [owner for owner in self.rows.owners for _ in range(count)]
         return type(self)(self.layers, self.mask, owners)
 
     def select(self, rows: Sequence[int]) -> Self:
-        """Row i becomes what row rows[i] was. Sources that nobody asks any more make room when they are the half."""
+        """Row i becomes the former row rows[i]. Unused sources are dropped once they are half of all."""
         left, kept = self.rows.select(rows)
         if left is self.rows:
             return self
@@ -359,7 +338,7 @@ class SourceMemory:
         return type(self)(layers, None if self.mask is None else self.mask.index_select(0, kept), left)
 
     def _side_by_side(self, query: Tensor) -> Tensor:
-        """(Q, H, K) → (R · H, W, K), zeros where a source has fewer rows than another."""
+        """(Q, H, K) → (R · H, W, K), padded with zeros."""
         if self._is_plain:
             return query.reshape(-1, 1, query.size(2))
         return self.rows.grouped(query).transpose(1, 2).flatten(0, 1)

@@ -1,10 +1,16 @@
-"""What the kernels that numba compiles (extra `fast`) share: how they are compiled, and what they call.
+"""Shared parts of the numba kernels (extra `fast`): compiler settings, exp, softmax, half precision, byte products.
 
-numba takes its time to be imported, so this file is imported where a kernel is wanted (compiler.py says whether it can
-be had), and by kernels. What it compiles is not kept on disk by itself, but inside of the kernels that are: after a
-change here, delete their files in __pycache__, since numba looks at a kernel's own file alone.
+Importing numba is slow, so this file is imported only where a kernel is needed (compiler.py says whether numba is
+available). Functions here are inlined into the kernels' disk caches: after a change here delete the kernels' files in
+__pycache__, since numba checks only the file of the kernel itself.
 
-What this file does NOT do: know torch. Without numba it can be imported, and nothing more.
+Byte products: s = Σ_i x_i w_i with x from 0 to 255 and w from -128 to 127. VNNI multiplies and adds 32 pairs in one
+instruction, which compilers do not find (they widen every byte first and are ten times slower), so the LLVM intrinsic
+is called by name. CPUs without it use the loop. Sums are integers below 2³¹, so both give the same result.
+
+Independent of torch. Without numba the module can be imported, but not used.
+
+Shapes: I inputs.
 """
 
 import importlib
@@ -18,45 +24,45 @@ from numpy.typing import NDArray
 
 from qkv.nn.cpu.compiler import LARGEST_HALF
 
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 
-# It has no types.
+# numba has no type hints
 numba: Any = importlib.import_module("numba") if find_spec("numba") else None
-SETTINGS = {
+KERNEL_SETTINGS = {
     "nogil": True,
     "error_model": "numpy",
-    # sums in any order, so that they can be taken sixteen at a time; a number that is none stays none
+    # sums in any order, so that they can be vectorised; NaN is preserved
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
 }
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # never called from Python: less to compile
-compiled: Callable[[Any], Any] = numba.njit(**INNER, **SETTINGS) if numba else lambda function: function
-zero, one, half = np.float32(0), np.float32(1), np.float32(0.5)
+compile_inner: Callable[[Any], Any] = numba.njit(**INNER, **KERNEL_SETTINGS) if numba else lambda function: function
+ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 
 
 def _exp(x: np.float32) -> np.float32:
-    """eˣ, which the library computes for one number at a time: 2ⁿ · eʳ with n whole, and a polynomial for |r| < 0.35
-    (coefficients of Moshier's Cephes library). Within a unit in the last place or so."""
-    x = min(max(x, LOWEST), HIGHEST)
+    """eˣ that vectorises, unlike the library's: 2ⁿ · eʳ with an integer n and a polynomial for |r| < 0.35
+    (coefficients of Moshier's Cephes library). Accurate to about one unit in the last place."""
+    x = min(max(x, _LOWEST), _HIGHEST)
     n = np.rint(x * LOG2_E)
     r = x - n * LN_2_MOST - n * LN_2_REST
-    p = ((((E_7 * r + E_6) * r + E_5) * r + E_4) * r + E_3) * r + half
-    return (p * r * r + r + one) * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    p = ((((E_7 * r + E_6) * r + E_5) * r + E_4) * r + E_3) * r + HALF
+    return (p * r * r + r + ONE) * np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-LOWEST, HIGHEST, LOG2_E = np.float32(-87), np.float32(88), np.float32(1.44269504)
+_LOWEST, _HIGHEST, LOG2_E = np.float32(-87), np.float32(88), np.float32(1.44269504)
 LN_2_MOST, LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)
 E_7, E_6, E_5 = np.float32(1.9875691e-4), np.float32(1.3981999e-3), np.float32(8.3334519e-3)
 E_4, E_3 = np.float32(4.1665796e-2), np.float32(1.6666665e-1)
-# in the order that is written: else the two halves of log 2 would be added up first, and rounded
+# no reassociation: otherwise the two parts of log 2 would be added first, and rounded
 exp = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nnan", "nsz"})(_exp) if numba else _exp
 
 
-def _most(x: Floats, lanes: Floats) -> np.float32:
-    """The largest of (n,), none of which is no number, with a place to work (LANES,)."""
+def _find_maximum(x: Float32s, lanes: Float32s) -> np.float32:
+    """The maximum of (n,), which must not contain NaN; `lanes` (LANES,) is scratch memory."""
     for lane in range(LANES):
         lanes[lane] = -np.inf
     whole = x.size // LANES * LANES
-    for begin in range(0, whole, LANES):  # a compiler takes the largest of neighbours one by one, these side by side
+    for begin in range(0, whole, LANES):  # the compiler vectorises across lanes, not across neighbours
         for lane in range(LANES):
             lanes[lane] = max(lanes[lane], x[begin + lane])
     most = lanes[0]
@@ -68,16 +74,16 @@ def _most(x: Floats, lanes: Floats) -> np.float32:
 
 
 LANES = 64
-# numbers that are none are not thought of: sixteen can be compared at a time
-most_of = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_most) if numba else _most
+# assuming no NaN, comparisons can be vectorised
+find_maximum = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_find_maximum) if numba else _find_maximum
 
 
-def _weighed(scores: Floats, length: int) -> None:
+def _softmax_row(scores: Float32s, length: int) -> None:
     """softmax, in place"""
     most = scores[0]
     for t in range(length):
         most = max(most, scores[t])
-    total = zero
+    total = ZERO
     for t in range(length):
         scores[t] = exp(scores[t] - most)
         total += scores[t]
@@ -85,11 +91,11 @@ def _weighed(scores: Floats, length: int) -> None:
         scores[t] /= total
 
 
-weighed = compiled(_weighed)
+softmax_row = compile_inner(_softmax_row)
 
 
-def _wide(typing: Any, x: Any) -> Any:
-    """A number of single precision as it is; 16 bits as a number of half precision, made single."""
+def _to_single(typing: Any, x: Any) -> Any:
+    """A float32 unchanged; the 16 bits of a half-precision number as a float32."""
     ir, types = importlib.import_module("llvmlite.ir"), numba.types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -101,9 +107,8 @@ def _wide(typing: Any, x: Any) -> Any:
     return types.float32(x), code
 
 
-def _kept(typing: Any, x: Any, like: Any) -> Any:
-    """The other way: a number of single precision as an array of such a type keeps it; the largest one that half
-    precision knows, if it is larger."""
+def _to_stored(typing: Any, x: Any, like: Any) -> Any:
+    """The inverse of `to_single`: a float32 in the storage type of `like`, clipped to the range of half precision."""
     ir, types = importlib.import_module("llvmlite.ir"), numba.types
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -112,7 +117,7 @@ def _kept(typing: Any, x: Any, like: Any) -> Any:
             return number
         for compared, limit in (("<", -LARGEST_HALF), (">", LARGEST_HALF)):
             end = ir.Constant(ir.FloatType(), limit)
-            # a number that is none compares with nothing, and stays
+            # an ordered comparison is false for NaN, which is preserved
             number = builder.select(builder.fcmp_ordered(compared, number, end), end, number)
         return builder.bitcast(builder.fptrunc(number, ir.HalfType()), ir.IntType(16))
 
@@ -120,33 +125,22 @@ def _kept(typing: Any, x: Any, like: Any) -> Any:
 
 
 intrinsic: Any = importlib.import_module("numba.extending").intrinsic if numba else lambda function: function
-wide, kept = intrinsic(_wide), intrinsic(_kept)
+to_single, to_stored = intrinsic(_to_single), intrinsic(_to_stored)
 
 
-# --- Sums of products of bytes, for kernels that numba compiles: on CPUs that have an instruction for them, by it.
-#
-#     s = Σ_i x_i w_i        x whole numbers from 0 to 255, w from -128 to 127
-#
-# VNNI multiplies 32 pairs and adds them up in one instruction. A compiler does not find it by itself: it widens every
-# byte first, and takes ten times as long. So the instruction is written here by its name, and where a CPU lacks it,
-# the
-# loop stands as it is. Sums are whole and below 2³¹, so that both are the same.
-#
-# Shapes: I inputs.
-
-BLOCK = 64
-"""Bytes that are multiplied at a time: rows of fewer, or of a rest, are left to the loop."""
+PRODUCT_BYTES = 64
+"""Bytes multiplied at a time; the instruction needs rows of a multiple of this."""
 _ROWS = 4
 INSTRUCTION, SUM = "llvm.x86.avx512.vpdpbusd.256", "llvm.vector.reduce.add.v8i32"
 PRODUCT_SETTINGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 Sums = tuple[np.int32, np.int32, np.int32, np.int32]
 
 
-def loop(
+def sum_products(
     x: NDArray[np.uint8], r0: int, r1: int, r2: int, r3: int, weight: NDArray[np.int8], at: int, width: int
 ) -> Sums:
-    """Four rows x[r …] against weight[at …], `width` bytes each: every weight is read once. Both arrays are flat."""
-    # views that begin at 0: of a place that is put together, a compiler does not know whether it is negative
+    """Four rows x[r …] times weight[at …], `width` bytes each, so that every weight is read once. Arrays are flat."""
+    # views indexed from 0: the compiler cannot prove that a computed index is not negative
     w, x0, x1 = weight[at : at + width], x[r0 : r0 + width], x[r1 : r1 + width]
     x2, x3 = x[r2 : r2 + width], x[r3 : r3 + width]
     s0 = s1 = s2 = s3 = np.int32(0)
@@ -158,7 +152,7 @@ def loop(
     return s0, s1, s2, s3
 
 
-def loop_of_one(x: NDArray[np.uint8], r0: int, weight: NDArray[np.int8], at: int, width: int) -> np.int32:
+def sum_products_of_one(x: NDArray[np.uint8], r0: int, weight: NDArray[np.int8], at: int, width: int) -> np.int32:
     w, x0 = weight[at : at + width], x[r0 : r0 + width]
     s0 = np.int32(0)
     for i in range(width):
@@ -173,8 +167,8 @@ def has_instruction() -> bool:
     return bool((features.get("avx512vnni") and features.get("avx512vl")) or features.get("avxvnni"))
 
 
-def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[Any, Any], starts: Any) -> list[Any]:
-    """The sums of len(starts) - 2 rows: `starts` are theirs, the weights', and the width."""
+def _emit_sums(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[Any, Any], starts: Any) -> list[Any]:
+    """The sums of len(starts) - 2 rows: `starts` are the rows' starts, the weights' start and the width."""
     ir, cgutils = importlib.import_module("llvmlite.ir"), importlib.import_module("numba.core.cgutils")
     byte, number = ir.IntType(8), ir.IntType(32)
     eight = ir.VectorType(number, 8)
@@ -187,17 +181,17 @@ def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[A
         builder.module, ir.FunctionType(number, [eight]), "llvm.vector.reduce.add.v8i32"
     )
     nothing = ir.Constant(eight, [0] * 8)
-    # two sums a row, so that one multiplication need not wait for the last
+    # two sums per row, so that a multiplication need not wait for the previous one
     sums = [[cgutils.alloca_once_value(builder, nothing) for _ in range(2)] for _ in rows]
 
     def part(base: Any, begin: Any, offset: Any) -> Any:
         place = builder.gep(base, [builder.add(begin, offset)], source_etype=byte)
         return builder.load(builder.bitcast(place, eight.as_pointer()), align=1, typ=eight)
 
-    step = ir.Constant(width.type, BLOCK)
+    step = ir.Constant(width.type, PRODUCT_BYTES)
     with cgutils.for_range_slice(builder, ir.Constant(width.type, 0), width, step, intp=width.type) as (i, _):
         for half in range(2):
-            offset = builder.add(i, ir.Constant(width.type, half * BLOCK // 2))
+            offset = builder.add(i, ir.Constant(width.type, half * PRODUCT_BYTES // 2))
             w = part(weight, at, offset)
             for row, own in zip(rows, sums, strict=True):
                 found = builder.call(multiply, [builder.load(own[half], typ=eight), part(x, row, offset), w])
@@ -207,21 +201,21 @@ def _emitted(context: Any, builder: Any, arrays: tuple[Any, Any], types: tuple[A
 
 
 @cache
-def sums() -> tuple[Any, Any]:
-    """What kernels call, `loop` and `loop_of_one`. Only the loops take a width that is no multiple of BLOCK."""
+def choose_sums() -> tuple[Any, Any]:
+    """`sum_products` and `sum_products_of_one`, or the instruction, which needs multiples of PRODUCT_BYTES."""
     if has_instruction():
-        return _instructed()
+        return _make_intrinsics()
     compiled = numba.njit(**PRODUCT_SETTINGS)
-    return compiled(loop), compiled(loop_of_one)
+    return compiled(sum_products), compiled(sum_products_of_one)
 
 
-def _instructed() -> tuple[Any, Any]:
+def _make_intrinsics() -> tuple[Any, Any]:
     intrinsic: Any = importlib.import_module("numba.extending").intrinsic
     types = numba.types
 
     def four(typing: Any, x: Any, r0: Any, r1: Any, r2: Any, r3: Any, weight: Any, at: Any, width: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            found = _emitted(
+            found = _emit_sums(
                 context,
                 builder,
                 (arguments[0], arguments[5]),
@@ -237,7 +231,7 @@ def _instructed() -> tuple[Any, Any]:
         def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             places = [arguments[1], *arguments[3:]]
             kinds = (signature.args[0], signature.args[2])
-            return _emitted(context, builder, (arguments[0], arguments[2]), kinds, places)[0]
+            return _emit_sums(context, builder, (arguments[0], arguments[2]), kinds, places)[0]
 
         place = types.intp
         return types.int32(x, place, weight, place, place), code

@@ -1,4 +1,4 @@
-"""Whether numba (extra `fast`) can compile kernels here, and for what kind of CPU: asked without importing it."""
+"""Whether numba (extra `fast`) is available, and what the CPU supports; found without importing numba."""
 
 import importlib
 import os
@@ -6,25 +6,25 @@ from functools import cache
 from importlib.util import find_spec
 
 LARGEST_HALF = 65_504.0
-"""The largest number of half precision."""
-ANOTHER = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+"""The largest half-precision number."""
+OTHER_CPU_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 
 
 def has_numba() -> bool:
-    """Whether it is installed, and compiles."""
+    """Whether numba is installed and its compiler is enabled."""
     try:
         return find_spec("numba") is not None and os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
-    except ValueError:  # somebody put something else in its place
+    except ValueError:  # sys.modules holds a replacement without a spec
         return False
 
 
 @cache
-def has_half() -> bool:
-    """Whether what numba compiles here makes numbers of half precision single by an instruction."""
-    # told to compile for another CPU, it would call a function that does not exist
-    if not has_numba() or any(os.environ.get(name) for name in ANOTHER):
+def has_half_precision() -> bool:
+    """Whether kernels can convert half precision by a CPU instruction."""
+    # when compiling for another CPU, numba would call a missing function
+    if not has_numba() or any(os.environ.get(name) for name in OTHER_CPU_SETTINGS):
         return False
     try:
         return bool(importlib.import_module("llvmlite.binding").get_host_cpu_features().get("f16c"))
-    except RuntimeError:  # a kind of CPU that tells nothing
+    except RuntimeError:  # CPU features unknown
         return False

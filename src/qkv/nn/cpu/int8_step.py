@@ -1,12 +1,13 @@
-"""Keys and values of sources end to end, and the compiled ways to ask them and the past (step_kernels.py).
+"""Tensors for the numba kernels of step_kernels.py: packed sources, attention to the cache, the 8-bit decoder step.
 
-`PackedSources` is what `SourceMemory` (nn/cpu/cache.py) is, for a CPU with numba: without padding. Both are asked
-alike, and both leave out sources that nobody asks any more when they are the half.
+`PackedSources` is `SourceMemory` (nn/cpu/cache.py) without padding, with the same interface. `Int8Decoder` runs all
+layers of a decoder in one call, for decoding in 8 bits with few rows. It needs numba (extra `fast`) and a network large
+enough to be worth some seconds of compilation, once per machine; otherwise torch computes the same (nn/cpu/step.py).
 
-What this file does NOT do: gradients, GPUs.
+Not here: gradients, GPUs.
 
 Shapes: L layers, Q rows (hypotheses of all sources), C sources, N tokens of all of them, S tokens of the longest, T
-tokens that there is room for, H heads, K head width.
+capacity in tokens, H heads, K head width; for `Int8Decoder` R rows, D width, F inner width.
 """
 
 from collections.abc import Sequence
@@ -29,28 +30,28 @@ from qkv.nn.cpu.int8 import Int8Linear
 def attend_to_past(
     new: tuple[Tensor, Tensor, Tensor], keys: Tensor, values: Tensor, length: int, scale: float | None
 ) -> Tensor:
-    """Query, key and value (Q, H, K) of a new token: written behind the first `length` of keys and values (Q or more,
-    T, H, K), and asked with them → (Q, H, K)"""
-    # here, since numba takes its time to be imported
-    from qkv.nn.cpu.step_kernels import to_past
+    """Append the key and value (Q, H, K) of a new token after the first `length` cached ones (Q or more, T, H, K), and
+    attend to all of them → (Q, H, K)"""
+    # a local import: importing numba is slow
+    from qkv.nn.cpu.step_kernels import compile_past_attention
 
     query = new[0]
     answer = torch.empty(query.shape, dtype=torch.float32)
     scores = np.empty((query.size(1), length + 1), np.float32)
     scale = query.size(2) ** -0.5 if scale is None else scale
     asked = tuple(one.contiguous().numpy() for one in new)
-    to_past()(asked, bits(keys), bits(values), length, scale, scores, answer.numpy())
+    compile_past_attention()(asked, as_bits(keys), as_bits(values), length, scale, scores, answer.numpy())
     return answer
 
 
 class PackedSources:
-    """Keys and values of every source, and which source each row asks."""
+    """Keys and values of every source, and the source of each row."""
 
     def __init__(
         self, memory: Sequence[Tensor], lengths: Sequence[int], owners: Sequence[int], longest: int | None = None
     ) -> None:
-        """Per layer keys and values (N, 2, H, K), of single or of half precision; the tokens of each source; which
-        source each row has; how wide weights are, where there were longer sources once."""
+        """Per layer keys and values (N, 2, H, K) in single or half precision; tokens of each source; source of each
+        row; width of the weights, if sources that have been dropped were longer."""
         self.memory, self.lengths, self.owners = tuple(memory), tuple(lengths), tuple(owners)
         self.longest = max(self.lengths, default=0) if longest is None else longest  # S
         self.begins = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)  # (C + 1,)
@@ -58,35 +59,35 @@ class PackedSources:
 
     @property
     def layers(self) -> tuple[tuple[Tensor], ...]:
-        """What `attend` is handed, layer by layer."""
+        """The arguments of `attend` for each layer."""
         return tuple((one,) for one in self.memory)
 
     @cached_property
     def together(self) -> Tensor:
-        """(L, N, 2, H, K), for those who go through all layers at once."""
+        """(L, N, 2, H, K), for kernels over all layers."""
         return torch.stack(self.memory)
 
     def attend(
         self, query: Tensor, memory: Tensor, *, scale: float | None = None, dropout: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Queries (Q, H, K), keys and values of a layer → answers (Q, H, K) and weights (Q, H, S), zeros beyond a
+        """Queries (Q, H, K), keys and values of a layer → outputs (Q, H, K) and weights (Q, H, S), zeros beyond a
         source's end."""
-        from qkv.nn.cpu.step_kernels import to_source
+        from qkv.nn.cpu.step_kernels import compile_source_attention
 
         assert dropout == 0, "a memory is for decoding, not for training"
         answer = torch.empty(query.shape, dtype=torch.float32)
         weights = torch.zeros(*query.shape[:2], self.longest, dtype=torch.float32)
         scale = query.size(2) ** -0.5 if scale is None else scale
-        asked = query.contiguous().numpy(), bits(memory), self.begins, self.owner
-        to_source()(*asked, scale, weights.numpy(), answer.numpy())
+        asked = query.contiguous().numpy(), as_bits(memory), self.begins, self.owner
+        compile_source_attention()(*asked, scale, weights.numpy(), answer.numpy())
         return answer, weights
 
     def several(self, count: int) -> "PackedSources":
-        """So many rows in the place of each: for the next few tokens of it."""
+        """Repeat each row `count` times, for several new tokens of it."""
         return self._of([owner for owner in self.owners for _ in range(count)])
 
     def select(self, rows: Sequence[int]) -> "PackedSources":
-        """Row i becomes what row rows[i] was."""
+        """Row i becomes the former row rows[i]."""
         owners = tuple(self.owners[row] for row in rows)
         if owners == self.owners:
             return self
@@ -106,43 +107,34 @@ class PackedSources:
         return found
 
 
-def halved(memory: Sequence[Tensor]) -> list[Tensor]:
-    """In half precision, if all of it is small enough; as it is, if something is not."""
+def to_half(memory: Sequence[Tensor]) -> list[Tensor]:
+    """Convert to half precision if all values fit; otherwise return them unchanged."""
     ends = torch.stack([end for one in memory if one.numel() for end in one.aminmax()] or [torch.zeros(())])
     return [one.half() for one in memory] if bool((ends.abs() <= LARGEST_HALF).all()) else list(memory)
 
 
-def bits(memory: Tensor) -> NDArray[Any]:
-    """As the kernels take it."""
+def as_bits(memory: Tensor) -> NDArray[Any]:
+    """As an array for the kernels: half precision as 16-bit integers."""
     found = memory.numpy()
     return found.view(np.uint16) if memory.dtype == torch.float16 else found
 
 
-# --- What the compiled step of a decoder (step_kernels.py) computes with: its weights in order, a place to work.
-#
-# It is for decoding in 8 bits, for a text or the beams of one, where numba is installed (extra `fast`) and the
-# network is
-# large enough to be worth some seconds of compiling, once on a machine. Everything else is torch's (nn/cpu/step.py),
-# and gives the same.
-#
-# Shapes: R rows, D width, F inner width, H heads, S tokens of the longest source.
-
 _Block = PostNormDecoderBlock | PreNormDecoderBlock
-FEW = 8
-"""Rows up to which this is faster than torch's kernels."""
+FEW_ROWS = 8
+"""Maximum number of rows for which this is faster than torch's kernels."""
 _WORTH = 8_000_000
-"""Weights of the layers from which on it is worth compiling."""
+"""Minimum number of weights for which compilation is worthwhile."""
 _BLOCK = 64
-"""Inputs are a multiple of these (compiled.py, and LANES of compiled.py)."""
+"""Layer inputs must be a multiple of this (PRODUCT_BYTES and LANES of compiled.py)."""
 
 
-class FewRows:
+class Int8Decoder:
     """All layers of a decoder in 8 bits."""
 
     def __init__(self, blocks: Sequence[_Block], look: int) -> None:
-        """`look`: the layer whose look at the source is wanted."""
-        # here, since numba takes its time to be imported
-        from qkv.nn.cpu.step_kernels import ACTIVATIONS, Settings, Weights, kernel
+        """`look`: the layer whose attention to the source is returned."""
+        # a local import: importing numba is slow
+        from qkv.nn.cpu.step_kernels import ACTIVATION_ORDER, DecoderWeights, StepSettings, compile_step
 
         parts = [[layer.parts() for layer in _products(block)] for block in blocks]
         weights = [torch.cat([one.weight.flatten() for one in of]) for of in parts]
@@ -153,7 +145,7 @@ class FewRows:
         norms = [
             torch.stack([torch.stack([norm.weight, norm.bias]) for norm in _norms(block)]).detach() for block in blocks
         ]
-        self.weights = Weights(
+        self.weights = DecoderWeights(
             torch.stack(weights).numpy(),
             torch.stack([torch.cat([one.scale for one in of]) for of in parts]).numpy(),
             torch.stack([torch.cat([one.weight.sum(1, dtype=torch.int32) for one in of]) for of in parts]).numpy(),
@@ -165,25 +157,25 @@ class FewRows:
         own, source = first.attention, first.cross_attention
         self.inner = first.feed_forward.up.out_features
         self.head_width = own.head_width
-        self.settings = Settings(
+        self.settings = StepSettings(
             own.head_width**-0.5 if own.scale is None else own.scale,
             source.head_width**-0.5 if source.scale is None else source.scale,
             first.attention_norm.eps,
-            ACTIVATIONS.index(_activation(first)),
+            ACTIVATION_ORDER.index(_activation(first)),
             isinstance(first, PreNormDecoderBlock),
             _products(first)[0].is_narrow,
             look,
         )
-        self._run = kernel()
+        self._run = compile_step()
 
     @property
     def bytes(self) -> int:
         return self.weights.weight.nbytes + self.weights.scale.nbytes
 
     def __call__(self, x: Tensor, past: TokenCache, source: PackedSources) -> tuple[Tensor, Tensor]:
-        """x (R, D), which is written over → (R, D) of the last layer, and the heads' looks (R, H, S). What is new is
-        written into the past, which is not advanced."""
-        from qkv.nn.cpu.step_kernels import Past, Scratch, Source
+        """x (R, D), which is overwritten → (R, D) of the last layer, and the attention to the source (R, H, S). Writes
+        the new keys and values into `past`, but does not advance it."""
+        from qkv.nn.cpu.step_kernels import PastKeys, Scratch, SourceKeys
 
         keys, values = past.with_room()
         (rows, width), heads = x.shape, keys.size(3)
@@ -198,39 +190,39 @@ class FewRows:
             np.empty(max(past.length + 1, longest), np.float32),
             np.zeros((rows, heads, longest), np.float32),
         )
-        asked = Source(bits(source.together), source.begins, source.owner)
-        written = Past(bits(keys), bits(values), past.length)
+        asked = SourceKeys(as_bits(source.together), source.begins, source.owner)
+        written = PastKeys(as_bits(keys), as_bits(values), past.length)
         self._run(self.weights, self.settings, scratch, written, asked)
         return x, torch.from_numpy(scratch.looks)
 
 
-_made: "WeakKeyDictionary[nn.Module, FewRows]" = WeakKeyDictionary()
+_DECODERS: "WeakKeyDictionary[nn.Module, Int8Decoder]" = WeakKeyDictionary()
 
 
-def few_rows(blocks: Sequence[nn.Module], look: int) -> FewRows | None:
-    """The same for the same blocks, as long as they are there; None where it cannot be had, or is not worth it."""
+def find_int8_decoder(blocks: Sequence[nn.Module], look: int) -> Int8Decoder | None:
+    """The cached decoder of these blocks, created if needed; None if it is unavailable or not worthwhile."""
     first = blocks[0]
-    if first not in _made:
-        usual = [block for block in blocks if fits(block)]
-        if len(usual) < len(blocks) or weights_of(usual) < _WORTH or not has_numba():
+    if first not in _DECODERS:
+        usual = [block for block in blocks if is_supported(block)]
+        if len(usual) < len(blocks) or count_weights(usual) < _WORTH or not has_numba():
             return None
-        _made[first] = FewRows(usual, look)
-    return _made[first]
+        _DECODERS[first] = Int8Decoder(usual, look)
+    return _DECODERS[first]
 
 
-def bytes_beside(blocks: Sequence[nn.Module]) -> int:
-    """Memory of what was made of these blocks."""
-    return _made[blocks[0]].bytes if blocks[0] in _made else 0
+def count_decoder_bytes(blocks: Sequence[nn.Module]) -> int:
+    """Memory of the cached decoder of these blocks, in bytes."""
+    return _DECODERS[blocks[0]].bytes if blocks[0] in _DECODERS else 0
 
 
-def fits(block: nn.Module) -> TypeGuard[_Block]:
-    """Whether the kernel knows such a layer."""
+def is_supported(block: nn.Module) -> TypeGuard[_Block]:
+    """Whether the kernel supports this layer."""
     if not isinstance(block, PostNormDecoderBlock | PreNormDecoderBlock):
         return False
     return all(isinstance(layer, Int8Linear) and layer.in_features % _BLOCK == 0 for layer in _linear(block))
 
 
-def weights_of(blocks: Sequence[_Block]) -> int:
+def count_weights(blocks: Sequence[_Block]) -> int:
     return sum(layer.in_features * layer.out_features for block in blocks for layer in _products(block))
 
 
@@ -249,4 +241,6 @@ def _norms(block: _Block) -> tuple[nn.LayerNorm, nn.LayerNorm, nn.LayerNorm]:
 
 
 def _activation(block: _Block) -> str:
-    return next(name for name, function in layers.ACTIVATIONS.items() if function is block.feed_forward.activation)
+    return next(
+        name for name, function in layers.ACTIVATION_FUNCTIONS.items() if function is block.feed_forward.activation
+    )

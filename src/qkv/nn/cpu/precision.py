@@ -1,8 +1,8 @@
-"""In which numbers a network writes, on a CPU: settings of decoding, of which training knows nothing.
+"""The precision of decoding on a CPU; training is not affected.
 
-fp32       exact, or whatever type the weights are of
-int8       8 bits (nn/cpu/int8.py): faster, and nearly the same
-drafted    8 bits guess ahead and the weights judge (nn/cpu/speculative.py): exact, and faster for a single text
+fp32       exact (the dtype of the weights)
+int8       8 bits (nn/cpu/int8.py): faster, nearly the same
+drafted    speculative: an 8-bit draft verified by the weights (nn/cpu/speculative.py): exact, faster for a single text
 """
 
 from collections.abc import Iterator
@@ -12,45 +12,45 @@ import torch
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 
-PRECISIONS = ("fp32", "int8", "drafted")
+DECODING_PRECISIONS = ("fp32", "int8", "drafted")
 
 
-class Decoding(Protocol):
+class DecodingSettings(Protocol):
     precision: str
 
 
 class Decodes(Protocol):
     @property
-    def decoding(self) -> Decoding: ...
+    def decoding(self) -> DecodingSettings: ...
 
 
-Network = TypeVar("Network", bound=Decodes)
+DecodingNetwork = TypeVar("DecodingNetwork", bound=Decodes)
 
 
-def set_precision(network: Network, precision: str) -> Network:
-    """The same network, which writes in this precision from now on."""
+def set_precision(network: DecodingNetwork, precision: str) -> DecodingNetwork:
+    """Set the decoding precision and return the network."""
     check_precision(precision)
     network.decoding.precision = precision
     return network
 
 
 def check_precision(precision: str) -> None:
-    """Whether there is such a thing, and here."""
-    if precision not in PRECISIONS:
-        hint = did_you_mean(precision, PRECISIONS)
-        raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(PRECISIONS)}.")
-    if precision != "fp32" and (reason := unavailable()) is not None:
-        raise InputError(f"{precision} cannot be had: {reason}. Use fp32.")
+    """Raise InputError if the precision is unknown or unavailable here."""
+    if precision not in DECODING_PRECISIONS:
+        hint = did_you_mean(precision, DECODING_PRECISIONS)
+        raise InputError(f"Unknown precision '{precision}'.{hint} Known: {', '.join(DECODING_PRECISIONS)}.")
+    if precision != "fp32" and (reason := explain_no_int8()) is not None:
+        raise InputError(f"{precision} is not available: {reason}. Use fp32.")
 
 
-class Weighted(Protocol):
+class HasParameters(Protocol):
     def parameters(self) -> Iterator[Tensor]: ...
 
 
-def check_weights(network: Weighted) -> None:
-    """Whether products of 8 bits can be made of them."""
+def check_weights(network: HasParameters) -> None:
+    """Raise InputError unless the weights can be quantised: float32, on a CPU."""
     for weight in network.parameters():
         if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.is_inference():
             raise InputError(

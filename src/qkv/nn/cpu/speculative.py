@@ -1,14 +1,12 @@
-"""How far ahead to guess: the next tokens are proposed by a cheap network and judged by the real one, all at once.
+"""Speculative decoding (Leviathan et al. 2023; Chen et al. 2023): a cheap network drafts tokens, the full one verifies.
 
-Reading weights from memory is what a step costs when one text is written. A network of 8 bits reads a quarter, and says
-mostly the same. So it writes a few tokens ahead, and the real network reads them together, which costs little more than
-reading one: as long as its own choice was proposed, its scores are there already; what was proposed after another
-choice is forgotten (Leviathan et al. 2023; Chen et al. 2023). Nothing that is written depends on the proposals: every
-score is the real network's.
+With a single text a step is bound by reading the weights. The 8-bit network reads a quarter of them and mostly agrees.
+It drafts a few tokens, and the full network scores them in one pass, which costs little more than one token. Tokens
+after the first disagreement are discarded. The output does not depend on the draft: every score is the full network's.
 
-How many are proposed depends on how often proposals were right of late.
+The draft length follows the recent acceptance rate (`Pace`).
 
-Shapes: C tokens that were guessed, S tokens of a source that is looked at, V vocabulary.
+Shapes: C drafted tokens, S tokens of the source, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -19,25 +17,26 @@ from torch import Tensor
 
 
 class Costs(NamedTuple):
-    """As shares of a step of the real network, about, on two cores of a CPU: they decide how far ahead is guessed."""
+    """Approximate costs relative to one step of the full network on two CPU cores; they determine the draft length."""
 
-    draft: float  # a step of 8 bits
-    read: float  # the real network for more than one token
-    read_more: float  # and for each of them
+    draft: float  # an 8-bit step
+    read: float  # the full network on several tokens: fixed part
+    read_more: float  # and per token
 
 
-OF_GPT_2 = Costs(0.4, 1.5, 0.08)
-OF_TRANSLATION = Costs(0.3, 1.0, 0.06)  # in the size of the Transformer's paper
-COUNTS = (0, 3, 7, 15)
+GPT_2_COSTS = Costs(0.4, 1.5, 0.08)
+TRANSLATION_COSTS = Costs(0.3, 1.0, 0.06)  # Transformer base
+DRAFT_LENGTHS = (0, 3, 7, 15)
 RATE = 0.05
 PATIENCE = 32
-"""Tokens after which it is tried again, where guessing did not pay."""
+"""Tokens after which drafting is retried when it did not pay."""
 
 
 class Pace:
-    """
+    """Chooses the draft length from a moving average of the acceptance rate.
+
     >>> pace = Pace()
-    >>> pace.count()                  # nothing is known yet
+    >>> pace.count()                  # before any observation
     7
     >>> for _ in range(100): pace.saw(True)
     >>> pace.count()
@@ -47,28 +46,28 @@ class Pace:
     0
     """
 
-    def __init__(self, costs: Costs = OF_GPT_2) -> None:
+    def __init__(self, costs: Costs = GPT_2_COSTS) -> None:
         self.costs = costs
-        self.right = 0.95  # share of proposals
+        self.right = 0.95  # acceptance rate
         self._idle = 0
 
     def saw(self, right: bool) -> None:
         self.right += RATE * (right - self.right)
 
     def count(self) -> int:
-        """How many tokens to propose now."""
-        best = max(COUNTS, key=lambda count: worth(count, self.right, self.costs))
+        """The number of tokens to draft now."""
+        best = max(DRAFT_LENGTHS, key=lambda count: expected_speed(count, self.right, self.costs))
         self._idle = 0 if best else self._idle + 1
         if self._idle > PATIENCE:
             self._idle = 0
-            return COUNTS[1]
+            return DRAFT_LENGTHS[1]
         return best
 
 
-def worth(count: int, right: float, costs: Costs = OF_GPT_2) -> float:
-    """Tokens for what a step costs, if this many are proposed and this share is right.
+def expected_speed(count: int, right: float, costs: Costs = GPT_2_COSTS) -> float:
+    """Expected tokens per cost of one step, for this draft length and acceptance rate.
 
-    >>> worth(0, 0.5)
+    >>> expected_speed(0, 0.5)
     1.0
     """
     if not count:
@@ -78,11 +77,11 @@ def worth(count: int, right: float, costs: Costs = OF_GPT_2) -> float:
 
 
 class Draft(NamedTuple):
-    """Tokens that may come next in a single row, and what would come after each: their keys and values are written."""
+    """Drafted tokens of a single row, with the full network's scores after each; their keys and values are cached."""
 
     tokens: list[int]
     logits: Tensor  # (C, V)
-    looks: Tensor | None  # (C, S), where a source is looked at
+    looks: Tensor | None  # (C, S), attention to the source
 
 
 class _Past(Protocol):
@@ -95,44 +94,44 @@ class _Past(Protocol):
     def advance(self) -> None: ...
 
 
-class Guessed(NamedTuple):
-    """What comes after a token, and what was guessed beyond it."""
+class Speculation(NamedTuple):
+    """The scores after a token, and the rest of the draft."""
 
     logits: Tensor  # (1, V)
     look: Tensor | None  # (1, S)
     draft: Draft | None
 
 
-def guessing(
+def draft_and_verify(
     token: Tensor,
     past: _Past,
     pace: Pace,
     draft: Draft | None,
     propose: Callable[[Tensor], Tensor],
     judge: Callable[[Tensor], tuple[Tensor, Tensor | None]],
-) -> Guessed:
-    """A step of a single row (1,): from what was guessed, if this token was.
+) -> Speculation:
+    """One step of a single row (1,), from the draft if it contains this token.
 
-    `propose` has the cheap network's scores of what follows one token, `judge` the real one's for several in a row, and
-    where each looked; neither goes on to them.
+    `propose` returns the cheap network's scores after one token, `judge` the full network's scores after several
+    consecutive tokens and their attention to the source; neither advances the cache.
     """
     if draft is not None:
         is_right = draft.tokens[0] == int(token)
         pace.saw(is_right)
         if is_right:
             past.advance()
-            return _first(draft.tokens, draft.logits, draft.looks)
+            return _take_first(draft.tokens, draft.logits, draft.looks)
     begin, guessed = past.length, [token]
     for _ in range(min(pace.count(), past.room - 1)):
         guessed.append(propose(guessed[-1]).argmax(dim=1))
         past.advance()
     past.length = begin
-    logits, looks = judge(torch.cat(guessed))  # over the keys that guessing wrote
+    logits, looks = judge(torch.cat(guessed))  # overwrites the draft's keys and values
     past.advance()
-    return _first(torch.cat(guessed).tolist(), logits, looks)
+    return _take_first(torch.cat(guessed).tolist(), logits, looks)
 
 
-def _first(tokens: list[int], logits: Tensor, looks: Tensor | None) -> Guessed:
-    """Of tokens with their scores, the first, which is written; the others stay guessed."""
+def _take_first(tokens: list[int], logits: Tensor, looks: Tensor | None) -> Speculation:
+    """Split off the first token, which is accepted; the others remain a draft."""
     rest = Draft(tokens[1:], logits[1:], None if looks is None else looks[1:])
-    return Guessed(logits[:1], None if looks is None else looks[:1], rest if rest.tokens else None)
+    return Speculation(logits[:1], None if looks is None else looks[:1], rest if rest.tokens else None)

@@ -1,12 +1,11 @@
-"""A decoder's layer for one new token a row, in as few calls as will do.
+"""Layers of translators and language models for new tokens, in as few Python calls as possible.
 
-nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
-text alone, the way through modules, hooks and dropouts that do nothing takes as long as the products. Here the same
-stands in straight lines, with every function and weight looked up beforehand. Tests hold the two equal.
+nn/block.py has the equations. When a single text is decoded, the overhead of modules, hooks and inactive dropout takes
+as long as the products. Here every function and weight is bound in advance. Tests compare the two.
 
-Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
+A step holds the weights of its block at construction: in-place changes are seen, replaced parameters are not.
 
-Shapes: Q rows, D width, H heads, K head width, … (R, S) sources and their tokens.
+Shapes: Q rows (new tokens), D width, H heads, K head width.
 """
 
 from collections.abc import Callable
@@ -16,39 +15,39 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from qkv.nn.block import PostNormBlock, PostNormDecoderBlock, PreNormBlock, PreNormDecoderBlock, keys_with_values
+from qkv.nn.block import PostNormBlock, PostNormDecoderBlock, PreNormBlock, PreNormDecoderBlock, project_source_stacked
 from qkv.nn.fused import Attend
 
 Function = Callable[[Tensor], Tensor]
-AskSource = Callable[..., tuple[Tensor, Tensor | None]]
-"""Queries (Q, H, K), what is remembered of the source, and `scale` → answers (Q, H, K), and where was looked."""
+AttendSource = Callable[..., tuple[Tensor, Tensor | None]]
+"""Queries (Q, H, K), the source's memory, and `scale` → outputs (Q, H, K) and weights."""
 
 
 class DecoderStep:
-    """What the two orders of norm and residual have in common."""
+    """The common part of `PostNormStep` and `PreNormStep`."""
 
     def __init__(self, block: PostNormDecoderBlock | PreNormDecoderBlock) -> None:
         own, source, feed_forward = block.attention, block.cross_attention, block.feed_forward
         self.shape, self.scale = (3, own.heads, own.head_width), own.scale
-        self.qkv, self.out = direct(own.qkv), direct(own.out)
+        self.qkv, self.out = bind_weights(own.qkv), bind_weights(own.out)
         self.source_shape, self.source_scale = (source.heads, source.head_width), source.scale
-        self.source_query, self.source_out = direct(source.query), direct(source.out)
+        self.source_query, self.source_out = bind_weights(source.query), bind_weights(source.out)
         self.up, self.activation, self.down = (
-            direct(feed_forward.up),
+            bind_weights(feed_forward.up),
             feed_forward.activation,
-            direct(feed_forward.down),
+            bind_weights(feed_forward.down),
         )
         norms = (block.attention_norm, block.cross_attention_norm, block.feed_forward_norm)
-        self.norm, self.source_norm, self.last_norm = map(direct, norms)
-        self.remembered = partial(keys_with_values, block)
+        self.norm, self.source_norm, self.last_norm = map(bind_weights, norms)
+        self.remembered = partial(project_source_stacked, block)
 
     def write(self, x: Tensor, attend: Attend) -> Tensor:
-        """(Q, D): what was written so far is asked."""
+        """(Q, D): self-attention to the tokens so far."""
         query, key, value = self.qkv(x).view(x.size(0), *self.shape).unbind(1)  # (Q, H, K) each
         return self.out(attend(query, key, value, scale=self.scale)[0].flatten(1))
 
-    def ask(self, x: Tensor, memory: tuple[Tensor, ...], attend: AskSource) -> tuple[Tensor, Tensor | None]:
-        """(Q, D), and where the source was looked at."""
+    def ask(self, x: Tensor, memory: tuple[Tensor, ...], attend: AttendSource) -> tuple[Tensor, Tensor | None]:
+        """(Q, D): cross-attention to the source, and its weights."""
         query = self.source_query(x).view(x.size(0), *self.source_shape)  # (Q, H, K)
         answer, weights = attend(query, *memory, scale=self.source_scale)
         return self.source_out(answer.flatten(1)), weights
@@ -59,9 +58,9 @@ class DecoderStep:
 
 class PostNormStep(DecoderStep):
     def __call__(
-        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AttendSource
     ) -> tuple[Tensor, Tensor | None]:
-        """x (Q, D); `memory` is what is asked of the source, as `attend_to_source` takes it."""
+        """x (Q, D); `memory`: the arguments of `attend_to_source` after the queries."""
         x = self.norm(x + self.write(x, attend))
         answer, weights = self.ask(x, memory, attend_to_source)
         x = self.source_norm(x + answer)
@@ -70,7 +69,7 @@ class PostNormStep(DecoderStep):
 
 class PreNormStep(DecoderStep):
     def __call__(
-        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AskSource
+        self, x: Tensor, memory: tuple[Tensor, ...], attend: Attend, attend_to_source: AttendSource
     ) -> tuple[Tensor, Tensor | None]:
         x = x + self.write(self.norm(x), attend)
         answer, weights = self.ask(self.source_norm(x), memory, attend_to_source)
@@ -78,15 +77,15 @@ class PreNormStep(DecoderStep):
         return x + self.feed(self.last_norm(x)), weights
 
 
-def decoder_step(block: nn.Module) -> PostNormStep | PreNormStep:
+def make_decoder_step(block: nn.Module) -> PostNormStep | PreNormStep:
     if isinstance(block, PostNormDecoderBlock):
         return PostNormStep(block)
-    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is no layer of a decoder"
+    assert isinstance(block, PreNormDecoderBlock), f"{type(block).__name__} is not a decoder layer"
     return PreNormStep(block)
 
 
-def direct(module: nn.Module) -> Function:
-    """What a module computes, without the way there."""
+def bind_weights(module: nn.Module) -> Function:
+    """The function of a module with its weights bound, without the module's call overhead."""
     if isinstance(module, nn.Linear):
         return partial(functional.linear, weight=module.weight, bias=module.bias)
     if isinstance(module, nn.LayerNorm):
@@ -96,33 +95,22 @@ def direct(module: nn.Module) -> Function:
     return function
 
 
-# --- A layer of a language model for the next tokens of texts, in as few calls as will do.
-#
-# nn/block.py has the equations, for training and for reading. When one token is written after another, and for one
-# text
-# alone, the way through modules, hooks and dropouts that do nothing takes long. Here the same stands in straight
-# lines,
-# with every function and weight looked up beforehand, as step.py has it for layers that ask a source as well.
-# Tests hold the two equal.
-#
-# Whoever makes a step out of a block has its weights as they are then: changes in place are seen, others are not.
-#
-# Shapes: Q tokens, D width, H heads, K head width.
-
-
 class CausalStep:
-    """What the two orders of norm and residual have in common."""
+    """The common part of `PostNormCausalStep` and `PreNormCausalStep`."""
 
     def __init__(self, block: PostNormBlock | PreNormBlock) -> None:
         attention, feed_forward = block.attention, block.feed_forward
         self.shape, self.scale = (3, attention.heads, attention.head_width), attention.scale
-        self.qkv, self.out = direct(attention.qkv), direct(attention.out)
+        self.qkv, self.out = bind_weights(attention.qkv), bind_weights(attention.out)
         self.up, self.activation, self.down = (
-            direct(feed_forward.up),
+            bind_weights(feed_forward.up),
             feed_forward.activation,
-            direct(feed_forward.down),
+            bind_weights(feed_forward.down),
         )
-        self.attention_norm, self.feed_forward_norm = direct(block.attention_norm), direct(block.feed_forward_norm)
+        self.attention_norm, self.feed_forward_norm = (
+            bind_weights(block.attention_norm),
+            bind_weights(block.feed_forward_norm),
+        )
 
     def attended(self, x: Tensor, attend: Attend) -> Tensor:
         """(Q, D)"""
@@ -145,8 +133,8 @@ class PreNormCausalStep(CausalStep):
         return x + self.fed(self.feed_forward_norm(x))
 
 
-def causal_step(block: nn.Module) -> PostNormCausalStep | PreNormCausalStep:
+def make_causal_step(block: nn.Module) -> PostNormCausalStep | PreNormCausalStep:
     if isinstance(block, PostNormBlock):
         return PostNormCausalStep(block)
-    assert isinstance(block, PreNormBlock), f"{type(block).__name__} is no layer of a language model"
+    assert isinstance(block, PreNormBlock), f"{type(block).__name__} is not a layer of a language model"
     return PreNormCausalStep(block)

@@ -1,15 +1,19 @@
-"""Attention of one new token a row, compiled by numba (extra `fast`): to what its row has written, and to its source.
+"""numba kernels (extra `fast`) for decoding few rows on a CPU: attention of new tokens, the 8-bit decoder step, and the
+largest scores of a vocabulary. int8_step.py and search/largest.py call them; this file is independent of torch.
 
-A new token asks each key once, so that reading keys and values from memory is most of what it costs. torch's kernels
-are made for many questions and take longer for one, and sources of different lengths have to be padded to the longest.
-Here rows are read as they lie, token after token with all heads, and no further than they go.
+Attention: a new token reads each key once, so that memory traffic dominates. torch's kernels are made for many queries
+and need padded sources; here rows are read in memory order and only to their end.
 
-One thread does it: see nn/cpu/step_kernels.py for why.
+Decoder step: with few rows the products are so short that calls and thread dispatch take longer than the computation.
+Here all layers are one call on one thread, bound by reading the weights. (The busy-waiting threads of numba and torch
+would compete for the CPUs.) Rounding follows torch's kernels (nn/cpu/int8.py): one scale per output for weights, one
+scale and zero point for all rows of x in every product. Integer sums are exact, so that the two differ only by float32
+rounding.
 
-What this file does NOT do: know torch (int8_step.py does).
+Largest scores: torch needs a dozen calls for it (search/largest.py), which take longer than the work for few rows.
 
-Shapes: Q rows, T tokens that there is room for, N tokens of all sources, C sources, S tokens of the longest, H heads, K
-head width.
+Shapes: L layers, Q or R rows, D width, F inner width, H heads, K head width, T capacity in tokens, S tokens of the
+longest source, N tokens of all C sources, I inputs, O outputs, V vocabulary.
 """
 
 import math
@@ -21,303 +25,295 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.nn.cpu.compiled import (
+    HALF,
+    KERNEL_SETTINGS,
     LANES,
-    SETTINGS,
-    Floats,
-    compiled,
+    ONE,
+    ZERO,
+    Float32s,
+    choose_sums,
+    compile_inner,
     exp,
-    half,
-    kept,
-    loop,
-    loop_of_one,
-    most_of,
+    find_maximum,
     numba,
-    one,
-    sums,
-    weighed,
-    wide,
-    zero,
+    softmax_row,
+    sum_products,
+    sum_products_of_one,
+    to_single,
+    to_stored,
 )
 
 _Memory = NDArray[Any]  # single precision, or the bits of half
 
 
-def _to_past(
-    new: tuple[Floats, Floats, Floats],
+def _past_attention(
+    new: tuple[Float32s, Float32s, Float32s],
     keys: _Memory,
     values: _Memory,
     length: int,
     scale: float,
-    scores: Floats,
-    answer: Floats,
+    scores: Float32s,
+    answer: Float32s,
 ) -> None:
-    """Query, key and value (Q, H, K) of a new token: the latter two are written behind the first `length` of keys and
-    values (Q or more, T, H, K), and all of them are asked → answer (Q, H, K); scores (H, T) are a place to work."""
+    """Append the new key and value (Q, H, K) after the first `length` of keys and values (Q or more, T, H, K), and
+    attend to all of them → answer (Q, H, K); scores (H, T) is scratch memory."""
     query, new_key, new_value = new
     rows, heads, width = query.shape
     for r in range(rows):
         for h in range(heads):
             key, value = keys[r, length, h], values[r, length, h]
             for k in range(width):
-                key[k] = kept(new_key[r, h, k], key)
-                value[k] = kept(new_value[r, h, k], value)
+                key[k] = to_stored(new_key[r, h, k], key)
+                value[k] = to_stored(new_value[r, h, k], value)
         for t in range(length + 1):
             for h in range(heads):
-                asked, key, score = query[r, h], keys[r, t, h], zero
+                asked, key, score = query[r, h], keys[r, t, h], ZERO
                 for k in range(width):
-                    score += asked[k] * wide(key[k])
+                    score += asked[k] * to_single(key[k])
                 scores[h, t] = score * np.float32(scale)
         for h in range(heads):
-            weighed(scores[h], length + 1)
+            softmax_row(scores[h], length + 1)
             found = answer[r, h]
             for k in range(width):
-                found[k] = zero
+                found[k] = ZERO
         for t in range(length + 1):
             for h in range(heads):
                 found, value, weight = answer[r, h], values[r, t, h], scores[h, t]
                 for k in range(width):
-                    found[k] += weight * wide(value[k])
+                    found[k] += weight * to_single(value[k])
 
 
-def _to_source(
-    query: Floats,
+def _source_attention(
+    query: Float32s,
     memory: _Memory,
     begins: NDArray[np.int64],
     owners: NDArray[np.int64],
     scale: float,
-    looks: Floats,
-    answer: Floats,
+    looks: Float32s,
+    answer: Float32s,
 ) -> None:
-    """query (Q, H, K) to keys and values (N, 2, H, K) of the source that each row has, whose tokens begin at begins
-    (C + 1,) → answer (Q, H, K) and looks (Q, H, S), which are zeros."""
+    """Attend with query (Q, H, K) to the keys and values (N, 2, H, K) of each row's source; begins (C + 1,) are the
+    first tokens of the sources → answer (Q, H, K), and the weights in looks (Q, H, S), initially zero."""
     rows, heads, width = query.shape
     for r in range(rows):
         begin = begins[owners[r]]
         length = begins[owners[r] + 1] - begin
         for t in range(length):
             for h in range(heads):
-                asked, key, score = query[r, h], memory[begin + t, 0, h], zero
+                asked, key, score = query[r, h], memory[begin + t, 0, h], ZERO
                 for k in range(width):
-                    score += asked[k] * wide(key[k])
+                    score += asked[k] * to_single(key[k])
                 looks[r, h, t] = score * np.float32(scale)
         for h in range(heads):
-            weighed(looks[r, h], length)
+            softmax_row(looks[r, h], length)
             found = answer[r, h]
             for k in range(width):
-                found[k] = zero
+                found[k] = ZERO
         for t in range(length):
             for h in range(heads):
                 found, value, weight = answer[r, h], memory[begin + t, 1, h], looks[r, h, t]
                 for k in range(width):
-                    found[k] += weight * wide(value[k])
+                    found[k] += weight * to_single(value[k])
 
 
 @cache
-def to_past() -> Callable[..., None]:
-    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
-    run: Callable[..., None] = numba.njit(cache=True, **SETTINGS)(_to_past)
+def compile_past_attention() -> Callable[..., None]:
+    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
+    run: Callable[..., None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_past_attention)
     return run
 
 
 @cache
-def to_source() -> Callable[..., None]:
-    run: Callable[..., None] = numba.njit(cache=True, **SETTINGS)(_to_source)
+def compile_source_attention() -> Callable[..., None]:
+    run: Callable[..., None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_source_attention)
     return run
 
 
-# --- A decoder's step in 8 bits for a few rows, compiled by numba (extra `fast`): all layers in one call.
-#
-# With one text, or the beams of one, a step's products are so short that calling them, and sharing them out among
-# threads, takes longer than computing them. Here nothing is called and one thread does all: what is read from
-# memory, the
-# weights, is what a step then costs. (Several threads would read faster. But those of numba and those of torch, which
-# computes the rest, wait for work in busy loops, and kept each other from their CPUs where others used them too.)
-#
-# Numbers are rounded as torch's kernels round them (nn/cpu/int8.py): weights to 8 bits with a scale for each output,
-# x to 8
-# bits anew for every product, with one scale and one zero for all rows. Sums of products are whole and exact, so the
-# two ways differ by rounding of single precision alone. Without numba torch's kernels are called (nn/cpu/step.py).
-#
-# What this file does NOT do: know torch, hold weights or texts (int8_step.py does), more than a few rows.
-#
-# Shapes: L layers, R rows, D width, F inner width, H heads, K head width, T tokens that there is room for, S tokens
-# of
-# the longest source, N tokens of all C sources, I inputs, O outputs.
+# The decoder step.
 
 Bytes = NDArray[np.int8]
-Steps = NDArray[np.uint8]
+QuantisedRows = NDArray[np.uint8]
 _Integers = NDArray[np.int32]
 
 PRODUCTS = ("qkv", "out", "query", "source_out", "up", "down")
 QKV, OUT, QUERY, SOURCE_OUT, UP, DOWN = range(6)
-ACTIVATIONS = ("relu", "silu", "gelu", "gelu_tanh", "tanh")
+ACTIVATION_ORDER = ("relu", "silu", "gelu", "gelu_tanh", "tanh")
 
 
-class Weights(NamedTuple):
-    """The linear maps of a layer end to end, in the order of PRODUCTS, their outputs counted through."""
+class DecoderWeights(NamedTuple):
+    """The linear maps of each layer end to end, in the order of PRODUCTS, with outputs numbered consecutively."""
 
     weight: Bytes  # (L, all weights of a layer)
-    scale: Floats  # (L, all outputs)
-    total: _Integers  # (L, all outputs): the sum of an output's weights, times which the zero of x is taken off
-    bias: Floats  # (L, all outputs)
+    scale: Float32s  # (L, all outputs)
+    total: _Integers  # (L, all outputs): the sum of an output's weights, to subtract the zero point of x
+    bias: Float32s  # (L, all outputs)
     table: NDArray[np.int64]  # (PRODUCTS, 3): inputs, first weight, first output
-    norms: Floats  # (L, 3, 2, D): gain and bias of the norm of each sub-layer
+    norms: Float32s  # (L, 3, 2, D): gain and bias of the norm of each sub-layer
 
 
-class Settings(NamedTuple):
+class StepSettings(NamedTuple):
     scale: float  # of scores
     source_scale: float
     epsilon: float
     activation: int  # in ACTIVATIONS
-    before: bool  # the norms: x + f(norm(x)), not norm(x + f(x))
+    before: bool  # pre-norm
     narrow: bool  # 7 bits for x
-    look: int  # the layer whose look at the source is wanted
+    look: int  # the layer whose attention to the source is returned
 
 
 class Scratch(NamedTuple):
-    x: Floats  # (R, D): goes in and comes out
-    normed: Floats  # (R, D)
-    steps: Steps  # (R · max(D, H · K, F),): x in 8 bits
-    heads: Floats  # (R, 3 · H · K): queries, keys and values
-    answer: Floats  # (R, H · K): of attention
-    inner: Floats  # (R, F)
-    scores: Floats  # (max(T, S),)
-    looks: Floats  # (R, H, S)
+    x: Float32s  # (R, D): input and output
+    normed: Float32s  # (R, D)
+    steps: QuantisedRows  # (R · max(D, H · K, F),): x in 8 bits
+    heads: Float32s  # (R, 3 · H · K): queries, keys and values
+    answer: Float32s  # (R, H · K): of attention
+    inner: Float32s  # (R, F)
+    scores: Float32s  # (max(T, S),)
+    looks: Float32s  # (R, H, S)
 
 
-class Past(NamedTuple):
+class PastKeys(NamedTuple):
     keys: NDArray[Any]  # (L, R or more, T, H, K), single precision or the bits of half
     values: NDArray[Any]
-    length: int  # tokens that are written already
+    length: int  # cached tokens
 
 
-class Source(NamedTuple):
+class SourceKeys(NamedTuple):
     memory: NDArray[Any]  # (L, N, 2, H, K): keys and values, single precision or the bits of half
-    begins: NDArray[np.int64]  # (C + 1,): where the tokens of each source begin
-    owners: NDArray[np.int64]  # (R,): which source a row asks
+    begins: NDArray[np.int64]  # (C + 1,): first token of each source
+    owners: NDArray[np.int64]  # (R,): source of each row
 
 
-_Run = Callable[[Weights, Settings, Scratch, Past, Source], None]
-"""run(weights, settings, scratch, past, source): `scratch.x` becomes what the last layer gives, and what is
-new is written into the past, whose length stays."""
+_Run = Callable[[DecoderWeights, StepSettings, Scratch, PastKeys, SourceKeys], None]
+"""run(weights, settings, scratch, past, source): overwrites `scratch.x` with the last layer's output and writes new
+keys and values into the past, without changing its length."""
 
-sums_of: tuple[Any, Any] = sums() if numba else (loop, loop_of_one)
-four_sums, one_sum = sums_of
+_SUMS: tuple[Any, Any] = choose_sums() if numba else (sum_products, sum_products_of_one)
+sum_four_rows, sum_one_row = _SUMS
 SMALLEST_STEP = 6.1e-5  # torch's
 
 
-def _extremes(x: Floats, rows: int, width: int) -> tuple[np.float32, np.float32]:
-    """Of x (R, I) and 0. In lanes side by side: a compiler compares neighbours one by one."""
+def _find_extremes(x: Float32s, rows: int, width: int) -> tuple[np.float32, np.float32]:
+    """The minimum and maximum of x (R, I) and 0, in lanes so that the compiler vectorises."""
     lows, highs = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     for r in range(rows):
         for begin in range(0, width, LANES):
             for lane in range(LANES):
                 lows[lane] = min(lows[lane], x[r, begin + lane])
                 highs[lane] = max(highs[lane], x[r, begin + lane])
-    low = high = zero
+    low = high = ZERO
     for lane in range(LANES):
         low, high = min(low, lows[lane]), max(high, highs[lane])
     return low, high
 
 
-# for these alone, numbers that are none are not thought of; inputs are a multiple of LANES (int8_step.py)
-extremes = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_extremes) if numba else _extremes
+# assumes no NaN; inputs are a multiple of LANES (int8_step.py)
+find_extremes = numba.njit(nogil=True, fastmath={"nnan", "nsz"})(_find_extremes) if numba else _find_extremes
 
 
-def _rounded(x: Floats, rows: int, width: int, steps: Steps, narrow: bool) -> tuple[np.float32, np.int32]:
-    """x (R, I) in steps, as torch chooses them → how large a step is, and which one is 0."""
-    low, high = extremes(x, rows, width)
+def _quantise_rows(
+    x: Float32s, rows: int, width: int, steps: QuantisedRows, narrow: bool
+) -> tuple[np.float32, np.int32]:
+    """Quantise x (R, I) as torch does → the step size and the zero point."""
+    low, high = find_extremes(x, rows, width)
     most = 127 if narrow else 255
     step = float((np.float64(high) - np.float64(low)) / most)
-    if np.float32(step) == zero or math.isinf(one / np.float32(step)):
+    if np.float32(step) == ZERO or math.isinf(ONE / np.float32(step)):
         step = 0.1
     if step < SMALLEST_STEP:
         low, high = np.float32(low * (SMALLEST_STEP / step)), np.float32(high * (SMALLEST_STEP / step))
         step = SMALLEST_STEP
-    # 0 lies on a step: on the one next to its place as counted from below or from above, whichever is surer
+    # the zero point, computed from the minimum or the maximum, whichever has the smaller error
     below, above = -low / step, most - high / step
     nearer = below if abs(low / step) < most + abs(high / step) else above
     at = np.int32(min(max(np.rint(nearer), 0), most))
-    inverse, origin, top = np.float32(one / np.float32(step)), np.float32(at), np.float32(most)
+    inverse, origin, top = np.float32(ONE / np.float32(step)), np.float32(at), np.float32(most)
     for r in range(rows):
         mine = steps[r * width : (r + 1) * width]
         for i in range(width):
-            mine[i] = np.uint8(np.int32(min(max(np.rint(x[r, i] * inverse) + origin, zero), top)))
+            mine[i] = np.uint8(np.int32(min(max(np.rint(x[r, i] * inverse) + origin, ZERO), top)))
     return np.float32(step), at
 
 
-def _multiplied(
-    x: Floats, product: int, layer: int, weights: Weights, narrow: bool, steps: Steps, onto: bool, found: Floats
+def _multiply(
+    x: Float32s,
+    product: int,
+    layer: int,
+    weights: DecoderWeights,
+    narrow: bool,
+    steps: QuantisedRows,
+    onto: bool,
+    found: Float32s,
 ) -> None:
-    """A product of x (R, I), into found (R, O); or added to what is there."""
+    """Multiply x (R, I) by a weight matrix into found (R, O), or add to it if `onto`."""
     rows = x.shape[0]
     width, at_weight, at_output = weights.table[product]
-    step, at = rounded(x, rows, width, steps, narrow)
+    step, at = quantise_rows(x, rows, width, steps, narrow)
     weight = weights.weight[layer]
     for o in range(found.shape[1]):
         size, bias = step * weights.scale[layer, at_output + o], weights.bias[layer, at_output + o]
         off, w = at * weights.total[layer, at_output + o], at_weight + o * width
         for r in range(0, rows, 4):
             if rows - r == 1:
-                s0 = s1 = s2 = s3 = one_sum(steps, r * width, weight, w, width)
+                s0 = s1 = s2 = s3 = sum_one_row(steps, r * width, weight, w, width)
             else:
-                # where there are fewer than four, the last one comes again
+                # with fewer than four rows, the last one is repeated
                 r1, r2, r3 = min(r + 1, rows - 1), min(r + 2, rows - 1), min(r + 3, rows - 1)
-                s0, s1, s2, s3 = four_sums(steps, r * width, r1 * width, r2 * width, r3 * width, weight, w, width)
+                s0, s1, s2, s3 = sum_four_rows(steps, r * width, r1 * width, r2 * width, r3 * width, weight, w, width)
             for k, s in enumerate((s0, s1, s2, s3)):
                 if r + k < rows:
-                    before = found[r + k, o] if onto else zero
+                    before = found[r + k, o] if onto else ZERO
                     found[r + k, o] = before + np.float32(s - off) * size + bias
 
 
-def _normed(x: Floats, norm: Floats, epsilon: float, found: Floats) -> None:
+def _normalise(x: Float32s, norm: Float32s, epsilon: float, found: Float32s) -> None:
     """x (R, D), gain and bias (2, D) → found (R, D), which may be x itself"""
     rows, width = x.shape
     for r in range(rows):
-        mean = zero
+        mean = ZERO
         for d in range(width):
             mean += x[r, d]
         mean /= np.float32(width)
-        square = zero
+        square = ZERO
         for d in range(width):
             square += (x[r, d] - mean) * (x[r, d] - mean)
-        size = one / np.float32(math.sqrt(square / np.float32(width) + np.float32(epsilon)))
+        size = ONE / np.float32(math.sqrt(square / np.float32(width) + np.float32(epsilon)))
         for d in range(width):
             found[r, d] = (x[r, d] - mean) * size * norm[0, d] + norm[1, d]
 
 
-def _bent(x: Floats, activation: int) -> None:
+def _activate(x: Float32s, activation: int) -> None:
     """(F,), in place"""
     if activation == 0:
         for f in range(x.size):
-            x[f] = max(x[f], zero)
+            x[f] = max(x[f], ZERO)
     elif activation == 1:
         for f in range(x.size):
-            x[f] = x[f] / (one + exp(-x[f]))
+            x[f] = x[f] / (ONE + exp(-x[f]))
     elif activation == 2:
         for f in range(x.size):
-            x[f] = half * x[f] * (one + np.float32(math.erf(x[f] * np.float32(math.sqrt(0.5)))))
+            x[f] = HALF * x[f] * (ONE + np.float32(math.erf(x[f] * np.float32(math.sqrt(0.5)))))
     elif activation == 3:
         for f in range(x.size):
             inside = np.float32(math.sqrt(2 / math.pi)) * (x[f] + np.float32(0.044715) * x[f] * x[f] * x[f])
-            x[f] = half * x[f] * (one + np.float32(math.tanh(inside)))
+            x[f] = HALF * x[f] * (ONE + np.float32(math.tanh(inside)))
     else:
         for f in range(x.size):
             x[f] = np.float32(math.tanh(x[f]))
 
 
-def _copied(to: Floats, what: Floats) -> None:
-    """As long as `to` is. Arrays that are assigned are compared in shape first, which takes seconds to compile."""
+def _copy(to: Float32s, what: Float32s) -> None:
+    """Copy the first to.size values. Array assignment would add shape checks, which take seconds to compile."""
     for k in range(to.size):
         to[k] = what[k]
 
 
-rounded, multiplied, normed = map(compiled, (_rounded, _multiplied, _normed))
-bent, copied = map(compiled, (_bent, _copied))
+quantise_rows, multiply_int8, normalise_rows = map(compile_inner, (_quantise_rows, _multiply, _normalise))
+activate_row, copy_values = map(compile_inner, (_activate, _copy))
 
 
-def _written(layer: int, scale: float, scratch: Scratch, past: Past) -> None:
-    """New keys and values into the past, and attention to all of it."""
+def _attend_past(layer: int, scale: float, scratch: Scratch, past: PastKeys) -> None:
+    """Write new keys and values into the past, and attend to all of it."""
     heads, width = past.keys.shape[3:]
     scores, D = scratch.scores, heads * width
     for r in range(scratch.x.shape[0]):
@@ -326,23 +322,23 @@ def _written(layer: int, scale: float, scratch: Scratch, past: Past) -> None:
             query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
             new_key, new_value = past.keys[layer, r, past.length, h], past.values[layer, r, past.length, h]
             for k in range(width):
-                new_key[k] = kept(scratch.heads[r, D + at + k], new_key)
-                new_value[k] = kept(scratch.heads[r, 2 * D + at + k], new_value)
+                new_key[k] = to_stored(scratch.heads[r, D + at + k], new_key)
+                new_value[k] = to_stored(scratch.heads[r, 2 * D + at + k], new_value)
             for t in range(past.length + 1):
-                key, score = past.keys[layer, r, t, h], zero
+                key, score = past.keys[layer, r, t, h], ZERO
                 for k in range(width):
-                    score += query[k] * wide(key[k])
+                    score += query[k] * to_single(key[k])
                 scores[t] = score * np.float32(scale)
-            weighed(scores, past.length + 1)
+            softmax_row(scores, past.length + 1)
             for k in range(width):
-                answer[k] = zero
+                answer[k] = ZERO
             for t in range(past.length + 1):
                 value, weight = past.values[layer, r, t, h], scores[t]
                 for k in range(width):
-                    answer[k] += weight * wide(value[k])
+                    answer[k] += weight * to_single(value[k])
 
 
-def _asked(layer: int, scale: float, scratch: Scratch, source: Source, is_looked_at: bool) -> None:
+def _attend_source(layer: int, scale: float, scratch: Scratch, source: SourceKeys, is_looked_at: bool) -> None:
     """Attention to the source."""
     heads, width = source.memory.shape[3:]
     scores = scratch.scores
@@ -353,25 +349,25 @@ def _asked(layer: int, scale: float, scratch: Scratch, source: Source, is_looked
             at = h * width
             query, answer = scratch.heads[r, at : at + width], scratch.answer[r, at : at + width]
             for s in range(length):
-                key, score = source.memory[layer, begin + s, 0, h], zero
+                key, score = source.memory[layer, begin + s, 0, h], ZERO
                 for k in range(width):
-                    score += query[k] * wide(key[k])
+                    score += query[k] * to_single(key[k])
                 scores[s] = score * np.float32(scale)
-            weighed(scores, length)
+            softmax_row(scores, length)
             for k in range(width):
-                answer[k] = zero
+                answer[k] = ZERO
             for s in range(length):
                 value, weight = source.memory[layer, begin + s, 1, h], scores[s]
                 for k in range(width):
-                    answer[k] += weight * wide(value[k])
+                    answer[k] += weight * to_single(value[k])
             if is_looked_at:
-                copied(scratch.looks[r, h, :length], scores)
+                copy_values(scratch.looks[r, h, :length], scores)
 
 
-written, asked = map(compiled, (_written, _asked))
+attend_past, attend_source = map(compile_inner, (_attend_past, _attend_source))
 
 
-def _run(weights: Weights, settings: Settings, scratch: Scratch, past: Past, source: Source) -> None:
+def _run(weights: DecoderWeights, settings: StepSettings, scratch: Scratch, past: PastKeys, source: SourceKeys) -> None:
     x, steps, narrow = scratch.x, scratch.steps, settings.narrow
     epsilon = settings.epsilon
     for layer in range(weights.norms.shape[0]):
@@ -379,64 +375,60 @@ def _run(weights: Weights, settings: Settings, scratch: Scratch, past: Past, sou
         for part in range(3):
             inside = x
             if settings.before:
-                normed(x, norms[part], epsilon, scratch.normed)
+                normalise_rows(x, norms[part], epsilon, scratch.normed)
                 inside = scratch.normed
             if part == 0:
-                multiplied(inside, QKV, layer, weights, narrow, steps, False, scratch.heads)
-                written(layer, settings.scale, scratch, past)
-                multiplied(scratch.answer, OUT, layer, weights, narrow, steps, True, x)
+                multiply_int8(inside, QKV, layer, weights, narrow, steps, False, scratch.heads)
+                attend_past(layer, settings.scale, scratch, past)
+                multiply_int8(scratch.answer, OUT, layer, weights, narrow, steps, True, x)
             elif part == 1:
                 query = scratch.heads[:, : scratch.answer.shape[1]]
-                multiplied(inside, QUERY, layer, weights, narrow, steps, False, query)
-                asked(layer, settings.source_scale, scratch, source, layer == settings.look)
-                multiplied(scratch.answer, SOURCE_OUT, layer, weights, narrow, steps, True, x)
+                multiply_int8(inside, QUERY, layer, weights, narrow, steps, False, query)
+                attend_source(layer, settings.source_scale, scratch, source, layer == settings.look)
+                multiply_int8(scratch.answer, SOURCE_OUT, layer, weights, narrow, steps, True, x)
             else:
-                multiplied(inside, UP, layer, weights, narrow, steps, False, scratch.inner)
+                multiply_int8(inside, UP, layer, weights, narrow, steps, False, scratch.inner)
                 for r in range(x.shape[0]):
-                    bent(scratch.inner[r], settings.activation)
-                multiplied(scratch.inner, DOWN, layer, weights, narrow, steps, True, x)
+                    activate_row(scratch.inner[r], settings.activation)
+                multiply_int8(scratch.inner, DOWN, layer, weights, narrow, steps, True, x)
             if not settings.before:
-                normed(x, norms[part], epsilon, x)
+                normalise_rows(x, norms[part], epsilon, x)
 
 
 @cache
-def kernel() -> _Run:
-    """Compiled on its first call, which takes seconds; kept on disk beside this file where that can be written."""
-    run: _Run = numba.njit(cache=True, **SETTINGS)(_run)
+def compile_step() -> _Run:
+    """Compiles on the first call (some seconds); cached on disk next to this file if it is writable."""
+    run: _Run = numba.njit(cache=True, **KERNEL_SETTINGS)(_run)
     return run
 
 
-# --- Scores of a large vocabulary looked through by compiled loops (numba, extra `fast`), for a few rows:
-# search/largest.py makes
-# a dozen calls for it, which take longer than their work. With many rows torch's two threads or more are faster.
-#
-# Shapes: Q rows, V vocabulary.
+# The largest scores.
 
 _BLOCK = 2_048
-"""Scores that are looked at together: most blocks hold none of the largest."""
+"""Scores whose maximum is tested together: most blocks contain none of the largest."""
 
 
-def _has_none(scores: Floats) -> bool:
-    """Whether something among (V,) is no number."""
+def _has_nan(scores: Float32s) -> bool:
+    """Whether (V,) contains NaN."""
     none = 0
     for place in range(scores.size):
         none += scores[place] != scores[place]
     return none > 0
 
 
-has_none = compiled(_has_none)
+has_nan = compile_inner(_has_nan)
 
 
-def _log_totals(scores: Floats, totals: Floats) -> None:
-    """(Q, V) → log Σ eˣ of each row (Q,); of a row with something that is no number, none."""
+def _log_totals(scores: Float32s, totals: Float32s) -> None:
+    """(Q, V) → log Σ eˣ of each row (Q,); NaN for a row that contains NaN."""
     lanes = np.empty(LANES, np.float32)
     for row in range(scores.shape[0]):
         own = scores[row]
-        if has_none(own):
+        if has_nan(own):
             totals[row] = np.float32(np.nan)
             continue
-        most, total = most_of(own, lanes), zero
-        if math.isinf(most):  # infinity less infinity is not a number
+        most, total = find_maximum(own, lanes), ZERO
+        if math.isinf(most):  # ∞ - ∞ would be NaN
             totals[row] = most
         else:
             for place in range(own.size):
@@ -444,14 +436,14 @@ def _log_totals(scores: Floats, totals: Floats) -> None:
             totals[row] = np.float32(math.log(total)) + most
 
 
-def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
-    """(Q, V) → the k largest scores of each row and where they are, (Q, k) each, largest first; of equals the first.
-    What is no number counts as the largest."""
+def _largest(scores: Float32s, values: Float32s, places: NDArray[np.int64]) -> None:
+    """(Q, V) → the k largest scores of each row and their indices, (Q, k) each, largest first; ties go to the lower
+    index. NaN counts as the largest."""
     rows, vocabulary = scores.shape
     k, lanes = values.shape[1], np.empty(LANES, np.float32)
     for row in range(rows):
         own, best, at = scores[row], values[row], places[row]
-        found, none = 0, has_none(own)  # of the k
+        found, none = 0, has_nan(own)  # of the k
         if none:
             for place in range(vocabulary):
                 if found < k and own[place] != own[place]:
@@ -460,7 +452,7 @@ def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
         first = found
         for begin in range(0, vocabulary, _BLOCK):
             block = own[begin : begin + _BLOCK]
-            if none or found < k or most_of(block, lanes) > best[k - 1]:
+            if none or found < k or find_maximum(block, lanes) > best[k - 1]:
                 for place in range(block.size):
                     score = block[place]
                     if score == score and (found < k or score > best[k - 1]):
@@ -474,13 +466,13 @@ def _largest(scores: Floats, values: Floats, places: NDArray[np.int64]) -> None:
 
 
 @cache
-def log_totals() -> Callable[[Floats, Floats], None]:
-    """Compiled on its first call, which takes a second; kept on disk beside this file where that can be written."""
-    run: Callable[[Floats, Floats], None] = numba.njit(cache=True, **SETTINGS)(_log_totals)
+def compile_log_totals() -> Callable[[Float32s, Float32s], None]:
+    """Compiles on the first call (about a second); cached on disk next to this file if it is writable."""
+    run: Callable[[Float32s, Float32s], None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_log_totals)
     return run
 
 
 @cache
-def largest() -> Callable[[Floats, Floats, NDArray[np.int64]], None]:
-    run: Callable[[Floats, Floats, NDArray[np.int64]], None] = numba.njit(cache=True, **SETTINGS)(_largest)
+def compile_largest() -> Callable[[Float32s, Float32s, NDArray[np.int64]], None]:
+    run: Callable[[Float32s, Float32s, NDArray[np.int64]], None] = numba.njit(cache=True, **KERNEL_SETTINGS)(_largest)
     return run

@@ -1,8 +1,15 @@
-"""A twin of some modules: the same computation from weights that lie otherwise, for decoding.
+"""Copies of modules with other weight layouts for decoding on a CPU: by columns, or packed by oneDNN.
 
-Every linear layer is replaced by what a function makes of it and its name (weight_layout.py, int8.py); the rest is
-copied, and norms and other parameters are shared. A twin has no gradients. It is made when it is first asked for, and
-again when a weight has changed.
+A twin is a copy of some modules in which a function replaces every linear layer (here, or int8.py); norms and other
+parameters are shared. It has no gradients. It is created lazily, and again after a weight has changed.
+
+By columns: a linear layer stores W (out, in) by rows and computes x Wᵀ. With 4 or 8 rows of x, as in beam search, the
+library's kernels can be twice as fast when W is stored by columns.
+
+Packed: for products with tens of thousands of outputs and at least two rows, oneDNN is faster with weights in its own
+blocked layout. Sums are taken in a different order. `explain_no_packing` says whether this torch has it.
+
+Shapes: … rows, I inputs, O outputs.
 """
 
 import copy
@@ -16,34 +23,34 @@ from torch import Tensor, nn
 
 class Origin(NamedTuple):
     weight: Tensor
-    memory: Tensor  # what it held
-    version: int  # which change of it
+    memory: Tensor  # its storage
+    version: int  # its modification counter
 
 
-Replaced = Callable[[nn.Linear, str], nn.Module]
+ReplaceLinear = Callable[[nn.Linear, str], nn.Module]
 
 
 class Twins:
     """Holds the twin of a network's modules; not a module itself, so that the twin is never saved."""
 
-    def __init__(self, replaced: Replaced) -> None:
+    def __init__(self, replaced: ReplaceLinear) -> None:
         self.replaced = replaced
-        # the twin, once it was asked for, and what it was made from; set together, since several threads may ask
+        # the twin and its origins; set together, for thread safety
         self._made: tuple[nn.ModuleList, list[Origin]] | None = None
 
-    def __reduce__(self) -> tuple[type["Twins"], tuple[Replaced]]:
-        return Twins, (self.replaced,)  # a copy begins without
+    def __reduce__(self) -> tuple[type["Twins"], tuple[ReplaceLinear]]:
+        return Twins, (self.replaced,)  # a copy starts without a twin
 
     def of(self, modules: nn.ModuleList) -> nn.ModuleList:
-        """Parameters must not be inference tensors: those do not count their changes."""
+        """The twin of these modules. Parameters must not be inference tensors, which have no modification counter."""
         weights = list(modules.parameters())
         made = self._made
         if made is None or not _is_fresh(made[1], weights):
             made = None
-            self.forget()  # before the next is made: two would not fit everywhere
-            # the memory of what it is made from is held, so that no other weight can come to lie there
+            self.forget()  # free the old twin first: memory may not suffice for two
+            # keep the storage alive, so that no other weight can reuse its address
             origins = [Origin(weight, weight.detach(), weight._version) for weight in weights]
-            made = self._made = _with_replaced(modules, self.replaced), origins
+            made = self._made = _replace_linears(modules, self.replaced), origins
         return made[0]
 
     @property
@@ -61,7 +68,7 @@ def _is_fresh(origins: Sequence[Origin], weights: Sequence[Tensor]) -> bool:
     )
 
 
-def _with_replaced(modules: nn.ModuleList, replaced: Replaced) -> nn.ModuleList:
+def _replace_linears(modules: nn.ModuleList, replaced: ReplaceLinear) -> nn.ModuleList:
     twin = copy.deepcopy(modules, {id(parameter): parameter for parameter in modules.parameters()})
     for parent in list(twin.modules()):
         for name, child in parent.named_children():
@@ -70,46 +77,27 @@ def _with_replaced(modules: nn.ModuleList, replaced: Replaced) -> nn.ModuleList:
     return twin
 
 
-# --- Weights by columns, for products with few rows on a CPU.
-#
-# A linear layer stores W (out, in) row by row and computes x Wᵀ. With some hundred rows of x that is as fast as any
-# order; with 4 or 8, as when a beam is searched, the library's kernels can be twice as fast when W lies column by
-# column. A twin (weight_layout.py) of the layers in that order is worth its memory there. Nothing else changes: the
-# same numbers,
-# the same shapes, biases shared.
-
-
-def by_columns(layer: nn.Linear, name: str = "") -> nn.Linear:
+def store_by_columns(layer: nn.Linear, name: str = "") -> nn.Linear:
     twin = nn.Linear(layer.in_features, layer.out_features, device="meta")
     twin.weight = nn.Parameter(layer.weight.detach().t().contiguous().t(), requires_grad=False)
     twin.bias = layer.bias
     return twin
 
 
-def is_of_use(modules: nn.ModuleList) -> bool:
-    """On a CPU, with numbers that its library has such kernels for, and that count their changes."""
+def can_store_by_columns(modules: nn.ModuleList) -> bool:
+    """Whether all weights are float32 or float64 on a CPU and not inference tensors."""
     return all(
         weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64) and not weight.is_inference()
         for weight in modules.parameters()
     )
 
 
-# --- Weights packed in blocks, for a CPU's product of two or more rows with a table as long as a vocabulary.
-#
-# weight_layout.py is as fast for short layers and for a single row. For some tens of thousands of outputs the
-# library that
-# torch calls (oneDNN) is faster with weights in an order of its own. Nothing else changes: the same numbers, summed
-# up in
-# another order. Which torch has it, and on which machine, `unavailable` tells.
-#
-# Shapes: … rows, I inputs, O outputs.
-
 _ROWS = 64
-"""The library is told how many rows to expect; the order that it chooses does for fewer as well."""
+"""Expected number of rows, a hint for oneDNN; the layout also serves fewer rows."""
 
 
 class PackedLinear(nn.Module):
-    """What a linear layer computes. Of the layer nothing is kept but its bias."""
+    """A linear layer with packed weights. Keeps only the bias of the original layer."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -124,17 +112,17 @@ class PackedLinear(nn.Module):
         return found
 
 
-def packed(layer: nn.Linear, name: str = "") -> nn.Module:
-    """The layer in blocks; itself, where there is no such order for it."""
+def pack_linear(layer: nn.Linear, name: str = "") -> nn.Module:
+    """The layer with packed weights; unchanged if packing is unavailable for it."""
     weight = layer.weight
-    if weight.device.type != "cpu" or weight.dtype != torch.float32 or unavailable() is not None:
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or explain_no_packing() is not None:
         return layer
     return PackedLinear(layer)
 
 
 @cache
-def unavailable() -> str | None:
-    """Why there is no such order here; None: there is."""
+def explain_no_packing() -> str | None:
+    """Why packing is unavailable here; None if it is available."""
     layer = nn.Linear(32, 48)
     x = torch.randn(3, 32)
     try:

@@ -1,1 +1,1 @@
-"""Triton kernels and fused blocks for a GPU: the same equations as nn/, with fewer bytes moved."""
+"""Triton kernels and fused blocks for a GPU: the equations of nn/ with less memory traffic."""

@@ -1,11 +1,21 @@
-"""Triton kernels, sent to the device that their tensors are on, in as little of the host's time as there can be.
+"""Triton kernels for the operations between a block's matrix products, and a launcher with low host overhead.
 
-At every launch Triton finds out again which of its compiled kernels is meant: it reads the types of all arguments,
-and whether numbers and addresses are multiples of 16. This takes the host several times as long as the launch itself,
-and longer than a small kernel runs. Our kernels are told apart by less, so what was found is kept here; the compiled
-kernel is then called as Triton's own documentation calls it, by a grid and all of its arguments.
+Bias, dropout, residual, norm, activation and loss do little arithmetic and are bound by memory traffic, so each kernel
+does as much as possible in one pass over a row. In the backward pass the gradients of biases and norms are summed in
+the same pass: every program adds its rows to one partial sum, and the partial sums are added in a fixed order. Without
+atomic additions the result is deterministic.
 
-What this file does NOT do: anything without a GPU, where Triton's interpreter runs kernels as they are.
+Dropout masks are not stored: whether an element is kept is a hash of its index and the seed, recomputed in the backward
+pass.
+
+At every launch Triton determines the compiled variant from the argument types and alignments, which takes the host
+several times as long as the launch itself. `launch` caches the variant under a smaller key and calls it directly, by a
+grid and all arguments. Without a GPU, Triton's interpreter runs the kernels.
+
+Not here: autograd functions and the choice of when to use them (layers.py); attention (short_attention.py); matrix
+products (torch).
+
+Shapes: N tokens, D width, I inner width, M predicted tokens, V vocabulary, P programs.
 """
 
 from collections.abc import Mapping
@@ -21,27 +31,26 @@ _COMPILED: dict[tuple[Any, ...], tuple[Any, list[Any]]] = {}
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """On the device of the first argument: Triton takes whichever is the current one. Constants stand last in a
-    kernel."""
+    """Launch on the device of the first argument (Triton uses the current device). A kernel's constants come last."""
     device = arguments[0].device
     if device.type != "cuda":
         kernel[grid](*arguments, **constants)
     elif device.index == torch.cuda.current_device():
-        launch_known(kernel, grid, device.index, arguments, constants)
+        launch_cached(kernel, grid, device.index, arguments, constants)
     else:
         with torch.cuda.device(device):
-            launch_known(kernel, grid, device.index, arguments, constants)
+            launch_cached(kernel, grid, device.index, arguments, constants)
 
 
-def launch_known(
+def launch_cached(
     kernel: Any, grid: tuple[int, ...], place: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> None:
-    """By what Triton compiled, where the like was launched before on this device. On ROCm Triton is asked every time:
-    there it also compiles for how far a pointer reaches."""
-    if torch.version.hip or (kinds := kinds_of(arguments)) is None:
+    """Launch the cached variant, if there is one for this device. On ROCm Triton chooses every time, since there its
+    variants also depend on pointer ranges."""
+    if torch.version.hip or (kinds := compilation_key(arguments)) is None:
         kernel[grid](*arguments, **constants)
         return
-    key = (id(kernel), place, kinds, *constants.values())  # its own hash reads the source again
+    key = (id(kernel), place, kinds, *constants.values())  # id: the kernel's own hash would read the source again
     if (known := _COMPILED.get(key)) is None:
         compiled = kernel[grid](*arguments, **constants)
         _COMPILED[key] = compiled, [constants[name] for name in kernel.arg_names[len(arguments) :]]
@@ -50,11 +59,11 @@ def launch_known(
         compiled[(*grid, 1, 1)[:3]](*arguments, *last)
 
 
-def kinds_of(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """What Triton compiles for: types, and whether a whole number is 1 or a multiple of 16. None where an address is
-    no multiple of 16 bytes, or a number has more than 31 bits, which is rare.
+def compilation_key(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """What Triton specialises on: types, and whether an integer is 1 or a multiple of 16. None in the rare case of an
+    address that is not a multiple of 16 bytes, or an integer of more than 31 bits.
 
-    >>> kinds_of((torch.zeros(2), 7, 32, 1, 0.5, None))
+    >>> compilation_key((torch.zeros(2), 7, 32, 1, 0.5, None))
     (torch.float32, 0, 16, 1, 'float', None)
     """
     found: list[Any] = []
@@ -72,37 +81,18 @@ def kinds_of(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return None if addresses % 16 else tuple(found)
 
 
-# --- Triton kernels for what stands between the matrix products of a block, each passing over its bytes once.
-#
-# A product of BERT-base reads and writes a few vectors a token and keeps the chip busy; everything else (add, drop
-# out,
-# normalise, bend, score) does next to no arithmetic and costs what it moves. So each kernel here does all that can be
-# done while a row is at hand: the bias of the product before it, dropout, the residual, the norm. On the way back the
-# sums over all tokens (the gradients of biases and norms) are taken from the same rows: every program adds up the
-# rows
-# that it visits and writes one partial sum, and the partial sums are added in a fixed order. No atomic additions: the
-# order never changes.
-#
-# Dropout is not stored. Whether an element is kept is a hash of its place and the seed, computed again on the way
-# back.
-#
-# What this file does NOT do: gradients as autograd wants them, or deciding when to be used (layers.py); attention
-# (short_attention.py); matrix products, which are torch's.
-#
-# Shapes: N tokens, D width, I inner width, M predicted tokens, V vocabulary, P programs.
-
 ROW_PROGRAMS, PATCH_PROGRAMS = 8, 32
-"""How many programs share the rows, for every multiprocessor; each writes one partial sum. Measured on an H200."""
+"""Programs per multiprocessor; each writes one partial sum. Tuned on an H200."""
 ELEMENTS = 2048
-"""Of a tile of whole rows: 16 a thread at 4 warps, as loads of 16 bytes."""
+"""Elements of a tile of whole rows: 16 per thread with 4 warps, as 16-byte loads."""
 PATCH = {"ROWS": 16, "BLOCK": 128}
-"""A tile of rows that are too wide, or need not be seen whole."""
-BENDS = ("gelu", "gelu_tanh", "relu")
+"""A tile for kernels that do not need whole rows."""
+FUSED_ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 
 
 @triton.jit
-def kept(at, seed, threshold):
-    """Whether dropout keeps the element at this place: 32 bits of its hash, against the share that is dropped."""
+def is_kept(at, seed, threshold):
+    """Whether dropout keeps the element at this index: a 32-bit hash compared with the dropout threshold."""
     bits = at.to(tl.uint32) * 0x9E3779B1
     bits = bits ^ seed.to(tl.uint32)
     bits = (bits ^ (bits >> 16)) * 0x7FEB352D
@@ -112,7 +102,7 @@ def kept(at, seed, threshold):
 
 @triton.jit
 def _normal_integral(x):
-    """Φ(x) and exp(−x² / 2), by the same exponential: Abramowitz and Stegun 7.1.26, within 1.5e-7 of erf."""
+    """Φ(x) and exp(−x² / 2) from one exponential: Abramowitz and Stegun 7.1.26, within 1.5e-7 of erf."""
     bell = tl.exp(-0.5 * x * x)
     t = 1.0 / (1.0 + 0.2316418882663604 * tl.abs(x))  # 0.3275911 / √2
     tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * bell
@@ -120,8 +110,8 @@ def _normal_integral(x):
 
 
 @triton.jit
-def _share(x, BEND: tl.constexpr):
-    """The share of x that gelu lets through, and its slope: by the integral of the bell, or by a tanh that is near."""
+def _gelu_parts(x, BEND: tl.constexpr):
+    """gelu(x) / x and its derivative, exact or by the tanh approximation."""
     if BEND == "gelu_tanh":
         inner = x * (1.5957691216057308 + 0.07135481282553514 * x * x)  # √(8 / π) (x + 0.044715 x³)
         share = 1.0 / (1.0 + tl.exp(-tl.maximum(tl.minimum(inner, 40.0), -40.0)))
@@ -143,12 +133,12 @@ def _add_norm_forward(
     if HAS_BIAS:
         z += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if DROPS:
-        z = tl.where(kept(at, seed, threshold), z * kept_scale, 0.0)
+        z = tl.where(is_kept(at, seed, threshold), z * kept_scale, 0.0)
     if HAS_X:
         z += tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     if HAS_BIAS or HAS_X or DROPS:
         tl.store(total + at, z, mask=inside)
-        z = z.to(total.dtype.element_ty).to(tl.float32)  # what the way back will find
+        z = z.to(total.dtype.element_ty).to(tl.float32)  # rounded as the backward pass will read it
     z = tl.where(inside, z, 0.0)
     mean = tl.sum(z, axis=1) / width
     centred = tl.where(inside, z - mean[:, None], 0.0)
@@ -186,7 +176,7 @@ def _add_norm_backward(
         mean = tl.load(means + row, mask=row < rows, other=0.0)
         deviation = tl.load(deviations + row, mask=row < rows, other=0.0)
         first += programs * ROWS
-        # the rows after these are on their way while these are worked on
+        # prefetch the next rows
         later = (first + tl.arange(0, ROWS))[:, None]
         there = (later < rows) & (column[None, :] < width)
         ahead = later.to(tl.int64) * width + column[None, :]
@@ -204,7 +194,7 @@ def _add_norm_backward(
         dz = tl.where(inside, dz, 0.0)
         tl.store(to_x + at, dz, mask=inside)
         if DROPS:
-            dz = tl.where(kept(at, seed, threshold), dz * kept_scale, 0.0)
+            dz = tl.where(is_kept(at, seed, threshold), dz * kept_scale, 0.0)
         if APART:
             tl.store(to_answer + at, dz, mask=inside)
         if HAS_BIAS:
@@ -217,25 +207,25 @@ def _add_norm_backward(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bend_forward(
+def _activation_forward(
     before, bias, out, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # on the one axis of a grid that has no end
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)  # the only grid axis without a small limit
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     at = row[:, None].to(tl.int64) * width + column[None, :]
     x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
     x += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if BEND == "relu":
-        bent = tl.where(x < 0, 0.0, x)  # what is not a number stays that
+        bent = tl.where(x < 0, 0.0, x)  # NaN is preserved
     else:
-        share, _ = _share(x, BEND)
+        share, _ = _gelu_parts(x, BEND)
         bent = x * share
     tl.store(out + at, bent, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _bend_backward(
+def _activation_backward(
     gradient, before, bias, to_before, to_bias, rows, width, BEND: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -251,10 +241,10 @@ def _bend_backward(
         dy = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
         x = tl.load(before + at, mask=inside, other=0.0).to(tl.float32)
         if BEND == "relu":
-            dx = tl.where(x <= 0, 0.0, dy)  # x is bent already
+            dx = tl.where(x <= 0, 0.0, dy)  # x is the output of relu
         else:
             x += shift
-            share, slope = _share(x, BEND)
+            share, slope = _gelu_parts(x, BEND)
             dx = dy * (share + x * slope)
         tl.store(to_before + at, dx, mask=inside)
         sum_bias += dx
@@ -263,8 +253,8 @@ def _bend_backward(
 
 
 @triton.jit(do_not_specialize=["rows"])
-def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Three (N, D) into one (N, 3 D), and what each column of it adds up to."""
+def _join_columns(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copies three (N, D) into one (N, 3 D), and sums its columns."""
     place = tl.program_id(0)
     blocks = tl.cdiv(width, BLOCK)
     which = place // blocks
@@ -289,16 +279,16 @@ def _side_by_side(one, two, three, out, sums, rows, width, ROWS: tl.constexpr, B
 
 
 @triton.jit
-def _nothing(out):
+def _probe_kernel(out):
     tl.store(out, 1.0)
 
 
 class Dropout:
-    """What a kernel has to know of a dropout: the seed, the share as a threshold of 32 bits, the scale of the kept."""
+    """Dropout arguments of a kernel: the seed, the rate as a 32-bit threshold, the scale of kept elements."""
 
     def __init__(self, share: float) -> None:
         self.drops = share > 0
-        # from torch's own generator, so that `torch.manual_seed` decides it and recomputed activations drop the same
+        # from torch's generator, so that `torch.manual_seed` applies and recomputed activations drop the same elements
         self.seed = int(torch.randint(1 << 31, ())) if self.drops else 0
         self.threshold = min(round(share * (1 << 32)), (1 << 32) - 1) if self.drops else 0
         self.kept_scale = 1 / (1 - share)
@@ -311,8 +301,8 @@ class Dropout:
 def add_norm_forward(
     answer: Tensor, bias: Tensor | None, x: Tensor | None, gamma: Tensor, beta: Tensor, epsilon: float, dropout: Dropout
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """norm(x + dropout(answer + bias)), (N, D) → the same, the sum before the norm (of the type of x, if there is one),
-    and its mean and 1 / deviation."""
+    """norm(x + dropout(answer + bias)), (N, D) → the result, the sum before the norm (in the dtype of x, if given), its
+    mean and 1 / standard deviation."""
     rows, width = answer.shape
     plain = bias is None and x is None and not dropout.drops
     out = torch.empty_like(answer)
@@ -341,13 +331,13 @@ def add_norm_backward(
     dropout: Dropout,
     more: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """→ the gradients of x and of the answer (one tensor, where nothing is dropped and both are of one type), of gamma,
-    beta and the bias. `more` (N, D) is what comes back to the sum itself, past the norm."""
+    """→ the gradients of x and of the answer (one tensor without dropout if the dtypes agree), of gamma, beta and the
+    bias. `more` (N, D): the gradient of the sum that bypasses the norm."""
     rows, width = total.shape
     tile = _tile(width)
     programs = _programs(total.device, -(-rows // tile["ROWS"]), ROW_PROGRAMS)
     to_x = torch.empty_like(total)
-    apart = dropout.drops or gradient.dtype != total.dtype  # the answer is of the type of what is handed on
+    apart = dropout.drops or gradient.dtype != total.dtype  # the answer has the dtype of the output
     to_answer = torch.empty_like(gradient) if apart else to_x
     sums = torch.empty(3 if has_bias else 2, programs, width, dtype=torch.float32, device=total.device)
     launch(
@@ -365,16 +355,16 @@ def add_norm_backward(
     return to_x, to_answer, to_gamma, to_beta, to_bias[0] if has_bias else None
 
 
-def bend_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
-    """bend(before + bias), (N, I). Relu writes over what came before it, which its way back does not need."""
+def activation_forward(before: Tensor, bias: Tensor, bend: str) -> Tensor:
+    """activation(before + bias), (N, I). relu works in place: its backward pass does not need the input."""
     rows, width = before.shape
     out = before if bend == "relu" else torch.empty_like(before)
     grid = (-(-rows // PATCH["ROWS"]), -(-width // PATCH["BLOCK"]))
-    launch(_bend_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
+    launch(_activation_forward, grid, before, bias, out, rows, width, BEND=bend, **PATCH)
     return out
 
 
-def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
+def activation_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> tuple[Tensor, Tensor]:
     """→ the gradients of `before` and the bias."""
     rows, width = before.shape
     blocks = -(-width // PATCH["BLOCK"])
@@ -382,24 +372,24 @@ def bend_backward(gradient: Tensor, before: Tensor, bias: Tensor, bend: str) -> 
     to_before = torch.empty_like(before)
     sums = torch.empty(programs, width, dtype=torch.float32, device=before.device)
     arguments = (gradient, before, bias, to_before, sums, rows, width)
-    launch(_bend_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
+    launch(_activation_backward, (blocks, programs), *arguments, BEND=bend, **PATCH)
     return to_before, sums.sum(0)
 
 
-def side_by_side(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
+def join_columns(one: Tensor, two: Tensor, three: Tensor) -> tuple[Tensor, Tensor]:
     """Three (N, D) → (N, 3 D), and its sums over the tokens (3 D,)."""
     rows, width = one.shape
     blocks = 3 * -(-width // PATCH["BLOCK"])
     programs = -(-_programs(one.device, blocks * -(-rows // PATCH["ROWS"]), PATCH_PROGRAMS) // blocks)
     out = torch.empty(rows, 3 * width, dtype=one.dtype, device=one.device)
     sums = torch.empty(programs, 3 * width, dtype=torch.float32, device=one.device)
-    launch(_side_by_side, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
+    launch(_join_columns, (blocks, programs), one, two, three, out, sums, rows, width, **PATCH)
     return out, sums.sum(0)
 
 
 @cache
 def _tile(width: int) -> Mapping[str, int]:
-    """Whole rows, a few at a time where they are narrow."""
+    """The tile of whole rows: several at a time if they are narrow."""
     block = triton.next_power_of_2(width)
     return {"ROWS": max(1, ELEMENTS // block), "BLOCK": block}
 
@@ -413,10 +403,11 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def reason_not_to(device: torch.device) -> str | None:
-    """Why no kernel can be built for this device, found by building the smallest: Triton wants a C compiler."""
+def explain_no_kernels(device: torch.device) -> str | None:
+    """Why no kernel can be built for this device, found by building a trivial one (Triton needs a C compiler); or
+    None."""
     try:
-        launch(_nothing, (1,), torch.empty(1, device=device))
-    except Exception as error:  # whatever a compiler, a linker or a driver may say
+        launch(_probe_kernel, (1,), torch.empty(1, device=device))
+    except Exception as error:  # any error of a compiler, linker or driver
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None

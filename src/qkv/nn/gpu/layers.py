@@ -1,15 +1,29 @@
-"""The weights of a model in the 16 bits of products, all cast at once when a step begins.
+"""The layers of a post-norm block for training on a GPU: the maths of nn/block.py with less memory traffic.
 
-Weights are learned in 32 bits. Cast one by one where they are used, as autocast does, each costs a launch, and a small
-step has little else to do. Inside of
+    query, key, value, x = project(x, …)      one product; its gradient is added to the residual's in place
+    answer = attend(query, key, value)
+    x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
+    inner, x = widen(x, …)
+    x = add_norm(activation(inner + bias) W, bias, x, …)
 
-    with halves:
+The residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` therefore
+return x too: their products add to the gradient of the residual in place, where autograd would add two tensors. Rows of
+up to 128 tokens are projected and attended in one function (`attend_short`).
+
+Weights are trained in 32 bits and multiplied in 16. Casting them one by one, as autocast does, costs a launch each.
+Inside of
+
+    with casts:                               # a WeightCasts
         loss = …
 
-`half` gives copies that were refreshed together on the way in; which ones are wanted it learns in the first step. They
-are as good as the weights are still: nothing may change these before the block ends.
+`cast_weight` returns 16-bit copies that were refreshed together on entry; the first step registers which are needed.
+Weights must not change inside the block.
 
-What this file does NOT do: gradients, which are those of the weights (layers.py, sublayer.py).
+Nothing is compiled ahead and shapes may change at every step. Tests compare every function with its readable version.
+
+Not here: the kernels (kernels.py); the choice of when to use them, by `has_kernels` (nn/block.py).
+
+Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
 """
 
 import math
@@ -30,14 +44,14 @@ if TYPE_CHECKING:
     from qkv.nn.gpu.short_attention import Short
 
 
-_HERE = threading.local()  # a trainer in another thread has weights, and steps, of its own
+_HERE = threading.local()  # per thread: each may train a model
 
 
-class Halves:
-    """Copies of what was asked for, between the steps too."""
+class WeightCasts:
+    """16-bit copies of weights, reused between steps."""
 
     def __init__(self) -> None:
-        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # under the weight's id; held here, it stays the weight's
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id; the reference keeps the id valid
 
     def __enter__(self) -> Self:
         if self._copies:
@@ -57,41 +71,22 @@ class Halves:
         return found[1]
 
 
-def half(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The weight in the type of products; without its gradient, for a `torch.autograd.Function` has one of its own."""
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The weight in the dtype of products, without gradient: for use inside a `torch.autograd.Function`."""
     if weight.dtype == dtype:
         return weight
-    halves: Halves | None = getattr(_HERE, "halves", None)
-    # what is no parameter is another tensor in every step
+    halves: WeightCasts | None = getattr(_HERE, "halves", None)
+    # a tensor that is not a parameter differs in every step
     return weight.to(dtype) if halves is None or not isinstance(weight, nn.Parameter) else halves.of(weight, dtype)
 
 
-# --- The layers of a post-norm block as a GPU likes them: the same maths as nn/block.py, with fewer bytes moved.
-#
-#     query, key, value, x = project(x, …)      one product; on the way back its gradient is added to the residual's
-#     answer = attend(query, key, value)
-#     x = add_norm(answer W, bias, x, …)        bias, dropout, residual and norm in one pass
-#     inner, x = widen(x, …)
-#     x = add_norm(bend(inner + bias) W, bias, x, …)
-#
-# A residual is read by the layer and by the sum after it, so that two gradients meet. `project` and `widen` hand x
-# through for that reason: their products then add to the gradient of the residual in place, where autograd would add
-# two
-# tensors. Rows of up to 128 tokens are projected and attended at once, by `attend_short`.
-#
-# Nothing is compiled ahead and shapes may change at every step. Tests hold every function equal to its readable twin.
-#
-# What this file does NOT do: the kernels themselves (kernels.py); deciding for a layer, which asks `fits`.
-#
-# Shapes: N tokens of all rows, D width, H heads, K head width, I inner width, M predicted tokens, V vocabulary.
-
 _KNOWN = (torch.float32, torch.bfloat16, torch.float16)
 ALIGNED = 64
-"""What a product's width is padded to, the vocabulary's for one: an odd width runs at a fraction of the speed."""
+"""Product widths are padded to a multiple of this, e.g. the vocabulary's: odd widths are much slower."""
 
 
-def fits(x: Tensor) -> bool:
-    """Whether these kernels serve: for numbers that they know, on a GPU that Triton compiles for."""
+def has_kernels(x: Tensor) -> bool:
+    """Whether the kernels support this tensor: its dtype, and a GPU that Triton compiles for."""
     return x.is_cuda and x.dtype in _KNOWN and x.size(0) > 0 and _compiles_for(x.device)
 
 
@@ -99,31 +94,31 @@ def fits(x: Tensor) -> bool:
 def _compiles_for(device: torch.device) -> bool:
     if find_spec("triton") is None or torch.cuda.get_device_capability(device) < (8, 0):
         return False
-    from qkv.nn.gpu.kernels import reason_not_to
+    from qkv.nn.gpu.kernels import explain_no_kernels
 
-    if reason := reason_not_to(device):
+    if reason := explain_no_kernels(device):
         warnings.warn(
-            f"qkv's kernels for GPUs cannot be built here ({reason}); the slower way is taken. They want a C compiler "
-            "and Python's headers (on Debian: gcc and python3-dev).",
+            f"qkv's GPU kernels cannot be built here ({reason}); using slower ones. They need a C compiler and "
+            "Python's headers (on Debian: gcc and python3-dev).",
             stacklevel=2,
         )
     return reason is None
 
 
 def compute_type(x: Tensor) -> torch.dtype:
-    """What products are computed in: autocast's choice, where there is one."""
+    """The dtype of products: autocast's, if enabled."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-def attended(
+def project_and_attend(
     x: Tensor, layer: nn.Linear, attend: Attend, heads: int, width: int, scale: float | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Queries, keys and values of x (N, D), attended as `attend` says → answers (N, H · K), its weights, and x itself.
+    """Project x (N, D) to queries, keys and values and apply `attend` → outputs (N, H · K), weights, and x itself.
 
-    Short rows go through their own kernel, whoever else is in the batch.
+    Short rows go through their own kernel, also in a batch with longer rows.
     """
-    if fits_short(attend, x, width):
+    if can_attend_short(attend, x, width):
         if attend.longest <= SHORT:
             answer, x = attend_short(x, layer, attend, heads, scale, dropout)
             return answer, None, x
@@ -146,9 +141,9 @@ class _Project(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
+        weight = cast_weight(weight, x.dtype)
         ctx.save_for_backward(x, weight)
-        out = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        out = functional.linear(x, weight, cast_weight(bias, x.dtype))  # (N, 3 · H · K)
         return *out.chunk(3, dim=1), x.view_as(x)
 
     @staticmethod
@@ -156,45 +151,45 @@ class _Project(torch.autograd.Function):
     def backward(
         ctx: Any, to_query: Tensor, to_key: Tensor, to_value: Tensor, to_x: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from qkv.nn.gpu.kernels import side_by_side
+        from qkv.nn.gpu.kernels import join_columns
 
         x, weight = ctx.saved_tensors
-        gradient, to_bias = side_by_side(*(part.contiguous() for part in (to_query, to_key, to_value)))
-        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+        gradient, to_bias = join_columns(*(part.contiguous() for part in (to_query, to_key, to_value)))
+        return add_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
 def attend_short(
     x: Tensor, layer: nn.Linear, rows: Packed, heads: int, scale: float | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Projection and attention of short rows at once: x (N, D) → answers (N, H · K), and x itself."""
-    return _AttendShort.apply(x, layer.weight, layer.bias, _own(rows, layer, heads, scale), dropout)
+    """Projection and attention of short rows in one autograd step: x (N, D) → outputs (N, H · K), and x itself."""
+    return _AttendShort.apply(x, layer.weight, layer.bias, _self_rows(rows, layer, heads, scale), dropout)
 
 
 def attend_mixed(
     x: Tensor, layer: nn.Linear, parts: tuple[Packed, Packed], heads: int, scale: float | None, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """The same for rows of which the first are short and the others are not."""
+    """`attend_short` for a batch of short rows followed by longer rows."""
     width = layer.out_features // (3 * heads)
     qkv, x = widen(x, layer, biased=True)
     short, long = qkv.split([part.n_tokens for part in parts])
-    answer = _Short.apply(short, _own(parts[0], layer, heads, scale), dropout)
+    answer = _Short.apply(short, _self_rows(parts[0], layer, heads, scale), dropout)
     others, _ = parts[1](*long.unflatten(-1, (3, heads, width)).unbind(-3), scale=scale, dropout=dropout)
     return torch.cat([answer, others.flatten(-2)]), x
 
 
-def fits_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
-    """Whether the kernel of short rows can serve."""
-    return isinstance(attend, Packed) and knows_short(x, head_width)
+def can_attend_short(attend: Attend, x: Tensor, head_width: int) -> TypeGuard[Packed]:
+    """Whether the short-row kernel supports this attention."""
+    return isinstance(attend, Packed) and has_short_kernel(x, head_width)
 
 
-def knows_short(x: Tensor, head_width: int) -> bool:
+def has_short_kernel(x: Tensor, head_width: int) -> bool:
     from qkv.nn.gpu.short_attention import WIDTHS
 
-    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # of 32 bits it would round to 10
+    return head_width in WIDTHS and not (x.is_cuda and x.element_size() != 2)  # on a GPU it would round fp32 to TF32
 
 
-def _own(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
-    """Rows that look at themselves."""
+def _self_rows(rows: Packed, layer: nn.Linear, heads: int, scale: float | None) -> "Short":
+    """Rows that attend to themselves."""
     from qkv.nn.gpu.short_attention import Short
 
     scale = 1 / math.sqrt(layer.out_features // (3 * heads)) if scale is None else scale
@@ -229,8 +224,8 @@ class _AttendShort(torch.autograd.Function):
         from qkv.nn.gpu.short_attention import short_forward
 
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
-        qkv = functional.linear(x, weight, half(bias, x.dtype))  # (N, 3 · H · K)
+        weight = cast_weight(weight, x.dtype)
+        qkv = functional.linear(x, weight, cast_weight(bias, x.dtype))  # (N, 3 · H · K)
         ctx.rows, ctx.dropout = rows, Dropout(dropout)
         ctx.save_for_backward(x, weight, qkv)
         return short_forward(qkv, qkv, rows, ctx.dropout), x.view_as(x)
@@ -242,7 +237,7 @@ class _AttendShort(torch.autograd.Function):
 
         x, weight, qkv = ctx.saved_tensors
         to_qkv, _, to_bias = short_backward(gradient.contiguous(), qkv, qkv, ctx.rows, ctx.dropout)
-        return added_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
+        return add_product(to_x, to_qkv, weight), weight_gradient(to_qkv, x), to_bias, None, None
 
 
 def widen(x: Tensor, layer: nn.Linear, biased: bool = False) -> tuple[Tensor, Tensor]:
@@ -254,30 +249,30 @@ class _Widen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
+        weight = cast_weight(weight, x.dtype)
         ctx.save_for_backward(x, weight)
         ctx.has_bias = bias is not None
-        return functional.linear(x, weight, None if bias is None else half(bias, x.dtype)), x.view_as(x)
+        return functional.linear(x, weight, None if bias is None else cast_weight(bias, x.dtype)), x.view_as(x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, to_x: Tensor | None) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         to_bias = gradient.sum(0, dtype=torch.float32) if ctx.has_bias else None
-        return added_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
+        return add_product(to_x, gradient, weight), weight_gradient(gradient, x), to_bias
 
 
-def added_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
-    """residual + gradient W, written over the residual; without one, where x was read by nobody else, the product.
+def add_product(residual: Tensor | None, gradient: Tensor, weight: Tensor) -> Tensor:
+    """residual + gradient W, in place of the residual; without a residual, the product.
 
-    It came from `add_norm`, which may have handed the same tensor to the layer's other end; but all that reads it there
-    comes before this gradient, which was computed from it.
+    `add_norm` may have returned the same tensor to another branch, but all its readers ran before this gradient, which
+    was computed from theirs.
     """
     return gradient @ weight if residual is None else residual.addmm_(gradient, weight)
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """(N, O) and (N, D) → (O, D). Weights are learned in 32 bits, and a GPU adds up in them: nothing to round."""
+    """(N, O) and (N, D) → (O, D) in 32 bits, the dtype of the weights and of the GPU's accumulator."""
     if gradient.is_cuda and gradient.element_size() == 2:
         return torch.mm(gradient.t(), x, out_dtype=torch.float32)
     return gradient.t() @ x
@@ -321,13 +316,13 @@ class _AddNorm(torch.autograd.Function):
         return to_answer, to_bias, to_x if ctx.has_x else None, to_gamma, to_beta, None, None
 
 
-def embed(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """token + segment + position (N,) each → (N, D), in the type that products are computed in."""
+def embed_inputs(ids: Tensor, segments: Tensor, positions: Tensor, tables: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    """token + segment + position, (N,) each → (N, D) in the dtype of products."""
     return _Embed.apply(ids, segments, positions, *tables, compute_type(tables[0]))
 
 
-def embed_two(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
-    """The same without segments; in the type of the tables, for sums that go on as they are."""
+def embed_without_segments(ids: Tensor, positions: Tensor, token: Tensor, position: Tensor) -> Tensor:
+    """token + position → (N, D) in the dtype of the tables, for pre-norm stacks, whose sum is not rounded."""
     first, zeros = torch.zeros_like(ids), token.new_zeros(1, token.size(1))
     return _Embed.apply(ids, first, positions, token, zeros, position, token.dtype)
 
@@ -357,7 +352,7 @@ class _Embed(torch.autograd.Function):
         ids, segments, positions = ctx.saved_tensors
         words, kinds, places = ctx.sizes
         to_token = torch.ops.aten.embedding_dense_backward(gradient, ids, words, -1, False)
-        # few segments and positions, and each of them in a large share of the tokens: their sums are a matrix product
+        # few distinct segments and positions, each in many tokens: their sums are a matrix product
         gradient = gradient.to(ctx.type)
         columns = places + kinds + -(places + kinds) % ALIGNED
         where = torch.zeros(ids.numel(), columns, dtype=gradient.dtype, device=gradient.device)
@@ -367,8 +362,8 @@ class _Embed(torch.autograd.Function):
 
 
 def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Vectors (M, D), scored against every word of the table (V, D) → the summed loss, and how many were right."""
-    if fits(x):
+    """Vectors (M, D) scored against all rows of the table (V, D) → the summed loss, and the number correct."""
+    if has_kernels(x):
         return linear_cross_entropy(x, table, bias, targets)
     scores = functional.linear(x, table, bias).float()
     right = (scores.detach().argmax(-1) == targets).sum()
@@ -376,8 +371,8 @@ def word_loss(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) ->
 
 
 def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The same on kernels. The scores, the largest tensor of pre-training, exist once, in the type of products, and
-    become their own gradient. A target of −100 is not scored, as in torch's cross entropy.
+    """`word_loss` on kernels. The scores, the largest tensor of pretraining, exist once, in the dtype of products, and
+    are overwritten by their gradient. Targets of −100 are ignored, as in torch's cross entropy.
     """
     loss, _, right = smoothed_cross_entropy(x, table, bias, targets, 0.0)
     return loss, right
@@ -386,8 +381,8 @@ def linear_cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, targets:
 def smoothed_cross_entropy(
     x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """With label smoothing (models/transformer/objective.py); the loss without it stands beside, not to be learned
-    from."""
+    """With label smoothing (models/transformer/objective.py) → the loss, the loss without smoothing (no gradient), and
+    the number correct."""
     return _LinearCrossEntropy.apply(x.to(compute_type(x)), table, bias, targets, smoothing)
 
 
@@ -400,8 +395,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
         words = table.size(0)
         padding = -words % ALIGNED
-        table = functional.pad(half(table, x.dtype), (0, 0, 0, padding))
-        bias = None if bias is None else functional.pad(half(bias, x.dtype), (0, padding))
+        table = functional.pad(cast_weight(table, x.dtype), (0, 0, 0, padding))
+        bias = None if bias is None else functional.pad(cast_weight(bias, x.dtype), (0, padding))
         scores = functional.linear(x, table, bias)  # (M, V and padding)
         losses, without, normalizers, hits = cross_entropy_forward(scores, targets, words, smoothing)
         plain, right = without.sum(), hits.sum()
@@ -418,7 +413,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         x, table, targets, normalizers = ctx.saved_tensors
         if ctx.scores is None:
             raise RuntimeError(
-                "the scores were overwritten by their gradients: this loss can be gone back through once"
+                "the scores were overwritten by their gradients: this loss supports a single backward pass"
             )
         scores = cross_entropy_backward(ctx.scores, targets, normalizers, gradient, ctx.words, ctx.smoothing)
         ctx.scores = None

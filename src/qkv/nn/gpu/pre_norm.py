@@ -1,16 +1,15 @@
-"""A stack of pre-norm blocks and the norm after them, x + f(norm(x)) again and again, as a GPU likes it.
+"""A stack of pre-norm blocks, x + f(norm(x)), and the final norm, for training on a GPU.
 
-In post-norm a sum is normalised and goes on; here it goes on as it is, beside its norm, which is what the next layer
-reads. So the sum after one layer and the norm before the next are one pass over the bytes, and that pass lies across
-the border of two blocks: this is why the stack is run as a whole. On the way back the gradient of the sum, which comes
-past the norm, is added where the norm's own is computed.
+The residual sum after one layer and the norm before the next are one pass over memory. This pass crosses the border of
+two blocks, so the stack is run as a whole. In the backward pass the gradient of the sum that bypasses the norm is added
+in the same kernel.
 
-The sum is never rounded: it stays in the type in which it came (32 bits in training), while products are computed in
-what autocast chose. Tests hold the two ways equal.
+The sum keeps its dtype (32 bits in training), while products are computed in autocast's. Tests compare it with the
+plain blocks.
 
-What this file does NOT do: the equations (nn/block.py); the kernels (kernels.py).
+Not here: the equations (nn/block.py); the kernels (kernels.py).
 
-Shapes: N tokens of all rows, M of them, D width, H heads, K head width.
+Shapes: N tokens of all rows, M selected tokens, D width, H heads, K head width.
 """
 
 from collections.abc import Sequence
@@ -21,10 +20,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from qkv.nn.block import KERNELS, FeedForward, PreNormBlock, bent, is_usual
+from qkv.nn.block import KERNELS, FeedForward, PreNormBlock, activate, is_plain
 from qkv.nn.fused import Attend
 from qkv.nn.gpu import layers
-from qkv.nn.gpu.layers import half
+from qkv.nn.gpu.layers import cast_weight
 
 if TYPE_CHECKING:
     from qkv.nn.gpu.kernels import Dropout
@@ -33,45 +32,45 @@ if TYPE_CHECKING:
 def block_stack(
     blocks: Sequence[nn.Module], norm: nn.Module, x: Tensor, attend: Attend, only: Tensor | None = None
 ) -> Tensor:
-    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) of the packed tokens `only` (M,). Blocks of any kind; those that
-    are not pre-norm go one by one, as all do on a CPU."""
+    """(N, D) → norm(all blocks(x)), (N, D), or (M, D) for the packed tokens `only` (M,). On a CPU, and for blocks that
+    are not plain pre-norm, the blocks are run one by one."""
     usual = [block for block in blocks if isinstance(block, PreNormBlock) and _is_usual(block)]
-    if len(usual) == len(blocks) and isinstance(norm, nn.LayerNorm) and x.dim() == 2 and layers.fits(x):
-        return _fused(usual, norm, x, attend, only)
+    if len(usual) == len(blocks) and isinstance(norm, nn.LayerNorm) and x.dim() == 2 and layers.has_kernels(x):
+        return _run_fused(usual, norm, x, attend, only)
     for number, block in enumerate(blocks):
         x, _ = block(x, attend, only if number == len(blocks) - 1 else None)
     return norm(x)
 
 
 def _is_usual(block: PreNormBlock) -> bool:
-    """Nothing stands in for a part of it, nor for its forward, as when activations are computed again."""
-    return "forward" not in vars(block) and is_usual(block.attention, block.feed_forward)
+    """Whether no layer of the block is replaced, nor its forward (as for activation checkpointing)."""
+    return "forward" not in vars(block) and is_plain(block.attention, block.feed_forward)
 
 
-def _fused(
+def _run_fused(
     blocks: Sequence[PreNormBlock], norm: nn.LayerNorm, x: Tensor, attend: Attend, only: Tensor | None
 ) -> Tensor:
-    """The same on the kernels of layers.py."""
+    """`block_stack` on the kernels of layers.py."""
     read = layers.add_norm(x, None, None, blocks[0].attention_norm).to(layers.compute_type(x))
     for number, block in enumerate(blocks):
         is_last = number == len(blocks) - 1
         attention, feed_forward = block.attention, block.feed_forward
         dropped, attention_dropped = (block.dropout.p, attention.dropout) if block.training else (0.0, 0.0)
-        answer, _, _ = layers.attended(
+        answer, _, _ = layers.project_and_attend(
             read, attention.qkv, attend, attention.heads, attention.head_width, attention.scale, attention_dropped
         )
         if only is not None and is_last:
             answer, x = answer.index_select(0, only), x.index_select(0, only)
         read, x = out_and_norm(answer, attention.out, x, block.feed_forward_norm, dropped)
         next_norm = norm if is_last else blocks[number + 1].attention_norm
-        read, x = fed_and_norm(read, x, feed_forward, next_norm, dropped)
+        read, x = feed_forward_and_norm(read, x, feed_forward, next_norm, dropped)
     return read
 
 
 def out_and_norm(
     answer: Tensor, layer: nn.Linear, x: Tensor, norm: nn.LayerNorm, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """s = x + dropout(answer W + b), (N, D) → norm(s) of the type of the answer, and s of the type of x."""
+    """s = x + dropout(answer W + b), (N, D) → norm(s) in the dtype of the answer, and s in the dtype of x."""
     return _OutAndNorm.apply(answer, layer.weight, layer.bias, x, norm.weight, norm.bias, norm.eps, dropout)
 
 
@@ -91,7 +90,7 @@ class _OutAndNorm(torch.autograd.Function):
         from qkv.nn.gpu.kernels import Dropout, add_norm_forward
 
         ctx.set_materialize_grads(False)
-        weight, ctx.dropout = half(weight, answer.dtype), Dropout(dropout)
+        weight, ctx.dropout = cast_weight(weight, answer.dtype), Dropout(dropout)
         product = functional.linear(answer, weight)
         out, *saved = add_norm_forward(product, bias, x.contiguous(), gamma, beta, epsilon, ctx.dropout)
         ctx.save_for_backward(answer, weight, *saved, gamma)
@@ -101,24 +100,24 @@ class _OutAndNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, to_total: Tensor | None) -> tuple[Tensor | None, ...]:
         answer, weight, *saved = ctx.saved_tensors
-        to_x, to_product, to_gamma, to_beta, to_bias = _before_norm(gradient, to_total, saved, ctx.dropout)
+        to_x, to_product, to_gamma, to_beta, to_bias = _norm_backward(gradient, to_total, saved, ctx.dropout)
         to_weight = layers.weight_gradient(to_product, answer)
         return to_product @ weight, to_weight, to_bias, to_x, to_gamma, to_beta, None, None
 
 
-def fed_and_norm(
+def feed_forward_and_norm(
     read: Tensor, x: Tensor, feed_forward: FeedForward, norm: nn.LayerNorm, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """s = x + dropout(feed-forward(read)), (N, D) → norm(s) and s, as `out_and_norm`."""
     up, down = feed_forward.up, feed_forward.down
     if (bend := KERNELS.get(feed_forward.activation)) is None:
         inner, _ = layers.widen(read, up)
-        return out_and_norm(bent(inner, feed_forward), down, x, norm, dropout)
+        return out_and_norm(activate(inner, feed_forward), down, x, norm, dropout)
     weights = (up.weight, up.bias, down.weight, down.bias, norm.weight, norm.bias)
-    return _FedAndNorm.apply(read, x, *weights, norm.eps, bend, dropout)
+    return _FeedForwardAndNorm.apply(read, x, *weights, norm.eps, bend, dropout)
 
 
-class _FedAndNorm(torch.autograd.Function):
+class _FeedForwardAndNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -134,13 +133,13 @@ class _FedAndNorm(torch.autograd.Function):
         bend: str,
         dropout: float,
     ) -> tuple[Tensor, Tensor]:
-        from qkv.nn.gpu.kernels import Dropout, add_norm_forward, bend_forward
+        from qkv.nn.gpu.kernels import Dropout, activation_forward, add_norm_forward
 
         ctx.set_materialize_grads(False)
-        up, down = half(up, read.dtype), half(down, read.dtype)
+        up, down = cast_weight(up, read.dtype), cast_weight(down, read.dtype)
         ctx.bend, ctx.dropout = bend, Dropout(dropout)
         before = functional.linear(read, up)  # (N, I)
-        inner = bend_forward(before, up_bias, bend)
+        inner = activation_forward(before, up_bias, bend)
         product = functional.linear(inner, down)
         out, *saved = add_norm_forward(product, down_bias, x.contiguous(), gamma, beta, epsilon, ctx.dropout)
         ctx.save_for_backward(read, up, up_bias, down, before, inner, *saved, gamma)
@@ -149,21 +148,21 @@ class _FedAndNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, to_total: Tensor | None) -> tuple[Tensor | None, ...]:
-        from qkv.nn.gpu.kernels import bend_backward
+        from qkv.nn.gpu.kernels import activation_backward
 
         read, up, up_bias, down, before, inner, *saved = ctx.saved_tensors
-        to_x, to_product, to_gamma, to_beta, to_down_bias = _before_norm(gradient, to_total, saved, ctx.dropout)
+        to_x, to_product, to_gamma, to_beta, to_down_bias = _norm_backward(gradient, to_total, saved, ctx.dropout)
         to_down = layers.weight_gradient(to_product, inner)
-        to_before, to_up_bias = bend_backward(to_product @ down, before, up_bias, ctx.bend)
+        to_before, to_up_bias = activation_backward(to_product @ down, before, up_bias, ctx.bend)
         to_up = layers.weight_gradient(to_before, read)
         parameters = (to_up, to_up_bias, to_down, to_down_bias, to_gamma, to_beta)
         return to_before @ up, to_x, *parameters, None, None, None
 
 
-def _before_norm(
+def _norm_backward(
     gradient: Tensor, to_total: Tensor | None, saved: Sequence[Tensor], dropout: "Dropout"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """What comes back to the norm and to the sum → to x, the product, and the parameters of norm and product."""
+    """Gradients of the norm's output and of the sum → of x, the product, gamma, beta and the bias."""
     from qkv.nn.gpu.kernels import add_norm_backward
 
     total, means, deviations, gamma = saved

@@ -1,18 +1,17 @@
-"""Attention over rows of up to 128 tokens as Triton kernels: one program a row and head, everything in registers.
+"""Triton kernels for attention over rows of up to 128 tokens: one program per row and head, everything in registers.
 
-Flash attention walks over blocks of keys because a row may be long, keeps sums to correct itself, and adds up the
-gradient of the queries in memory. A short row is one block: its scores fit on the chip whole, and the softmax is simply
-computed again on the way back. Each query, key and value is then read once and each gradient written once, side by
-side, as the projection before them wants it; the sums over tokens that are the gradient of the projection's bias fall
-off on the way.
+Flash attention iterates over blocks of keys, rescales running sums and accumulates the gradient of the queries in
+memory. A short row is one block: its scores fit on chip, and the softmax is recomputed in the backward pass. Each
+query, key and value is read once and each gradient written once, in the layout of the projection; the gradient of the
+projection's bias is computed in the same pass.
 
-A token sees all of its row, or, where the attention is causal, what is not after it. In attention to a source it sees
-all of the row of the same number on the other side. To the kernel this is a matter of where things lie:
+Self-attention may be causal. In cross-attention a row attends to the row of the same index on the other side. The two
+differ only in layout:
 
-    itself      queries, keys and values of a token side by side, in one tensor (N, 3 · H · K)
-    a source    queries (N, H · K); keys and values side by side (S, 2 · H · K), maybe in columns of a wider tensor
+    self      queries, keys and values of a token in one tensor (N, 3 · H · K)
+    cross     queries (N, H · K); keys and values (S, 2 · H · K), possibly columns of a wider tensor
 
-What this file does NOT do: longer rows, or other masks (nn/fused.py).
+Not here: longer rows and other masks (nn/fused.py).
 
 Shapes: N tokens of all rows, S of the source's, R rows, H heads, K head width.
 """
@@ -24,22 +23,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qkv.nn.gpu.kernels import Dropout, kept, launch
+from qkv.nn.gpu.kernels import Dropout, is_kept, launch
 
 WIDTHS = (16, 32, 64, 128)
-"""Of a head."""
+"""Supported head widths."""
 WARPS = {16: 4, 32: 4, 64: 4, 128: 8}
-"""By the side of the square of scores: 64 numbers a thread for the largest, of which two are alive at a time."""
+"""Warps by block size (side of the score matrix): 64 numbers per thread for the largest, two of them live at a time."""
 FP32 = tl.constexpr("tf32x3")
-"""How products of fp32 are made, of three of the tensor cores': one alone has the 10 bits of TF32. bf16 has its own."""
+"""fp32 products by three TF32 products, since one has only 10 bits of mantissa. Does not affect bf16."""
 
 
 class Short(NamedTuple):
-    """Rows, and how they are looked at."""
+    """Row boundaries and attention settings."""
 
     offsets: Tensor  # (R + 1,) int32
-    key_offsets: Tensor  # (R + 1,); the same tensor, if they look at themselves
-    longest: int  # of both sides
+    key_offsets: Tensor  # (R + 1,); the same tensor in self-attention
+    longest: int  # row of both sides
     causal: bool
     heads: int
     scale: float
@@ -47,7 +46,7 @@ class Short(NamedTuple):
 
 @triton.jit
 def _row(offsets, row, head, STRIDE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Where the vectors of one head of a row lie, STRIDE apart, and which of a block's there are; its length."""
+    """Offsets of one head's vectors in a row, STRIDE apart; the mask of those inside the row; the row's length."""
     start = tl.load(offsets + row)
     length = tl.load(offsets + row + 1) - start
     token = tl.arange(0, BLOCK)
@@ -58,7 +57,7 @@ def _row(offsets, row, head, STRIDE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: t
 @triton.jit
 def _weights(query, key, length, scale, CAUSAL: tl.constexpr, BLOCK: tl.constexpr):
     scores = tl.dot(query, tl.trans(key), input_precision=FP32)
-    scores *= scale * 1.4426950408889634  # in powers of 2, which the chip has
+    scores *= scale * 1.4426950408889634  # log2(e): exp2 is a hardware instruction
     seen = tl.arange(0, BLOCK)[None, :] < length
     if CAUSAL:
         seen = seen & (tl.arange(0, BLOCK)[None, :] <= tl.arange(0, BLOCK)[:, None])
@@ -83,7 +82,7 @@ def _forward(
     weights = _weights(query, key, key_length, scale, CAUSAL, BLOCK)
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-        weights = tl.where(kept(pair, seed, threshold), weights * kept_scale, 0.0)
+        weights = tl.where(is_kept(pair, seed, threshold), weights * kept_scale, 0.0)
     answer = tl.dot(weights.to(value.dtype), value, input_precision=FP32)
     to, _, _ = _row(offsets, row, head, HEADS * WIDTH, WIDTH, BLOCK)
     tl.store(out + to, answer, mask=inside)
@@ -112,7 +111,7 @@ def _backward(
     used = weights
     if DROPS:
         pair = ((row * HEADS + head) * BLOCK + token)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-        keeps = kept(pair, seed, threshold)
+        keeps = is_kept(pair, seed, threshold)
         used = tl.where(keeps, weights * kept_scale, 0.0)
         to_weights = tl.where(keeps, to_weights * kept_scale, 0.0)
     to_value = tl.dot(tl.trans(used.to(value.dtype)), to_answer, input_precision=FP32)
@@ -129,8 +128,8 @@ def _backward(
 
 
 def short_forward(queries: Tensor, keys: Tensor, rows: Short, dropout: Dropout) -> Tensor:
-    """→ answers (N, H · K). Two times the same tensor (N, 3 · H · K): tokens look at their own row. Else queries
-    (N, H · K), and keys with values after them, (S, 2 · H · K), in rows of any stride."""
+    """→ outputs (N, H · K). For self-attention pass one tensor (N, 3 · H · K) twice; for cross-attention queries
+    (N, H · K), and keys followed by values (S, 2 · H · K), in rows of any stride."""
     constants = _constants(queries, keys, rows, dropout)
     inner = rows.heads * constants["WIDTH"]
     out = torch.empty(queries.size(0), inner, dtype=queries.dtype, device=queries.device)
@@ -142,8 +141,8 @@ def short_forward(queries: Tensor, keys: Tensor, rows: Short, dropout: Dropout) 
 def short_backward(
     gradient: Tensor, queries: Tensor, keys: Tensor, rows: Short, dropout: Dropout
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """→ the gradients of queries and keys, shaped as they are (and as they are, maybe one tensor), and the sums of both
-    over the tokens: of queries, keys, values (3 · H · K,)."""
+    """→ the gradients of queries and keys in their shapes (one tensor in self-attention), and their sums over the
+    tokens: of queries, keys, values (3 · H · K,)."""
     n_rows, constants = rows.offsets.numel() - 1, _constants(queries, keys, rows, dropout)
     to_queries = torch.empty_like(queries)
     to_keys = to_queries if queries is keys else torch.empty(keys.shape, dtype=keys.dtype, device=keys.device)
@@ -162,7 +161,7 @@ def short_backward(
 
 def _constants(queries: Tensor, keys: Tensor, rows: Short, dropout: Dropout) -> dict[str, Any]:
     inner = queries.size(1) // (3 if queries is keys else 1)
-    block = max(16, 1 << (rows.longest - 1).bit_length())  # a product on the matrix units has at least 16 rows
+    block = max(16, 1 << (rows.longest - 1).bit_length())  # tensor cores need at least 16 rows
     return {
         "HEADS": rows.heads,
         "WIDTH": inner // rows.heads,

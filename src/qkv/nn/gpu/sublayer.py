@@ -1,15 +1,14 @@
-"""A layer of a block with all that follows it as one step of autograd, for training on a GPU.
+"""Sub-layers of a block as single autograd functions, for training on a GPU.
 
-    out_add_norm       norm(x + dropout(answer W + b)), after an attention
-    fed_forward        norm(x + dropout(bend(x W + b) V + c))
-    keys_and_values    what all layers of a decoder ask of the source, one product
-    asked              a layer's question and the answer
+    out_add_norm               norm(x + dropout(answer W + b)), after an attention
+    feed_forward_add_norm      norm(x + dropout(activation(x W + b) V + c))
+    project_keys_and_values    keys and values of the source for all layers of a decoder, one product
+    query_source               the cross-attention of a layer
 
-Small batches are computed sooner than Python hands them over, and every step of autograd costs its share of that:
-hence few and large ones. What is computed is what layers.py and nn/block.py compute, on the same kernels.
+With small batches the GPU is faster than Python, and every autograd step costs host time: hence few, large steps. They
+compute what layers.py and nn/block.py compute, on the same kernels.
 
-What this file does NOT do: the kernels (kernels.py, short_attention.py); deciding for a layer (nn/block.py,
-nn/block.py).
+Not here: the kernels (kernels.py, short_attention.py); the choice of when to use them (nn/block.py).
 
 Shapes: N tokens, S of the source, L layers, D width, H heads, K head width, I inner width.
 """
@@ -24,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from qkv.nn.fused import SHORT, Across, Attend
-from qkv.nn.gpu.layers import added_product, half, knows_short, weight_gradient, widen
+from qkv.nn.gpu.layers import add_product, cast_weight, has_short_kernel, weight_gradient, widen
 
 if TYPE_CHECKING:
     from qkv.nn.gpu.short_attention import Short
@@ -50,7 +49,7 @@ class _OutAddNorm(torch.autograd.Function):
     ) -> Tensor:
         from qkv.nn.gpu.kernels import Dropout, add_norm_forward
 
-        weight, ctx.dropout = half(weight, answer.dtype), Dropout(dropout)
+        weight, ctx.dropout = cast_weight(weight, answer.dtype), Dropout(dropout)
         product = functional.linear(answer, weight)
         out, *saved = add_norm_forward(product, bias, x.contiguous(), gamma, beta, epsilon, ctx.dropout)
         ctx.save_for_backward(answer, weight, *saved, gamma)
@@ -69,15 +68,15 @@ class _OutAddNorm(torch.autograd.Function):
         return to_product @ weight, to_weight, to_bias, to_x, to_gamma, to_beta, None, None
 
 
-def fed_forward(
+def feed_forward_add_norm(
     x: Tensor, up: nn.Linear, down: nn.Linear, norm: nn.LayerNorm, bend: str, dropout: float = 0.0
 ) -> Tensor:
-    """(N, D) → (N, D); the bend is one of kernels.BENDS"""
+    """(N, D) → (N, D); `bend` is one of kernels.FUSED_ACTIVATIONS"""
     weights = (up.weight, up.bias, down.weight, down.bias, norm.weight, norm.bias)
-    return _FedForward.apply(x, *weights, norm.eps, bend, dropout)
+    return _FeedForwardAddNorm.apply(x, *weights, norm.eps, bend, dropout)
 
 
-class _FedForward(torch.autograd.Function):
+class _FeedForwardAddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -92,12 +91,12 @@ class _FedForward(torch.autograd.Function):
         bend: str,
         dropout: float,
     ) -> Tensor:
-        from qkv.nn.gpu.kernels import Dropout, add_norm_forward, bend_forward
+        from qkv.nn.gpu.kernels import Dropout, activation_forward, add_norm_forward
 
-        x, up, down = x.contiguous(), half(up, x.dtype), half(down, x.dtype)
+        x, up, down = x.contiguous(), cast_weight(up, x.dtype), cast_weight(down, x.dtype)
         ctx.bend, ctx.dropout = bend, Dropout(dropout)
         before = functional.linear(x, up)  # (N, I)
-        bent = bend_forward(before, up_bias, bend)
+        bent = activation_forward(before, up_bias, bend)
         out, *saved = add_norm_forward(functional.linear(bent, down), down_bias, x, gamma, beta, epsilon, ctx.dropout)
         ctx.save_for_backward(x, up, up_bias, down, before, bent, *saved, gamma)
         return out
@@ -105,21 +104,21 @@ class _FedForward(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from qkv.nn.gpu.kernels import add_norm_backward, bend_backward
+        from qkv.nn.gpu.kernels import activation_backward, add_norm_backward
 
         x, up, up_bias, down, before, bent, total, means, deviations, gamma = ctx.saved_tensors
         to_x, to_product, to_gamma, to_beta, to_down_bias = add_norm_backward(
             gradient.contiguous(), total, gamma, means, deviations, True, ctx.dropout
         )
         to_down, to_bent = weight_gradient(to_product, bent), to_product @ down
-        to_before, to_up_bias = bend_backward(to_bent, before, up_bias, ctx.bend)
+        to_before, to_up_bias = activation_backward(to_bent, before, up_bias, ctx.bend)
         to_up = weight_gradient(to_before, x)
-        to_x.addmm_(to_before, up)  # the product's gradient may be the same tensor; it was read above
+        to_x.addmm_(to_before, up)  # to_product may be the same tensor, but is not read again
         return to_x, to_up, to_up_bias, to_down, to_down_bias, to_gamma, to_beta, None, None, None
 
 
-def keys_and_values(source: Tensor, layers: Sequence[nn.Linear], heads: int) -> list[tuple[Tensor, Tensor]]:
-    """The encoder's vectors (S, D) → a key and a value (S, H, K) for every layer."""
+def project_keys_and_values(source: Tensor, layers: Sequence[nn.Linear], heads: int) -> list[tuple[Tensor, Tensor]]:
+    """The encoder's vectors (S, D) → keys and values (S, H, K) for every layer."""
     weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
     sides = _KeysAndValues.apply(source, heads, *weights, *biases)
     return list(zip(sides[::2], sides[1::2], strict=True))
@@ -129,7 +128,7 @@ class _KeysAndValues(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, source: Tensor, heads: int, *parameters: Tensor) -> tuple[Tensor, ...]:
         layers = len(parameters) // 2
-        cast = [half(one, source.dtype) for one in parameters]
+        cast = [cast_weight(one, source.dtype) for one in parameters]
         weight, bias = torch.cat(cast[:layers]), torch.cat(cast[layers:])  # (L · 2 · H · K, D)
         ctx.save_for_backward(source, weight)
         sides = functional.linear(source, weight, bias).view(source.size(0), 2 * layers, heads, -1)
@@ -140,24 +139,24 @@ class _KeysAndValues(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         source, weight = ctx.saved_tensors
         layers = len(gradients) // 2
-        pairs = [together(key, value) for key, value in zip(gradients[::2], gradients[1::2], strict=True)]
+        pairs = [join_sides(key, value) for key, value in zip(gradients[::2], gradients[1::2], strict=True)]
         gradient = torch.cat(pairs, dim=1)  # (S, L · 2 · H · K)
         to_weights = weight_gradient(gradient, source).chunk(layers)
         to_biases = gradient.sum(0, dtype=torch.float32).chunk(layers)
         return gradient @ weight, None, *to_weights, *to_biases
 
 
-def together(key: Tensor, value: Tensor) -> Tensor:
-    """(S, H, K) each → (S, 2 · H · K), without a copy where they lie side by side already."""
+def join_sides(key: Tensor, value: Tensor) -> Tensor:
+    """(S, H, K) each → (S, 2 · H · K), without a copy if they are adjacent in memory."""
     tokens, inner, stride = key.size(0), key.size(1) * key.size(2), key.stride(0)
-    beside = key.data_ptr() + inner * key.element_size() == value.data_ptr()
+    adjacent = key.data_ptr() + inner * key.element_size() == value.data_ptr()
     whole = key.stride() == value.stride() == (stride, key.size(2), 1) and stride >= 2 * inner
-    if beside and whole and key.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
+    if adjacent and whole and key.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
         return key.as_strided((tokens, 2 * inner), (stride, 1))
     return torch.cat([key.reshape(tokens, inner), value.reshape(tokens, inner)], dim=1)
 
 
-def asked(
+def query_source(
     x: Tensor,
     layer: nn.Linear,
     memory: tuple[Tensor, Tensor],
@@ -166,18 +165,18 @@ def asked(
     scale: float | None,
     dropout: float,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The queries of x (N, D), and what keys and values (S, H, K) answer as `attend` says → (N, H · K), its weights,
-    and x itself. Short rows go through their own kernel."""
+    """Project x (N, D) to queries and attend to keys and values (S, H, K) → (N, H · K), weights, and x itself. Short
+    rows go through their own kernel."""
     width = layer.out_features // heads
-    if isinstance(attend, Across) and attend.longest <= SHORT and knows_short(x, width):
-        answer, x = ask_short(x, layer, memory, attend, heads, scale, dropout)
+    if isinstance(attend, Across) and attend.longest <= SHORT and has_short_kernel(x, width):
+        answer, x = query_source_short(x, layer, memory, attend, heads, scale, dropout)
         return answer, None, x
     query, x = widen(x, layer, biased=True)
     answer, weights = attend(query.unflatten(-1, (heads, width)), *memory, scale=scale, dropout=dropout)
     return answer.flatten(-2), weights, x
 
 
-def ask_short(
+def query_source_short(
     x: Tensor,
     layer: nn.Linear,
     memory: tuple[Tensor, Tensor],
@@ -186,15 +185,15 @@ def ask_short(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The same of short rows, all at once → (N, H · K), and x itself."""
+    """`query_source` for short rows, in one autograd step → (N, H · K), and x itself."""
     from qkv.nn.gpu.short_attention import Short
 
     scale = 1 / math.sqrt(layer.out_features // heads) if scale is None else scale
     settings = Short(rows.own.offsets, rows.others.offsets, rows.longest, False, heads, scale)
-    return _AskShort.apply(x, layer.weight, layer.bias, *memory, settings, dropout)
+    return _QueryShort.apply(x, layer.weight, layer.bias, *memory, settings, dropout)
 
 
-class _AskShort(torch.autograd.Function):
+class _QueryShort(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, key: Tensor, value: Tensor, rows: "Short", dropout: float
@@ -203,9 +202,9 @@ class _AskShort(torch.autograd.Function):
         from qkv.nn.gpu.short_attention import short_forward
 
         ctx.set_materialize_grads(False)
-        weight = half(weight, x.dtype)
-        queries = functional.linear(x, weight, half(bias, x.dtype))  # (N, H · K)
-        keys = together(key, value)  # (S, 2 · H · K)
+        weight = cast_weight(weight, x.dtype)
+        queries = functional.linear(x, weight, cast_weight(bias, x.dtype))  # (N, H · K)
+        keys = join_sides(key, value)  # (S, 2 · H · K)
         ctx.rows, ctx.dropout = rows, Dropout(dropout)
         ctx.save_for_backward(x, weight, queries, keys)
         return short_forward(queries, keys, rows, ctx.dropout), x.view_as(x)
@@ -219,4 +218,4 @@ class _AskShort(torch.autograd.Function):
         to_queries, to_keys, sums = short_backward(gradient.contiguous(), queries, keys, ctx.rows, ctx.dropout)
         to_key, to_value = to_keys.view(keys.size(0), 2, ctx.rows.heads, -1).unbind(1)
         to_weight, to_bias = weight_gradient(to_queries, x), sums[: queries.size(1)]
-        return added_product(to_x, to_queries, weight), to_weight, to_bias, to_key, to_value, None, None
+        return add_product(to_x, to_queries, weight), to_weight, to_bias, to_key, to_value, None, None

@@ -1,9 +1,9 @@
-"""Triton kernels at the two ends of a network, where words are: token + segment + position, and the loss of the scores.
+"""Triton kernels for embeddings (token + segment + position) and for the cross-entropy over a vocabulary.
 
-An id that is in no table, and a target that is no word, give no number (nan): the loop then stops and says at which
-step, where reading on would take whatever lies behind the table.
+Out-of-range ids and targets give NaN instead of reading past a table; the training loop then stops and reports
+the step.
 
-What this file does NOT do: gradients as autograd wants them, or deciding when to be used (layers.py).
+Not here: autograd functions and the choice of when to use them (layers.py).
 
 Shapes: N tokens, D width, M predicted tokens, V vocabulary.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.nn.gpu.kernels import launch
 
 IGNORED = tl.constexpr(-100)
-"""The target of what is not scored, as in torch's cross entropy."""
+"""Targets with this value are ignored, as in torch's cross entropy."""
 
 
 @triton.jit
@@ -32,7 +32,7 @@ def _cross_entropy_forward(
         column = first + tl.arange(0, BLOCK)
         score = tl.load(scores + column, mask=column < words, other=-float("inf")).to(tl.float32)
         here = tl.max(score, axis=0)
-        at = tl.min(tl.where(score == here, column, words), axis=0)  # of equals the first
+        at = tl.min(tl.where(score == here, column, words), axis=0)  # ties go to the first
         best_at = tl.where(here > best, at, best_at)
         higher = tl.maximum(best, here)
         total = total * tl.exp(best - higher) + tl.sum(tl.exp(score - higher), axis=0)
@@ -42,11 +42,11 @@ def _cross_entropy_forward(
     normalizer = best + tl.log(total)
     counts = target != IGNORED
     known = (target >= 0) & (target < words)
-    score = tl.load(scores + target, mask=known, other=float("nan")).to(tl.float32)  # no word: no number
+    score = tl.load(scores + target, mask=known, other=float("nan")).to(tl.float32)  # an invalid target gives NaN
     loss = normalizer - score
     tl.store(normalizers + row, normalizer)
     tl.store(plain + row, tl.where(counts, loss, 0.0))
-    if SMOOTHED:  # else a word with a score of −inf would make it 0 · inf
+    if SMOOTHED:  # otherwise a score of −inf would give 0 · inf
         loss += smoothing * (score - added / words)
     tl.store(losses + row, tl.where(counts, loss, 0.0))
     tl.store(hits + row, (best_at == target).to(tl.float32))
@@ -54,7 +54,7 @@ def _cross_entropy_forward(
 
 @triton.jit
 def _cross_entropy_backward(logits, targets, normalizers, gradient, words, stride, smoothing, BLOCK: tl.constexpr):
-    """In place: scores become their gradients, and what pads the vocabulary becomes 0."""
+    """In place: scores become their gradients; the padding of the vocabulary becomes 0."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     target, normalizer, factor = tl.load(targets + row), tl.load(normalizers + row), tl.load(gradient)
@@ -66,8 +66,8 @@ def _cross_entropy_backward(logits, targets, normalizers, gradient, words, strid
 
 
 @triton.jit
-def _looked_up(table, at, rows, width, column):
-    """A row of a table; of what is not in it, no numbers, so that the loss is none either."""
+def _look_up(table, at, rows, width, column):
+    """Load an embedding row; out-of-range ids give NaN, so that the loss becomes NaN."""
     known = (at >= 0) & (at < rows)
     found = tl.load(table + tl.where(known, at, 0) * width + column, mask=column < width, other=0.0).to(tl.float32)
     return tl.where(known, found, float("nan"))
@@ -79,19 +79,19 @@ def _embed_forward(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
-    x = _looked_up(token, tl.load(ids + row), words, width, column)
-    x += _looked_up(segment, tl.load(segments + row), kinds, width, column)
-    x += _looked_up(position, tl.load(positions + row), places, width, column)
+    x = _look_up(token, tl.load(ids + row), words, width, column)
+    x += _look_up(segment, tl.load(segments + row), kinds, width, column)
+    x += _look_up(position, tl.load(positions + row), places, width, column)
     tl.store(out + row * width + column, x, mask=column < width)
 
 
 def cross_entropy_forward(
     logits: Tensor, targets: Tensor, words: int, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Scores (M, V and padding) → by row the loss, the same without smoothing (models/transformer/objective.py), the
-    logarithm of the sum of exponentials, and 1 where right."""
+    """Scores (M, V and padding) → per row the loss, the loss without smoothing (models/transformer/objective.py), the
+    log-sum-exp, and 1 if the prediction is correct."""
     rows, stride = logits.shape
-    # each begins at a multiple of 16 bytes, as kernels.py likes it
+    # each starts at a multiple of 16 bytes, so that `launch` can use its cache
     found = torch.empty(4, rows + -rows % 4, dtype=torch.float32, device=logits.device)[:, :rows]
     losses, plain, normalizers, hits = found.unbind()
     arguments = (logits, targets, losses, plain, normalizers, hits, stride, smoothing)
@@ -103,7 +103,7 @@ def cross_entropy_forward(
 def cross_entropy_backward(
     logits: Tensor, targets: Tensor, normalizers: Tensor, gradient: Tensor, words: int, smoothing: float = 0.0
 ) -> Tensor:
-    """The scores, overwritten by their gradients; `gradient` is that of the summed loss, one number."""
+    """The scores, overwritten by their gradients; `gradient` is that of the summed loss, a scalar."""
     rows, stride = logits.shape
     arguments = (logits, targets, normalizers, gradient, words, stride, smoothing)
     launch(_cross_entropy_backward, (rows, -(-stride // 4096)), *arguments, BLOCK=4096, num_warps=8)

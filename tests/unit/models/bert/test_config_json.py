@@ -9,7 +9,7 @@ from qkv.models.bert.folder import LIKE, read_config
 from qkv.models.bert.likes import FolderConfig
 from qkv.models.bert.network import BertConfig
 from qkv.models.folders.fields import ACTIVATIONS
-from qkv.nn.block import ACTIVATIONS as OURS
+from qkv.nn.block import ACTIVATION_FUNCTIONS as OURS
 
 # config.json of the published bert-base-chinese, older than model_type's neighbours of today
 CHINESE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert.network import PRESETS as BERTS
 from qkv.models.gpt.network import GPT, PRESETS, GPTConfig, positions_of
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.nn.cpu.precision import set_precision
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
@@ -175,7 +175,7 @@ def test_weights_that_change_are_written_with() -> None:
     torch.testing.assert_close(copy.deepcopy(model).scores(expected[:, :16]), model.scores(expected[:, :16]))
 
 
-@pytest.mark.skipif(unavailable() is not None, reason="no products of 8 bits here")
+@pytest.mark.skipif(explain_no_int8() is not None, reason="no products of 8 bits here")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_8_bits_are_nearly_the_same(variant: str) -> None:
     model = make(variant, width=64, heads=4).float()
@@ -198,7 +198,7 @@ def test_8_bits_are_nearly_the_same(variant: str) -> None:
         set_precision(model, "int4")
 
 
-@pytest.mark.skipif(unavailable() is not None, reason="no products of 8 bits here")
+@pytest.mark.skipif(explain_no_int8() is not None, reason="no products of 8 bits here")
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("share", [1.0, 0.7, 0.0])
 def test_guesses_change_nothing(variant: str, share: float) -> None:
@@ -223,7 +223,7 @@ def test_guesses_change_nothing(variant: str, share: float) -> None:
     assert state.past.room == 0
 
 
-@pytest.mark.skipif(unavailable() is not None, reason="no products of 8 bits here")
+@pytest.mark.skipif(explain_no_int8() is not None, reason="no products of 8 bits here")
 def test_guesses_are_for_a_single_text(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(width=64, heads=4).float()
     begin = BATCH.ids[BATCH.offsets[1:].long() - 1]

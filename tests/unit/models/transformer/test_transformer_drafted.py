@@ -11,15 +11,15 @@ from qkv.errors import InputError
 from qkv.models.transformer.decoding import TransformerDecoding
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import precision as precision_module
-from qkv.nn.cpu.int8 import unavailable
+from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.nn.cpu.precision import set_precision
-from qkv.nn.cpu.speculative import COUNTS
+from qkv.nn.cpu.speculative import DRAFT_LENGTHS
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8())),
 ]
 ONE = Batch.of([[5, 6, 7, 1]])
 THREE = Batch.of([[5, 6, 7, 1], [3, 1], [8, 9, 10, 11, 12, 1]])
@@ -90,7 +90,7 @@ def test_guesses_save_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransformerDecoding, "_read", counted)
     (text,) = written(model, "drafted", ONE, max_length=60, min_length=59)
     assert len(text.tokens) >= 59
-    assert len(read) < 40 and max(read) in [count + 1 for count in COUNTS]
+    assert len(read) < 40 and max(read) in [count + 1 for count in DRAFT_LENGTHS]
 
 
 def test_a_selection_of_other_rows_forgets_the_guesses() -> None:
@@ -111,6 +111,6 @@ def test_a_selection_of_other_rows_forgets_the_guesses() -> None:
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"float64 on cpu.*fp32"):
         set_precision(make().double(), "drafted").start(ONE.ids, ONE.packing)
-    monkeypatch.setattr(precision_module, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
-    with pytest.raises(InputError, match="drafted cannot be had: torch 1.0 has no kernels"):
+    monkeypatch.setattr(precision_module, "explain_no_int8", lambda: "torch 1.0 has no kernels for it on this machine")
+    with pytest.raises(InputError, match="drafted is not available: torch 1.0 has no kernels"):
         set_precision(make(), "drafted")

@@ -12,12 +12,12 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import precision as precision_module
-from qkv.nn.cpu.int8 import Int8Linear, unavailable
+from qkv.nn.cpu.int8 import Int8Linear, explain_no_int8
 from qkv.nn.cpu.precision import set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8())),
 ]
 
 SOURCE = Batch.of([[5, 6, 7, 1], [3, 1], [8, 9, 10, 11, 12, 1], [4, 4, 1]])
@@ -129,7 +129,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         set_precision(make().double(), "int8").start(SOURCE.ids, SOURCE.packing)
     with pytest.raises(InputError, match="on meta"):
         set_precision(make().to("meta"), "int8").start(SOURCE.ids, SOURCE.packing)
-    monkeypatch.setattr(precision_module, "unavailable", lambda: "torch 1.0 has no kernels for it on this machine")
-    with pytest.raises(InputError, match="int8 cannot be had: torch 1.0 has no kernels"):
+    monkeypatch.setattr(precision_module, "explain_no_int8", lambda: "torch 1.0 has no kernels for it on this machine")
+    with pytest.raises(InputError, match="int8 is not available: torch 1.0 has no kernels"):
         set_precision(make(), "int8")
     assert set_precision(make(), "fp32").decoding.precision == "fp32"

@@ -5,25 +5,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.nn.cpu.compiled import BLOCK, has_instruction, loop, loop_of_one, numba, sums
+from qkv.nn.cpu.compiled import PRODUCT_BYTES, choose_sums, has_instruction, numba, sum_products, sum_products_of_one
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("extreme", [False, True])
 def test_sums_by_hand(compiled: bool, extreme: bool) -> None:
     chance = np.random.default_rng(0)
-    width, at = 3 * BLOCK, 2 * BLOCK
+    width, at = 3 * PRODUCT_BYTES, 2 * PRODUCT_BYTES
     x = np.full(4 * width, 255) if extreme else chance.integers(0, 256, 4 * width)
     w = np.full(at + width, -128) if extreme else chance.integers(-128, 128, at + width)
     rows, weight = x.astype(np.uint8), w.astype(np.int8)
     expected = x.reshape(4, width) @ w[at:]
     if compiled:
         pytest.importorskip("numba")
-        four, single = (numba.njit(one) for one in (_call_of(sums()[0], 4), _call_of(sums()[1], 1)))
+        four, single = (numba.njit(one) for one in (_call_of(choose_sums()[0], 4), _call_of(choose_sums()[1], 1)))
         found, alone = four(rows, weight, at, width), single(rows, weight, at, width)
     else:
-        found = loop(rows, 0, width, 2 * width, 3 * width, weight, at, width)
-        alone = loop_of_one(rows, width, weight, at, width)
+        found = sum_products(rows, 0, width, 2 * width, 3 * width, weight, at, width)
+        alone = sum_products_of_one(rows, width, weight, at, width)
     assert list(found) == expected.tolist()
     assert alone == expected[1]
 
@@ -36,8 +36,8 @@ def _call_of(function: Any, rows: int) -> Any:
 
 def test_a_loop_takes_any_width() -> None:
     x, w = np.array([1, 2, 3], np.uint8), np.array([-4, 5, 6], np.int8)
-    assert loop_of_one(x, 0, w, 0, 3) == -4 + 10 + 18
-    assert [int(one) for one in loop(x, 0, 0, 0, 0, w, 0, 3)] == [24] * 4
+    assert sum_products_of_one(x, 0, w, 0, 3) == -4 + 10 + 18
+    assert [int(one) for one in sum_products(x, 0, 0, 0, 0, w, 0, 3)] == [24] * 4
 
 
 def test_what_the_cpu_has_is_known() -> None:

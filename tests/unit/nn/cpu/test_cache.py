@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from qkv.nn.attention import attention
-from qkv.nn.cpu.cache import FIRST_ROOM, SourceMemory, TokenCache
+from qkv.nn.cpu.cache import FIRST_CAPACITY, SourceMemory, TokenCache
 
 H, K = 2, 4
 
@@ -18,7 +18,7 @@ def drawn(*shape: int) -> Tensor:
 
 def test_a_cache_is_a_list_of_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are doubled, dropped and moved at random; every row keeps a list of its own, written anew each time."""
-    monkeypatch.setattr("qkv.nn.cpu.cache.FIRST_ROOM", 3)
+    monkeypatch.setattr("qkv.nn.cpu.cache.FIRST_CAPACITY", 3)
     chance = random.Random(0)
     cache = TokenCache(layers=2, rows=3, longest=14, like=drawn(H, K))
     lists: list[list[tuple[Tensor, Tensor]]] = [[], [], []]  # a row's keys and values, (2 layers, H, K) each
@@ -42,7 +42,7 @@ def test_a_cache_is_a_list_of_all_tokens(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_cache_is_written_in_place() -> None:
     cache = TokenCache(layers=1, rows=4, longest=1000, like=drawn(H, K))
     places = set()
-    for _ in range(FIRST_ROOM // 4):
+    for _ in range(FIRST_CAPACITY // 4):
         cache.next_token()[0](drawn(4, H, K), drawn(4, H, K), drawn(4, H, K))
         cache.advance()
         cache.select([1, 1, 0, 3])
@@ -61,7 +61,7 @@ def test_a_cache_ends_where_it_was_said_to() -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 def test_some_tokens_at_once_are_one_after_another(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Five after two, with room for four at first; what is not advanced to is forgotten."""
-    monkeypatch.setattr("qkv.nn.cpu.cache.FIRST_ROOM", 4)
+    monkeypatch.setattr("qkv.nn.cpu.cache.FIRST_CAPACITY", 4)
     single, several = (TokenCache(layers=1, rows=rows, longest=8, like=drawn(H, K)) for _ in range(2))
     for _ in range(2):
         key, value, query = (drawn(rows, H, K) for _ in range(3))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv.nn.block import FeedForward, PostNormBlock, PreNormBlock
-from qkv.nn.cpu.step import causal_step
+from qkv.nn.cpu.step import make_causal_step
 from qkv.nn.fused import Packed
 from qkv.nn.multihead import MultiHeadSelfAttention
 from tests.support.folders import randomise
@@ -20,9 +20,9 @@ def test_the_same_as_a_block(kind: type[PostNormBlock] | type[PreNormBlock], act
     x = torch.randn(5, 16, dtype=torch.float64)
     attend = Packed(torch.tensor([0, 5], dtype=torch.int32), 5, (5,), causal=True)
     expected, _ = block(x, attend)
-    assert torch.allclose(causal_step(block)(x, attend), expected, atol=1e-12)
+    assert torch.allclose(make_causal_step(block)(x, attend), expected, atol=1e-12)
 
 
 def test_another_module_is_refused() -> None:
-    with pytest.raises(AssertionError, match="Linear is no layer of a language model"):
-        causal_step(nn.Linear(2, 2))
+    with pytest.raises(AssertionError, match="Linear is not a layer of a language model"):
+        make_causal_step(nn.Linear(2, 2))

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.block import FeedForward, PostNormDecoderBlock, PreNormDecoderBlock, keys_and_values
+from qkv.nn.block import FeedForward, PostNormDecoderBlock, PreNormDecoderBlock, project_source
 from qkv.nn.cpu.cache import SourceMemory, TokenCache
-from qkv.nn.cpu.step import decoder_step, direct
+from qkv.nn.cpu.step import bind_weights, make_decoder_step
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
 from tests.support.folders import randomise
 
@@ -30,10 +30,10 @@ def make(kind: Any) -> Any:
 @torch.no_grad()
 def test_the_same_as_the_block(kind: Any, hypotheses: int) -> None:
     block = make(kind)
-    step = decoder_step(block)
+    step = make_decoder_step(block)
     source = torch.randn(2, 5, 16, dtype=torch.float64)
     key, value = step.remembered(source).unbind(-3)
-    assert torch.equal(key, keys_and_values(block, source)[0])
+    assert torch.equal(key, project_source(block, source)[0])
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     rows = [number for number in range(2) for _ in range(hypotheses)]
     memory = SourceMemory([(key.permute(0, 2, 3, 1), value.transpose(1, 2))], mask, rows)
@@ -49,11 +49,11 @@ def test_the_same_as_the_block(kind: Any, hypotheses: int) -> None:
 
 
 def test_no_layer_of_a_decoder() -> None:
-    with pytest.raises(AssertionError, match="Linear is no layer of a decoder"):
-        decoder_step(nn.Linear(2, 2))
+    with pytest.raises(AssertionError, match="Linear is not a decoder layer"):
+        make_decoder_step(nn.Linear(2, 2))
 
 
 def test_modules_without_the_way_there() -> None:
     x = torch.randn(3, 4)
     for module in (nn.Linear(4, 2), nn.LayerNorm(4, eps=0.1), nn.Identity(), nn.Linear(4, 2, bias=False)):
-        assert torch.equal(direct(module)(x), module(x))
+        assert torch.equal(bind_weights(module)(x), module(x))

@@ -12,14 +12,21 @@ from qkv.models.transformer.decoding import TransformerState
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu import int8_step as module
 from qkv.nn.cpu.cache import SourceMemory
-from qkv.nn.cpu.compiler import has_half
-from qkv.nn.cpu.int8 import unavailable
-from qkv.nn.cpu.int8_step import FEW, FewRows, PackedSources, bytes_beside, few_rows, fits
+from qkv.nn.cpu.compiler import has_half_precision
+from qkv.nn.cpu.int8 import explain_no_int8
+from qkv.nn.cpu.int8_step import (
+    FEW_ROWS,
+    Int8Decoder,
+    PackedSources,
+    count_decoder_bytes,
+    find_int8_decoder,
+    is_supported,
+)
 from qkv.nn.cpu.precision import set_precision
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
-    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8())),
 ]
 SOURCE = Batch.of([[5, 6, 7, 1], [3, 1], [8, 9, 10, 11, 12, 1]])
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
@@ -76,15 +83,18 @@ def test_what_torch_gives(monkeypatch: pytest.MonkeyPatch, changes: dict[str, An
 def test_many_rows_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WORTH", 0)
 
-    def refused(self: FewRows, *_: Any) -> None:
+    def refused(self: Int8Decoder, *_: Any) -> None:
         raise AssertionError("called")
 
-    monkeypatch.setattr(FewRows, "__call__", refused)
+    monkeypatch.setattr(Int8Decoder, "__call__", refused)
     model = make()
     one = Batch.of([[5, 6, 7, 1]])
     with pytest.raises(AssertionError, match="called"):
-        model.step(torch.full((FEW,), 2), started(model, FEW, one))
-    assert model.step(torch.full((FEW + 1,), 2), started(model, FEW + 1, one)).logits.shape == (FEW + 1, 40)
+        model.step(torch.full((FEW_ROWS,), 2), started(model, FEW_ROWS, one))
+    assert model.step(torch.full((FEW_ROWS + 1,), 2), started(model, FEW_ROWS + 1, one)).logits.shape == (
+        FEW_ROWS + 1,
+        40,
+    )
 
 
 @needs_numba
@@ -98,7 +108,7 @@ def test_many_rows_ask_by_compiled_kernels(monkeypatch: pytest.MonkeyPatch, prec
     model.decoding._int8.forget()
     found = started(model, 4)
     assert isinstance(plain.source, SourceMemory) and isinstance(found.source, PackedSources)
-    dtype = torch.float16 if precision == "int8" and has_half() else torch.float32
+    dtype = torch.float16 if precision == "int8" and has_half_precision() else torch.float32
     assert found.past.keys.dtype == found.source.memory[0].dtype == dtype
     near = 0.05 if precision == "int8" else 1e-4
     torch.manual_seed(1)
@@ -123,7 +133,7 @@ def test_without_numba_and_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch
     state = started(model, 1)
     assert state.layers.few_rows is None
     assert model.step(torch.full((3,), 2), state).logits.shape == (3, 40)
-    assert not fits(model.decoder[1]), "whose layers are not in 8 bits"
+    assert not is_supported(model.decoder[1]), "whose layers are not in 8 bits"
 
 
 @needs_numba
@@ -135,15 +145,15 @@ def test_it_is_made_once_counted_and_forgotten(monkeypatch: pytest.MonkeyPatch) 
     assert first is not None and started(model, 1).layers.few_rows is first
     assert model.decoding._int8.held is not None
     blocks = list(model.decoding._int8.held)[1:-1]
-    assert few_rows(blocks, 2) is first
+    assert find_int8_decoder(blocks, 2) is first
     n_weights = 3 * (6 * 64 * 64 + 2 * 64 * 128)
-    assert n_weights < bytes_beside(blocks) < 1.1 * n_weights
+    assert n_weights < count_decoder_bytes(blocks) < 1.1 * n_weights
     both = model.decoding.int8_bytes()
     model.train()
-    before = len(module._made)
+    before = len(module._DECODERS)
     del first, blocks
     gc.collect()
-    assert len(module._made) == before - 1
+    assert len(module._DECODERS) == before - 1
     model.eval()
     monkeypatch.setattr(module, "_WORTH", 1 << 40)
     started(model, 1)

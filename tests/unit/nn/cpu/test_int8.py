@@ -7,19 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from qkv.nn.cpu import int8 as module
-from qkv.nn.cpu.int8 import CHUNK, LARGEST, MANY, WIDE, Int8Linear, bytes_of, int8, unavailable
+from qkv.nn.cpu.int8 import CHUNK, LARGEST, MANY, WIDE, Int8Linear, count_int8_bytes, explain_no_int8, quantise
 
-pytestmark = pytest.mark.skipif(unavailable() is not None, reason=str(unavailable()))
+pytestmark = pytest.mark.skipif(explain_no_int8() is not None, reason=str(explain_no_int8()))
 
 
 @pytest.fixture
 def asked_anew() -> Iterator[None]:
     """What the machine can do is asked again, here and afterwards."""
-    unavailable.cache_clear()
-    module._is_cut_off.cache_clear()
+    explain_no_int8.cache_clear()
+    module._saturates.cache_clear()
     yield
-    unavailable.cache_clear()
-    module._is_cut_off.cache_clear()
+    explain_no_int8.cache_clear()
+    module._saturates.cache_clear()
 
 
 def whole(n_out: int, n_in: int) -> nn.Linear:
@@ -40,7 +40,7 @@ def steps(rows: int, n_in: int) -> Tensor:
 
 @pytest.mark.parametrize("rows", [1, 3, MANY + 1])
 def test_exact_where_nothing_is_rounded(rows: int) -> None:
-    if module._is_cut_off():
+    if module._saturates():
         pytest.skip("7 bits on this CPU")
     torch.manual_seed(0)
     layer, x = whole(16, 32), steps(rows, 32)
@@ -84,12 +84,12 @@ def test_rows_that_are_alike_share_a_scale(monkeypatch: pytest.MonkeyPatch) -> N
     layer, x = nn.Linear(64, 48), nn.functional.layer_norm(torch.randn(3 * MANY, 64), [64])
     expected = layer(x)
     for name in sorted(module.ALIKE):
-        found = int8(layer, name)
+        found = quantise(layer, name)
         assert isinstance(found, Int8Linear)
         monkeypatch.setattr(Int8Linear, "_of_their_own", None)
         assert (found(x) - expected).std() < 0.02 * expected.std()
     with pytest.raises(TypeError, match="not callable"):
-        int8(layer, "down")(x)
+        quantise(layer, "down")(x)
 
 
 def test_many_rows_with_scales_of_their_own_are_computed_in_parts() -> None:
@@ -112,16 +112,16 @@ def test_without_bias() -> None:
 
 def test_what_is_no_number_stays_so() -> None:
     layer = nn.Linear(4, 4)
-    assert isinstance(int8(layer), Int8Linear)
+    assert isinstance(quantise(layer), Int8Linear)
     layer.weight.data[0, 0] = torch.nan
-    assert int8(layer) is layer
+    assert quantise(layer) is layer
 
 
 def test_memory_is_a_quarter() -> None:
     layers = [nn.Linear(512, 512), nn.Linear(512, 2_048)]
     eight = nn.Sequential(nn.LayerNorm(512), *map(Int8Linear, layers))
-    assert bytes_of(nn.ModuleList(layers)) == 0
-    assert bytes_of(eight) == pytest.approx((512 * 512 + 512 * 2_048), rel=0.01)
+    assert count_int8_bytes(nn.ModuleList(layers)) == 0
+    assert count_int8_bytes(eight) == pytest.approx((512 * 512 + 512 * 2_048), rel=0.01)
     assert sum(parameter.numel() for parameter in eight.parameters()) == 2 * 512  # the norm's alone
 
 
@@ -130,8 +130,8 @@ def test_a_machine_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(weight: Tensor, bias: Tensor, library: str | None = None) -> None:
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack NoQEngine\nand a long trace")
 
-    monkeypatch.setattr(module, "_packed", missing)
-    reason = unavailable()
+    monkeypatch.setattr(module, "_pack", missing)
+    reason = explain_no_int8()
     assert reason is not None
     assert "no kernels" in reason and "NoQEngine" in reason and "trace" not in reason
 
@@ -139,16 +139,16 @@ def test_a_machine_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("asked_anew")
 def test_a_machine_that_computes_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_probe", lambda *, narrow: 40.0)
-    assert "wrongly" in str(unavailable())
+    assert "wrongly" in str(explain_no_int8())
 
 
 @pytest.mark.usefixtures("asked_anew")
 def test_a_machine_that_cuts_off_sums_has_7_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one without VNNI would: twice 255 · 127 is more than 16 bits hold."""
     monkeypatch.setattr(module, "_probe", lambda *, narrow: 64.0 if narrow else 32.4)
-    assert unavailable() is None
+    assert explain_no_int8() is None
     torch.manual_seed(0)
     layer, x = nn.Linear(64, 48), torch.randn(3, 64)
     found, expected = Int8Linear(layer)(x), layer(x)
-    assert module._is_cut_off()
+    assert module._saturates()
     assert (found - expected).std() < 0.03 * expected.std()

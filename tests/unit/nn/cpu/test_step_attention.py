@@ -11,8 +11,8 @@ from torch import Tensor
 
 from qkv.nn.attention import attention
 from qkv.nn.cpu.cache import TokenCache
-from qkv.nn.cpu.compiler import LARGEST_HALF, has_half, has_numba
-from qkv.nn.cpu.int8_step import PackedSources, attend_to_past, halved
+from qkv.nn.cpu.compiler import LARGEST_HALF, has_half_precision, has_numba
+from qkv.nn.cpu.int8_step import PackedSources, attend_to_past, to_half
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -20,7 +20,7 @@ pytestmark = [
 ]
 H, K = 3, 32
 LENGTHS = (4, 1, 5)
-half = pytest.mark.skipif(not has_half(), reason="this CPU has no instruction for half precision")
+half = pytest.mark.skipif(not has_half_precision(), reason="this CPU has no instruction for half precision")
 PRECISIONS = [pytest.param(torch.float32, 1e-5, id="single"), pytest.param(torch.float16, 2e-3, id="half", marks=half)]
 
 
@@ -101,13 +101,13 @@ def test_half_precision_ends_where_it_ends() -> None:
     answer = attend_to_past((query, key, value), keys, values, 1, None)
     assert answer[0, 1, 2].isnan() and answer.isnan().sum() == 1
     small = torch.randn(5, 2, H, K)
-    (half_of_it,) = halved([small])
+    (half_of_it,) = to_half([small])
     assert half_of_it.dtype == torch.float16 and torch.allclose(half_of_it.float(), small, atol=2e-3)
-    assert [one.dtype for one in halved([torch.empty(0, 2, H, K)])] == [torch.float16]
+    assert [one.dtype for one in to_half([torch.empty(0, 2, H, K)])] == [torch.float16]
     for wrong in (1e5, -1e5, torch.inf, torch.nan):
         large = small.clone()
         large[3, 1, 0, 0] = wrong
-        assert [one.dtype for one in halved([small, large])] == [torch.float32] * 2, "all or none"
+        assert [one.dtype for one in to_half([small, large])] == [torch.float32] * 2, "all or none"
 
 
 def test_only_for_decoding() -> None:
@@ -140,7 +140,7 @@ def test_numba_is_imported_when_it_is_worth_it() -> None:
 @pytest.mark.parametrize("name", ["NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_DISABLE_JIT"])
 def test_no_half_precision_for_another_cpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
-    assert not has_half.__wrapped__()
+    assert not has_half_precision.__wrapped__()
     assert has_numba() == (name != "NUMBA_DISABLE_JIT")
     monkeypatch.setitem(sys.modules, "numba", None)
     assert not has_numba()

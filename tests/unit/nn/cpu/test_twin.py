@@ -6,7 +6,7 @@ import pickle
 import torch
 from torch import Tensor, nn
 
-from qkv.nn.cpu.weight_layout import Twins, by_columns
+from qkv.nn.cpu.weight_layout import Twins, store_by_columns
 
 
 def make() -> nn.ModuleList:
@@ -25,7 +25,7 @@ def test_linear_layers_are_replaced_and_the_rest_is_shared() -> None:
 
     def replaced(layer: nn.Linear, name: str) -> nn.Module:
         names.append(name)
-        return nn.Identity() if layer.out_features == 6 else by_columns(layer)
+        return nn.Identity() if layer.out_features == 6 else store_by_columns(layer)
 
     twin = Twins(replaced).of(modules)
     assert names == ["0", "1"], "each with what it is called where it stands"
@@ -39,7 +39,7 @@ def test_linear_layers_are_replaced_and_the_rest_is_shared() -> None:
 def test_it_is_made_once_and_follows_every_change() -> None:
     torch.manual_seed(0)
     modules = make()
-    twins, x = Twins(by_columns), torch.randn(4, 6)
+    twins, x = Twins(store_by_columns), torch.randn(4, 6)
     twin = twins.of(modules)
     assert twins.of(modules) is twin is twins.held
     assert twins.of(nn.ModuleList(list(modules))) is twin  # another list of the same
@@ -70,7 +70,7 @@ def test_it_is_made_once_and_follows_every_change() -> None:
 
 def test_a_copy_begins_without() -> None:
     modules = make()
-    twins = Twins(by_columns)
+    twins = Twins(store_by_columns)
     twin = twins.of(modules)
     for other in (copy.deepcopy(twins), pickle.loads(pickle.dumps(twins))):
         assert other.held is None

@@ -12,10 +12,10 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 from qkv.data.batch import Batch
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.bert.objective import MaskedAndNextSentence
-from qkv.nn.block import ACTIVATIONS, FeedForward, PostNormBlock, is_usual
-from qkv.nn.fused import Packed, packed
+from qkv.nn.block import ACTIVATION_FUNCTIONS, FeedForward, PostNormBlock, is_plain
+from qkv.nn.fused import Packed, attend_packed
 from qkv.nn.gpu import layers
-from qkv.nn.gpu.kernels import Dropout, add_norm_forward, bend_backward, bend_forward
+from qkv.nn.gpu.kernels import Dropout, activation_backward, activation_forward, add_norm_forward
 from qkv.nn.multihead import MultiHeadSelfAttention
 
 ON_GPU = torch.cuda.is_available()
@@ -26,7 +26,7 @@ SMALL_NUMBERS = pytest.mark.skipif(not ON_GPU, reason="Triton's interpreter take
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "fits", lambda x: True)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: True)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -105,10 +105,10 @@ def test_what_lies_apart_is_taken_together(kernels: None) -> None:
 @pytest.mark.parametrize("bend", ["gelu", "gelu_tanh"])
 def test_bias_and_bend(bend: str) -> None:
     x, bias = plain = leaves(drawn(19, 150) * 4, drawn(150))
-    expected = ACTIVATIONS[bend](x + bias)
-    assert (bend_forward(x.detach(), bias, bend) - expected).abs().max() < 2e-6
+    expected = ACTIVATION_FUNCTIONS[bend](x + bias)
+    assert (activation_forward(x.detach(), bias, bend) - expected).abs().max() < 2e-6
     towards = drawn(19, 150, seed=1)
-    found = bend_backward(towards, x.detach(), bias.detach(), bend)
+    found = activation_backward(towards, x.detach(), bias.detach(), bend)
     for one, wanted in zip(found, torch.autograd.grad(expected, plain, towards), strict=True):
         same(one, wanted)
 
@@ -135,7 +135,9 @@ def test_short_rows_attend_as_long_ones_do(lengths: tuple[int, ...], causal: boo
     rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
     out, passed = layers.attend_short(x, layer, rows, heads)
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
+    expected = attend_packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[
+        0
+    ].flatten(-2)
     tolerance = 1e-3 if ON_GPU else 1e-5  # the matrix units of a GPU round to 10 bits
     same(out, expected, tolerance)
     inputs = [layer.weight, layer.bias]
@@ -151,10 +153,12 @@ def test_short_and_long_rows_in_one_batch(lengths: tuple[int, ...], causal: bool
     layer = nn.Linear(16, 3 * heads * width, device=DEVICE)
     (x,), (plain,) = leaves(drawn(tokens, 16)), leaves(drawn(tokens, 16))
     rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
-    answer, weights, passed = layers.attended(x, layer, rows, heads, width, None, 0.0)
+    answer, weights, passed = layers.project_and_attend(x, layer, rows, heads, width, None, 0.0)
     assert weights is None
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
+    expected = attend_packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[
+        0
+    ].flatten(-2)
     tolerance = 1e-3 if ON_GPU else 1e-5
     same(answer, expected, tolerance)
     inputs = [layer.weight, layer.bias]
@@ -172,9 +176,11 @@ def test_half_precision_on_every_kernel(lengths: tuple[int, ...], causal: bool) 
     layer = nn.Linear(32, 3 * heads * width, device=DEVICE)
     (x,), (plain,) = leaves(drawn(tokens, 32).bfloat16()), leaves(drawn(tokens, 32).bfloat16().float())
     rows = Packed(*Batch.of([[1] * length for length in lengths]).to(DEVICE).packing, causal=causal)
-    answer, _, passed = layers.attended(x, layer, rows, heads, width, None, 0.0)
+    answer, _, passed = layers.project_and_attend(x, layer, rows, heads, width, None, 0.0)
     sides = layer(plain).unflatten(-1, (3, heads, width)).unbind(-3)
-    expected = packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[0].flatten(-2)
+    expected = attend_packed(*sides, offsets=rows.offsets, longest=rows.longest, lengths=lengths, causal=causal)[
+        0
+    ].flatten(-2)
     inputs: list[Tensor] = [layer.weight, layer.bias]
     found = [answer, *gradients(torch.cat([answer, passed], 1), [x, *inputs])]
     wanted = [expected, *gradients(torch.cat([expected, plain], 1), [plain, *inputs])]
@@ -243,9 +249,9 @@ def test_a_model_learns_the_same(
         return {**found, "loss": loss.detach(), "right": terms["masked"].correct.float()}
 
     names = [name for name, _ in model.named_parameters()]
-    monkeypatch.setattr(layers, "fits", lambda x: False)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: False)
     expected = step()
-    monkeypatch.setattr(layers, "fits", lambda x: True)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: True)
     if recomputed:
         from qkv.train.loop import recompute
 
@@ -271,9 +277,9 @@ def test_a_block_with_another_bend(monkeypatch: pytest.MonkeyPatch, activation: 
         out, _ = block(x, attend)
         return out, *torch.autograd.grad(out.square().sum(), [x, *block.parameters()])
 
-    monkeypatch.setattr(layers, "fits", lambda x: False)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: False)
     expected = step()
-    monkeypatch.setattr(layers, "fits", lambda x: True)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: True)
     for found, wanted in zip(step(), expected, strict=True):
         same(found, wanted, 1e-3 if ON_GPU else 1e-5)
 
@@ -282,19 +288,19 @@ def test_what_is_not_plain_stays_with_the_readable_way() -> None:
     config = BertConfig(vocabulary_size=11, layers=1, width=8, heads=1, inner_width=8, max_length=8)
     block = BertWithHeads(config).encoder.blocks[0]
     assert isinstance(block, PostNormBlock)
-    assert is_usual(block.attention, block.feed_forward)
+    assert is_plain(block.attention, block.feed_forward)
     block.feed_forward._compiled_call_impl = block.feed_forward._call_impl  # what `compile()` leaves behind
-    assert not is_usual(block.attention, block.feed_forward)
+    assert not is_plain(block.attention, block.feed_forward)
     block.feed_forward._compiled_call_impl = None
-    assert is_usual(block.attention, block.feed_forward)
-    assert is_usual(block.attention, block.feed_forward, nn.Linear(8, 8))
+    assert is_plain(block.attention, block.feed_forward)
+    assert is_plain(block.attention, block.feed_forward, nn.Linear(8, 8))
 
     class Adapted(nn.Linear):
         """As a low-rank adapter would be."""
 
-    assert not is_usual(block.attention, block.feed_forward, nn.Linear(8, 8), Adapted(8, 8))
+    assert not is_plain(block.attention, block.feed_forward, nn.Linear(8, 8), Adapted(8, 8))
     block.attention.out = Adapted(8, 8)
-    assert not is_usual(block.attention, block.feed_forward)
+    assert not is_plain(block.attention, block.feed_forward)
 
 
 def test_where_nothing_can_be_built_the_readable_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

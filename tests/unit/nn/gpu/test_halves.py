@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from qkv.nn.gpu.layers import Halves, half
+from qkv.nn.gpu.layers import WeightCasts, cast_weight
 
 ROOT = Path(__file__).resolve().parents[4]
-RUNS = sorted((ROOT / "src" / "qkv" / "run").glob("*.py"))
+SOURCES = sorted((ROOT / "src" / "qkv").rglob("*.py"))
 
 
 def test_copies_are_made_once_and_refreshed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = [nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.randn(7))]
-    halves, together = Halves(), []
+    halves, together = WeightCasts(), []
     copy_all = torch._foreach_copy_
 
     def counted(to: list[torch.Tensor], of: list[torch.Tensor]) -> None:
@@ -26,14 +26,14 @@ def test_copies_are_made_once_and_refreshed_together(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch, "_foreach_copy_", counted)
     with halves:
-        first = [half(weight, torch.bfloat16) for weight in weights]
-        assert half(weights[0], torch.bfloat16) is first[0]
+        first = [cast_weight(weight, torch.bfloat16) for weight in weights]
+        assert cast_weight(weights[0], torch.bfloat16) is first[0]
     assert together == []
     with torch.no_grad():
         for weight in weights:
             weight.add_(1)
     with halves:
-        again = [half(weight, torch.bfloat16) for weight in weights]
+        again = [cast_weight(weight, torch.bfloat16) for weight in weights]
     assert together == [2]
     for one, other, weight in zip(first, again, weights, strict=True):
         assert one is other
@@ -42,24 +42,24 @@ def test_copies_are_made_once_and_refreshed_together(monkeypatch: pytest.MonkeyP
 
 
 def test_outside_of_a_step_nothing_is_kept() -> None:
-    weight, halves = nn.Parameter(torch.randn(4)), Halves()
+    weight, halves = nn.Parameter(torch.randn(4)), WeightCasts()
     with halves:
-        kept = half(weight, torch.bfloat16)
+        kept = cast_weight(weight, torch.bfloat16)
     with torch.no_grad():
         weight.zero_()
-    assert not half(weight, torch.bfloat16).any()
+    assert not cast_weight(weight, torch.bfloat16).any()
     assert kept.any()
 
 
 def test_what_needs_no_copy_and_what_is_no_parameter() -> None:
     weight = nn.Parameter(torch.randn(4))
-    with Halves() as halves:
-        assert half(weight, torch.float32) is weight
+    with WeightCasts() as halves:
+        assert cast_weight(weight, torch.float32) is weight
         passing = weight * 2
-        assert half(passing, torch.bfloat16) is not half(passing, torch.bfloat16)
+        assert cast_weight(passing, torch.bfloat16) is not cast_weight(passing, torch.bfloat16)
         assert not halves._copies
-        assert half(weight, torch.bfloat16).dtype == torch.bfloat16
-        assert half(weight, torch.float16).dtype == torch.float16
+        assert cast_weight(weight, torch.bfloat16).dtype == torch.bfloat16
+        assert cast_weight(weight, torch.float16).dtype == torch.float16
 
 
 def test_a_way_back_after_the_next_step_began_is_refused() -> None:
@@ -69,7 +69,7 @@ def test_a_way_back_after_the_next_step_began_is_refused() -> None:
         @staticmethod
         def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
             assert isinstance(weight, nn.Parameter)  # what was handed in, and no view of it
-            cast = half(weight, torch.bfloat16)
+            cast = cast_weight(weight, torch.bfloat16)
             ctx.save_for_backward(cast)
             return x * cast
 
@@ -78,7 +78,7 @@ def test_a_way_back_after_the_next_step_began_is_refused() -> None:
             return gradient * ctx.saved_tensors[0], None
 
     apply: Any = Product.apply
-    weight, halves = nn.Parameter(torch.ones(2)), Halves()
+    weight, halves = nn.Parameter(torch.ones(2)), WeightCasts()
     x = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
     with halves:
         late = apply(x, weight).sum()
@@ -88,21 +88,22 @@ def test_a_way_back_after_the_next_step_began_is_refused() -> None:
 
 def test_another_thread_has_its_own() -> None:
     weight, found = nn.Parameter(torch.randn(2)), []
-    with Halves():
-        kept = half(weight, torch.bfloat16)
-        other = threading.Thread(target=lambda: found.append(half(weight, torch.bfloat16)))
+    with WeightCasts():
+        kept = cast_weight(weight, torch.bfloat16)
+        other = threading.Thread(target=lambda: found.append(cast_weight(weight, torch.bfloat16)))
         other.start()
         other.join()
     assert found[0] is not kept
 
 
 def test_every_run_casts_its_weights_together() -> None:
-    """The loop knows no networks: it is handed `Halves`, and a job without them would only be slower."""
+    """The loop is independent of networks: a job passes `WeightCasts`, and one without it would only be slower."""
     found = {}
-    for path in [*RUNS, ROOT / "bench" / "train_translate.py"]:
+    for path in [*SOURCES, ROOT / "bench" / "train_translate.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Job":
                 given = {word.arg: ast.unparse(word.value) for word in node.keywords}
-                found[path.stem] = given.get("around")
-    assert set(found) >= {"elmo", "finetune_job", "gpt", "language_model", "pretrain", "train_translate"}
-    assert set(found.values()) == {"Halves"}, found
+                found[f"{path.parent.name}/{path.stem}"] = given.get("around")
+    jobs = {"elmo/pretrain", "gpt/pretrain", "bert/pretrain", "models/language_model", "bench/train_translate"}
+    assert set(found) >= jobs | {"finetune/training", "translate/training"}
+    assert set(found.values()) == {"WeightCasts"}, found

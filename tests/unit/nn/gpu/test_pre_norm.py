@@ -100,9 +100,9 @@ def test_a_model_learns_the_same(changes: dict[str, Any], monkeypatch: pytest.Mo
     model = make(**changes)
     only = torch.tensor([2, 22, 5], device=DEVICE)
     for chosen in (None, only) if not changes else (None,):
-        monkeypatch.setattr(layers, "fits", lambda x: False)
+        monkeypatch.setattr(layers, "has_kernels", lambda x: False)
         expected = step(model, chosen)
-        monkeypatch.setattr(layers, "fits", lambda x: True)
+        monkeypatch.setattr(layers, "has_kernels", lambda x: True)
         for name, found in step(model, chosen).items():
             same(found, expected[name], 1e-3 if ON_GPU else 1e-5)
 
@@ -111,9 +111,9 @@ def test_a_model_learns_the_same(changes: dict[str, Any], monkeypatch: pytest.Mo
 @pytest.mark.parametrize("order", ["pre", "post"])
 def test_a_model_learns_nearly_the_same_in_half_precision(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(32, order=order)
-    monkeypatch.setattr(layers, "fits", lambda x: False)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: False)
     expected = step(model, halved=True)
-    monkeypatch.setattr(layers, "fits", lambda x: True)
+    monkeypatch.setattr(layers, "has_kernels", lambda x: True)
     for name, found in step(model, halved=True).items():
         if name != "right":
             assert (found - expected[name]).norm() <= 0.05 * expected[name].norm() + 1e-4, name
@@ -136,8 +136,8 @@ def test_a_block_that_is_computed_again_is_left_to_itself(monkeypatch: pytest.Mo
     expected = step(model)
     again = copy.deepcopy(model)
     recompute(again.blocks[1])
-    monkeypatch.setattr("qkv.nn.gpu.pre_norm._fused", None)  # not called
-    monkeypatch.setattr(layers, "fits", lambda x: True)
+    monkeypatch.setattr("qkv.nn.gpu.pre_norm._run_fused", None)  # not called
+    monkeypatch.setattr(layers, "has_kernels", lambda x: True)
     hidden = block_stack(
         list(again.blocks),
         again.norm,

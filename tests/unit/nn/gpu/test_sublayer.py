@@ -10,11 +10,11 @@ pytest.importorskip("triton", reason="Triton is a part of torch for GPUs, and of
 
 from qkv.data.batch import Batch
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.nn.block import ACTIVATIONS
+from qkv.nn.block import ACTIVATION_FUNCTIONS
 from qkv.nn.fused import Across, Packed
 from qkv.nn.gpu import layers as fast
 from qkv.nn.gpu import sublayer
-from qkv.nn.gpu.kernels import BENDS
+from qkv.nn.gpu.kernels import FUSED_ACTIVATIONS
 from tests.unit.nn.gpu.test_fast import DEVICE, ON_GPU, drawn, gradients, leaves, same
 
 TOLERANCE = 1e-3 if ON_GPU else 1e-5  # the matrix units of a GPU round to 10 bits
@@ -46,22 +46,22 @@ def test_a_product_a_residual_and_a_norm() -> None:
     agree(sublayer.out_add_norm(ours[0], layer, ours[1], norm), expected, ours, plain, shared)
 
 
-@pytest.mark.parametrize("bend", BENDS)
+@pytest.mark.parametrize("bend", FUSED_ACTIVATIONS)
 def test_feed_forward(bend: str) -> None:
     up, down, norm = nn.Linear(20, 50, device=DEVICE), nn.Linear(50, 20, device=DEVICE), norm_of(20)
     ours, plain = (leaves(drawn(9, 20)) for _ in range(2))
-    expected = norm(plain[0] + down(ACTIVATIONS[bend](up(plain[0]))))
+    expected = norm(plain[0] + down(ACTIVATION_FUNCTIONS[bend](up(plain[0]))))
     shared = [*up.parameters(), *down.parameters(), *norm.parameters()]
-    agree(sublayer.fed_forward(ours[0], up, down, norm, bend), expected, ours, plain, shared)
+    agree(sublayer.feed_forward_add_norm(ours[0], up, down, norm, bend), expected, ours, plain, shared)
 
 
 def test_what_is_not_a_number_is_not_bent_away() -> None:
     up, down, norm = nn.Linear(4, 4, device=DEVICE), nn.Linear(4, 4, device=DEVICE), norm_of(4)
     x = torch.tensor([[1.0, 2, 3, 4], [1, 2, float("nan"), 4]], device=DEVICE)
-    assert sublayer.fed_forward(x, up, down, norm, "relu").isnan().all(1).tolist() == [False, True]
+    assert sublayer.feed_forward_add_norm(x, up, down, norm, "relu").isnan().all(1).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("bend", BENDS)
+@pytest.mark.parametrize("bend", FUSED_ACTIVATIONS)
 def test_dropout_goes_back_as_it_came(bend: str) -> None:
     """The slope of the same draw, against two points on either side."""
     up, down, norm = nn.Linear(8, 16, device=DEVICE), nn.Linear(16, 8, device=DEVICE), norm_of(8)
@@ -69,7 +69,7 @@ def test_dropout_goes_back_as_it_came(bend: str) -> None:
 
     def at(x: Tensor) -> Tensor:
         torch.manual_seed(5)
-        return (sublayer.fed_forward(x, up, down, norm, bend, dropout=0.4) * towards).sum()
+        return (sublayer.feed_forward_add_norm(x, up, down, norm, bend, dropout=0.4) * towards).sum()
 
     (gradient,) = torch.autograd.grad(at(x), [x])
     with torch.no_grad():
@@ -84,7 +84,7 @@ def memory_of(source: Tensor, layers: list[nn.Linear], heads: int) -> list[tuple
 def test_keys_and_values_of_all_layers_at_once() -> None:
     layers = [nn.Linear(12, 2 * 3 * 4, device=DEVICE) for _ in range(3)]
     ours, plain = (leaves(drawn(7, 12)) for _ in range(2))
-    found = sublayer.keys_and_values(ours[0], layers, heads=3)
+    found = sublayer.project_keys_and_values(ours[0], layers, heads=3)
     assert [key.shape for key, _ in found] == [(7, 3, 4)] * 3
     sides = (
         torch.stack([torch.cat(pair, -1) for pair in memory]) for memory in (found, memory_of(plain[0], layers, 3))
@@ -104,8 +104,8 @@ def test_short_rows_ask_a_source(lengths: tuple[int, ...], others: tuple[int, ..
     attend = Across(rows_of(*lengths), rows_of(*others))
     ours, plain = (leaves(drawn(sum(lengths), 20), drawn(sum(others), 12)) for _ in range(2))
     x, found = ours[0], []
-    for memory in sublayer.keys_and_values(ours[1], sources, heads):
-        answer, weights, x = sublayer.asked(x, query, memory, attend, heads, None, 0.0)
+    for memory in sublayer.project_keys_and_values(ours[1], sources, heads):
+        answer, weights, x = sublayer.query_source(x, query, memory, attend, heads, None, 0.0)
         assert weights is None
         found.append(answer)
     expected = [
@@ -122,8 +122,8 @@ def test_long_rows_and_other_widths_ask_in_the_usual_way(width: int) -> None:
     query, source = nn.Linear(8, width, device=DEVICE), nn.Linear(8, 2 * width, device=DEVICE)
     attend = Across(rows_of(*lengths), rows_of(*others))
     ours, plain = (leaves(drawn(5, 8), drawn(sum(others), 8)) for _ in range(2))
-    (memory,) = sublayer.keys_and_values(ours[1], [source], 1)
-    answer, _, x = sublayer.asked(ours[0], query, memory, attend, 1, 0.3, 0.0)
+    (memory,) = sublayer.project_keys_and_values(ours[1], [source], 1)
+    answer, _, x = sublayer.query_source(ours[0], query, memory, attend, 1, 0.3, 0.0)
     (other,) = memory_of(plain[1], [source], 1)
     expected, _ = attend(query(plain[0]).unflatten(-1, (1, width)), other[0], other[1], scale=0.3)
     shared = [*query.parameters(), *source.parameters()]
@@ -138,7 +138,7 @@ def test_a_dropped_question_is_unbiased_and_goes_back_as_it_came() -> None:
 
     def answer(seed: int, x: Tensor, dropout: float = 0.3) -> Tensor:
         torch.manual_seed(seed)
-        return sublayer.asked(x, query, (key, value), attend, 1, None, dropout)[0]
+        return sublayer.query_source(x, query, (key, value), attend, 1, None, dropout)[0]
 
     with torch.no_grad():
         mean = torch.stack([answer(seed, x) for seed in range(30)]).mean(0)
@@ -153,13 +153,13 @@ def test_a_dropped_question_is_unbiased_and_goes_back_as_it_came() -> None:
 def test_halves_that_lie_side_by_side_are_not_copied() -> None:
     both = drawn(3, 2, 2, 4)
     key, value = both.unbind(1)
-    assert sublayer.together(key, value).data_ptr() == both.data_ptr()
-    assert torch.equal(sublayer.together(key, value), both.flatten(1))
+    assert sublayer.join_sides(key, value).data_ptr() == both.data_ptr()
+    assert torch.equal(sublayer.join_sides(key, value), both.flatten(1))
     wide = drawn(3, 5, 2, 4)  # columns of something wider
-    assert torch.equal(sublayer.together(wide[:, 1], wide[:, 2]), wide[:, 1:3].flatten(1))
+    assert torch.equal(sublayer.join_sides(wide[:, 1], wide[:, 2]), wide[:, 1:3].flatten(1))
     for one, other in ((value, key), (key, value.contiguous()), (key.contiguous(), value.contiguous())):
         expected = torch.cat([one.flatten(1), other.flatten(1)], 1)
-        assert torch.equal(sublayer.together(one, other), expected)
+        assert torch.equal(sublayer.join_sides(one, other), expected)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -172,7 +172,7 @@ def test_a_transformer_learns_the_same(monkeypatch: pytest.MonkeyPatch, norm: st
     source, target = (Batch.of(rows).to(DEVICE) for rows in ([[1, 2, 3, 4], [5], [6, 7, 8]], [[2], [3, 4, 9], [1, 1]]))
     found = []
     for fits in (False, True):
-        monkeypatch.setattr(fast, "fits", lambda x, fits=fits: fits)
+        monkeypatch.setattr(fast, "has_kernels", lambda x, fits=fits: fits)
         out = model(source.ids, source.packing, target.ids, target.packing)
         parameters = {name: one for name, one in model.named_parameters() if not name.startswith("words")}
         found.append([out, *gradients(out, list(parameters.values()))])
