@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from qkv.api.vector_scores import load_vectors
 from qkv.cli.convert import convert_vectors
 from qkv.cli.main import main
-from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_nnlm
 from tests.support.folders import make_folder
 from tests.support.near import assert_near

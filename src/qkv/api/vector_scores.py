@@ -18,7 +18,9 @@ import torch
 from qkv.data.readers import lines
 from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.family import LOOKS_UP
+from qkv.models.table import open_model
+from qkv.models.word2vec.vectors import VectorFile, WordVectors, place_of_vectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013
@@ -38,6 +40,16 @@ KNOWN: dict[str, str] = {
     "wordsim_zh/297.txt": "WordSim-297",
 }
 """File in a folder of such sets → what it is called."""
+
+
+def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
+    """Load word vectors from a folder of ours, a run, the hub (hf:owner/name), or a file of the C tool or GloVe.
+
+    Of a folder, words whose vector is all zeros (never seen in training) are left out. The table of an NNLM is read
+    too. `most`: only the first so many words, which are the most frequent.
+    """
+    place = place_of_vectors(name)
+    return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)
 
 
 class Section(NamedTuple):

@@ -33,7 +33,7 @@ def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
     """Load what was named; what is odd about it is said beside the results."""
     if model is None:
         raise InputError("Say which word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
-    from qkv.models.word2vec.vectors import load_vectors
+    from qkv.api.vector_scores import load_vectors
 
     vectors = load_vectors(model, most)
     for note in vectors.notes:

@@ -424,7 +424,6 @@ class Family:
     describe: Callable[[Path], Facts]  # headers only
     open: Callable[[Path, Loading], Opened]
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
-    features: type[Any] | None = None  # sizes of a language model that a plain encoder has inside (plain/network.py)
 
 
 def instead(facts: Facts, wanted: Ability[Any]) -> str:

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import qkv
+from qkv.api.vector_scores import load_vectors
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.family import ENCODES, FEEDS, Loading
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.gpt_folders import VOCABULARIES, load_gpt, make_gpt
 from tests.support.word_vectors import SMALL, make_vectors_folder

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from qkv.api.vector_scores import load_vectors
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert.folder import load
@@ -31,7 +32,6 @@ from qkv.models.family import (
     Saving,
 )
 from qkv.models.table import FAMILIES, facts_of_folder, family_named, open_model
-from qkv.models.word2vec.vectors import load_vectors
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from qkv.config import merge
 from qkv.errors import InputError, listed
+from qkv.models.elmo.network import ElmoConfig
 from qkv.models.encoder import HEADS, WithHeads
 from qkv.models.family import (
     ENCODES,
@@ -59,13 +60,15 @@ from qkv.models.folders.info import lines_of_ours
 from qkv.models.folders.own import describe_folder, read_folder, save_folder
 from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
-from qkv.models.table import FAMILIES, family_named
+from qkv.models.rnnlm.network import RNNLMConfig
 from qkv.nn.recurrent import CELLS
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 _MODEL_TYPE = "reader"
 _ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
+_LANGUAGE_MODELS: dict[str, type[Features]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
+"""Language models that can be below an encoder (Peters et al. 2018, section 3.3), by model_type."""
 _F = TypeVar("_F", bound=Features)
 _N = TypeVar("_N", bound=nn.Module)
 
@@ -104,11 +107,9 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
 def features_of(table: object, where: Path) -> Features:
     """The config of a language model, as a folder has it that has the model inside."""
     name = table.get("model_type") if isinstance(table, Mapping) else None
-    kind: type[Features] | None = family_named(name).features if name in FAMILIES else None
-    if kind is None or not isinstance(table, Mapping):
-        known = sorted(one for one in FAMILIES if family_named(one).features is not None)
-        raise InputError(f"{where}: features are of {' or '.join(known)}, not {name!r}.")
-    return sizes_of(kind, table, where)
+    if not isinstance(table, Mapping) or name not in _LANGUAGE_MODELS:
+        raise InputError(f"{where}: features are of {' or '.join(_LANGUAGE_MODELS)}, not {name!r}.")
+    return sizes_of(_LANGUAGE_MODELS[name], table, where)
 
 
 def sizes_of(kind: type[_F], table: Mapping[str, Any], where: Path) -> _F:
@@ -440,7 +441,7 @@ def family_below(
     def open_folder(path: Path, loading: Loading) -> Opened:
         return open_below(describe(path), feeds(path), own, loading)
 
-    return Family(name, (name,), about, describe, open_folder, lines_of_ours, features)
+    return Family(name, (name,), about, describe, open_folder, lines_of_ours)
 
 
 def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> Opened:

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean
-from qkv.models.family import LOOKS_UP, Loading
+from qkv.models.family import Loading
 from qkv.models.folders import hub
 from qkv.models.folders.hub import HUB, locate
 from qkv.models.folders.own import read_folder, save_folder
-from qkv.models.table import open_model
 from qkv.models.word2vec.files import is_writable, read_vectors, write_vectors
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
@@ -286,21 +285,6 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
         if matcher.quick_ratio() >= least and (ratio := matcher.ratio()) >= least:
             scored.append((ratio, -row, other))
     return [other for _, _, other in nlargest(n, scored)]
-
-
-# --- Where they come from: a folder, or a file.
-
-
-def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordVectors:
-    """Word vectors from our own folder, a run's, the hub's (hf:owner/name), or a file of the C tool's or GloVe's form.
-
-    Of a folder, the words are those with a vector; a row of zeros is what training leaves to a word it never met. The
-    table of a Bengio model (nnlm) serves too.
-
-    `most` takes no more than the first so many words, which are the most frequent.
-    """
-    place = place_of_vectors(name)
-    return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)
 
 
 def place_of_vectors(name: str | os.PathLike[str]) -> Path:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from qkv.api.model import load
+from qkv.api.vector_scores import load_vectors
 from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
@@ -22,7 +23,7 @@ from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.plain.network import ReaderSettings
-from qkv.models.word2vec.vectors import WordVectors, load_vectors, look_up_tokens
+from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 
+from qkv.api.vector_scores import load_vectors
 from qkv.data.corpus.prepare import prepare
 from qkv.errors import InputError
 from qkv.jobs import pretrain as job
 from qkv.models.folders.own import read_folder
 from qkv.models.word2vec.learners import Word2VecConfiguration
-from qkv.models.word2vec.vectors import load_vectors
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 from qkv.train.run_folder import read_lines

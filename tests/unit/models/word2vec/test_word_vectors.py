@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from qkv.api.vector_scores import load_vectors
 from qkv.errors import InputError
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.plain.folder import draw_unknown
@@ -14,7 +15,6 @@ from qkv.models.word2vec.vectors import (
     BLOCK,
     QUESTIONS,
     WordVectors,
-    load_vectors,
     look_up_tokens,
     near_spellings,
     tokenizer_of_words,
