@@ -9,7 +9,7 @@ import torch
 
 from qkv.api.vector_scores import Analogies, Pairs, find_tests, load_vectors, score_analogies, score_pairs
 from qkv.models.word2vec.files import read_vectors, write_vectors
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from tests.support.word_vectors import random_vectors
 
 gensim = pytest.importorskip("gensim.models", reason="gensim is not installed: pip install gensim")

@@ -29,8 +29,8 @@ from qkv.jobs.finetune.data import LabelledData, Part, split
 from qkv.jobs.finetune.model import configured_for, tokenizer_of
 from qkv.jobs.finetune.run import finetuning_on
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.models.folders.codec import add_to_record
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
+from qkv.models.folders.own import add_to_record
 from qkv.models.table import open_model
 from qkv.tasks import classify
 from qkv.train.device import device_named

@@ -17,8 +17,8 @@ from typing import Any
 from qkv.data.batching import chunks
 from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Translates
-from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate
+from qkv.models.folders.own import CONFIG
 from qkv.models.table import facts_of_folder, open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig

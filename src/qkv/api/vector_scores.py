@@ -20,7 +20,7 @@ from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.family import LOOKS_UP
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import VectorFile, WordVectors, place_of_vectors
+from qkv.models.word2vec.folder import VectorFile, WordVectors, place_of_vectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013

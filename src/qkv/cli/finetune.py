@@ -111,7 +111,7 @@ def finetune(
     """
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.run import FINETUNING
-    from qkv.models.folders.codec import model_type_of
+    from qkv.models.folders.own import model_type_of
     from qkv.models.folders.own import KINDS
     from qkv.train.progress import for_stderr
 

@@ -42,7 +42,7 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
 
 def lines_of_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, for people, with the verbs that take such a folder."""
-    from qkv.models.folders.info import vocabulary_line
+    from qkv.models.folders.own import vocabulary_line
 
     vocabulary, path = facts["vocabulary"], facts["path"]
     shown = ("vocabulary", vocabulary_line(vocabulary))

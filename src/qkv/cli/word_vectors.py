@@ -11,7 +11,7 @@ from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.api.vector_scores import AnalogyScore, PairScore, Solved
-    from qkv.models.word2vec.vectors import Neighbour, WordVectors
+    from qkv.models.word2vec.folder import Neighbour, WordVectors
 
 
 VectorsOption = Annotated[
@@ -62,7 +62,7 @@ def analogy(
     --json prints one document: a, b, c, method, answers (word, score).
     """
     from qkv.cli.terminal import print_json, table
-    from qkv.models.word2vec.vectors import check_method
+    from qkv.models.word2vec.folder import check_method
 
     check_method(method)  # a large file takes a while to read
     answers = vectors_named(model).analogy(a, b, c, k, method)
@@ -168,7 +168,7 @@ def evaluate_vectors(
         )
     from qkv.api.vector_scores import Analogies, as_document, find_tests, score_analogies, score_pairs
     from qkv.cli.terminal import print_json, progress
-    from qkv.models.word2vec.vectors import check_method
+    from qkv.models.word2vec.folder import check_method
 
     check_method(method)
     tests = find_tests(places)

@@ -21,7 +21,7 @@ from qkv.look.plane import Floats, planes
 from qkv.look.subject import Subject
 from qkv.look.token_layers import token_layers, tokenizer_of
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.word2vec.vectors import WordVectors, near_spellings
+from qkv.models.word2vec.folder import WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
 SENTENCES, LONGEST_SENTENCE, LONGEST_WORD = 60, 2_000, 60

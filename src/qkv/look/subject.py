@@ -33,7 +33,7 @@ from qkv.models.family import (
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.table import facts_of_folder, open_model
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import task_in
 from qkv.tasks.translate import Network
 from qkv.train.run_folder import model_folder

@@ -1,6 +1,6 @@
 """Word vectors as numbers to draw: neighbours, an analogy with its parallelogram, a map of words.
 
-Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). Nothing is projected that need not be:
+Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/folder.py). Nothing is projected that need not be:
 the four corners a, b, c and b − a + c of an analogy lie in one plane, so that plane is what is drawn, and an answer is
 where it falls upon it, with how far it lies above. A map of many words has to be a projection, their two principal
 components, and says how little of the spread that holds; who is really near whom is told beside it.
@@ -19,7 +19,7 @@ from qkv.api.results import normalized
 from qkv.look.plane import Floats, on_a_plane
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.word2vec.vectors import METHODS, Neighbour, WordVectors, near_spellings
+from qkv.models.word2vec.folder import METHODS, Neighbour, WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
 LONGEST_WORD, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.encoder import WithHeads, initialise
-from qkv.models.folders.info import shown_facts
+from qkv.models.folders.own import shown_facts
 from qkv.models.folders.sentence import SentenceFiles
 from qkv.models.folders.weights import Undrawn
 from qkv.report.bilingual import Phrase
@@ -176,7 +176,7 @@ class LooksUp(Protocol):
     """A vector a word, the same in every text."""
 
     def vectors(self, most: int | None = None) -> Any:
-        """`WordVectors` (models/word2vec/vectors.py), of the first so many words."""
+        """`WordVectors` (models/word2vec/folder.py), of the first so many words."""
         ...
 
 

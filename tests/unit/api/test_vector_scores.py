@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qkv.api.vector_scores import Analogies, Pairs, Section, as_document, score_analogies, score_pairs
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from tests.support.word_vectors import small
 
 FILE = Path("test.txt")

@@ -21,12 +21,12 @@ from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
-from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate, shown_name
+from qkv.models.folders.own import CONFIG
 from qkv.models.plain.folder import check_sizes, from_nothing, layers_from_nothing
 from qkv.models.plain.network import KINDS, ReaderSettings
 from qkv.models.table import facts_of_folder, open_model
-from qkv.models.word2vec.vectors import place_of_vectors
+from qkv.models.word2vec.folder import place_of_vectors
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder

@@ -4,7 +4,7 @@ A record (`BertLike`) says what transformers calls things: fields of config.json
 from left to right to save and back to load. Names of tensors are written without the prefix (`bert.`, `roberta.`) that
 every class but the bare one puts before the encoder's.
 
-What this file does NOT do: read weights (plan.py, engine.py), or know what a network computes (network.py).
+What this file does NOT do: read weights (engine.py, engine.py), or know what a network computes (network.py).
 """
 
 from collections import Counter

@@ -28,8 +28,8 @@ from qkv.models.bert.objective import (
     pretraining_flops,
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
-from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
+from qkv.models.folders.own import terms_of
 from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves

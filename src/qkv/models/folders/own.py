@@ -1,36 +1,198 @@
-"""Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo, readers of texts.
+"""The files of a model folder: which they are, how they are written, whole or not at all, and what holds for all.
 
-The same folder as a BERT's, so that whoever knows one knows the other: config.json with a `model_type` of our own and
-the sizes, model.safetensors, the tokenizer's files, README.md (a card in two languages) and qkv.json with the record of
-the training. Written whole or not at all; weights are never pickled.
+    config.json          what it is, and its sizes
+    model.safetensors    the weights; never pickled
+    tokenizer.json …     how it cuts texts
+    qkv.json             what is ours alone: the record of the training
+    README.md            a card in two languages
 
-What this file does NOT do: know a network. It hands out a config and tensors by name, and each model's own loader holds
-them against its network. A BERT goes through models/bert/folder.py.
+What this file does NOT do: know a model.
 """
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, listed, reading
-from qkv.files import read_object, to_json
-from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.codec import (
-    CARD,
-    CONFIG,
-    FORMAT,
-    OURS,
-    WEIGHTS,
-    check_vocabulary,
-    own_version,
-    read_record,
-    write_folder,
+from qkv.files import check_folder, read_object, replaced_folder, to_json, write_text
+from qkv.models.folders.sentence import MODULES
+from qkv.models.folders.weights import open_weights, read_header
+from qkv.text.tokenizer import FILES, Tokenizer
+
+CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
+FORMAT = 1
+"""Of qkv.json."""
+MOST_SPARE = 127
+"""Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
+LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
+
+OF_A_MODEL = (
+    *("config.json", "qkv.json", CARD, *LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
+    *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
+    *FILES,
+    *("spiece.model", "sentencepiece.bpe.model"),  # what tokenizer.json of ALBERT and XLM-R was made of
+    *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
+    *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
-from qkv.models.folders.weights import read_header
-from qkv.text.tokenizer import Tokenizer
+"""What a model folder consists of. A save replaces a folder of these alone: anything else in it is somebody's work."""
+
+
+def write_folder(
+    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+) -> None:
+    """Files by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
+    with replaced_folder(target, partial(reason_to_keep, below=below)) as fresh:
+        for name, text in files.items():
+            (fresh / name).parent.mkdir(exist_ok=True)
+            (fresh / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        try:
+            save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
+        except SafetensorError as error:  # how that library reports a full disk
+            raise OSError(str(error)) from error
+        # some versions of safetensors let nobody but the owner read the file
+        (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that `save_folder` would refuse, before the work starts."""
+    check_folder(Path(os.path.expanduser(path)), reason_to_keep)
+
+
+def reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
+    known = (*OF_A_MODEL, *below)
+    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
+    if foreign:
+        return f"it holds {listed(foreign)}, which is not part of a model"
+    if not (folder / CONFIG).is_file():
+        return f"it is not a model folder (no {CONFIG})"
+    return None
+
+
+def read_ours(folder: Path) -> dict[str, Any]:
+    """All of qkv.json; nothing where others wrote the folder."""
+    file = folder / OURS
+    if not file.is_file():
+        return {}
+    ours = read_object(file)
+    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
+        raise InputError(
+            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a newer "
+            "qkv: upgrade, or delete the file to load the model without it."
+        )
+    return ours
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    return dict(read_ours(folder).get("record") or {})
+
+
+def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
+    """To what the training of a model wrote down."""
+    ours = read_ours(folder)
+    write_text(folder / OURS, to_json(ours | {"record": dict(ours.get("record") or {}) | dict(more)}))
+
+
+def model_type_of(path: str | os.PathLike[str]) -> str | None:
+    """What config.json calls the model, whoever wrote it; None where it says nothing or is not there."""
+    file = Path(os.path.expanduser(path)) / CONFIG
+    found = read_object(file).get("model_type") if file.is_file() else None
+    return found if isinstance(found, str) else None
+
+
+def terms_of(folder: Path) -> dict[str, bytes]:
+    """The licence of a model, which goes with whatever is trained from it."""
+    return {name: (folder / name).read_bytes() for name in LICENCES if (folder / name).is_file()}
+
+
+def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
+    """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
+    spare = rows - tokenizer.size
+    if spare > MOST_SPARE or spare < 0:
+        raise InputError(
+            f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
+            "(vocab_size). The tokenizer belongs to another model."
+        )
+    return [f"the token table has {rows:,} rows for {tokenizer.size:,} tokens; the rest is not used"] if spare else []
+
+
+def own_version() -> str | None:
+    try:
+        return version("qkv")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return None
+
+
+# --- README.md of a saved folder: what it holds and how to load it, in Chinese and English.
+#
+# What this file does NOT do: know a model. Each family gives the facts of its own (`Card`).
+
+MARK = "<!-- written by qkv: a new save writes it anew -->"
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    about: tuple[str, str]  # what the model is, in English and in Chinese
+    tags: Sequence[str]  # for the hub, beside "qkv"
+    library: str = "qkv"  # which one loads it
+    pipeline: str | None = None  # the hub's name for the task
+    sizes: Mapping[str, object] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    command: str | None = None  # the first thing to do with it
+    python: Sequence[str] = ()  # pieces of code that load it
+
+
+def write_about(subject: str, english: str, chinese: str, parameters: int) -> tuple[str, str]:
+    """What a model is, as `Card.about` has it.
+
+    >>> write_about("word2vec", "a vector a word", "每词一个向量", 3000)
+    ('word2vec: a vector a word. 3,000 parameters.', 'word2vec：每词一个向量。3,000 个参数。')
+    """
+    return f"{subject}: {english}. {parameters:,} parameters.", f"{subject}：{chinese}。{parameters:,} 个参数。"
+
+
+def write_card(card: Card) -> str:
+    """The text of README.md."""
+    pipeline = [f"pipeline_tag: {card.pipeline}"] if card.pipeline else []
+    head = ["---", f"library_name: {card.library}", *pipeline, "tags:", *(f"- {tag}" for tag in ("qkv", *card.tags))]
+    parts = ["\n".join([*head, "---", MARK]), f"# {card.name}", *card.about]
+    if card.sizes:
+        parts.append("\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in card.sizes.items())]))
+    if card.labels:
+        parts.append(f"Labels / 标签: {', '.join(f'`{label}`' for label in card.labels)}")
+    parts += card.notes
+    if card.command or card.python:
+        parts.append("## Use / 用法")
+    if card.command:
+        parts.append(f"```bash\n{card.command}\n```")
+    parts += [f"```python\n{code}\n```" for code in card.python]
+    return "\n\n".join(parts) + "\n"
+
+
+# --- Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo, readers of
+# texts.
+#
+# The same folder as a BERT's, so that whoever knows one knows the other: config.json with a `model_type` of our own
+# and
+# the sizes, model.safetensors, the tokenizer's files, README.md (a card in two languages) and qkv.json with the
+# record of
+# the training. Written whole or not at all; weights are never pickled.
+#
+# What this file does NOT do: know a network. It hands out a config and tensors by name, and each model's own loader
+# holds
+# them against its network. A BERT goes through models/bert/folder.py.
 
 
 class _Kind(NamedTuple):
@@ -192,3 +354,83 @@ def _card(
             command=kind.command,
         )
     )
+
+
+# --- What `qkv info` and `qkv look` say of a folder, as far as it is the same for several families.
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
+    "decoder_layers": ("decoder_layers",),
+    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "heads"),
+    "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
+    "vocabulary": ("vocab_size", "vocabulary_size"),
+    "positions": ("max_position_embeddings", "n_positions", "max_length"),
+}
+"""By fact, what config.json calls it; the first that is there and a number."""
+
+
+def shown_facts(path: Path, kind: str) -> dict[str, int | str]:
+    """Sizes of a model by names that all kinds share, from config.json and the headers of the weights; of a file of
+    vectors how large it is."""
+    if path.is_file():
+        return {"bytes": path.stat().st_size}
+    facts: dict[str, int | str] = {}
+    config = read_object(path / CONFIG)
+    shapes = [tensor.shape for tensor in open_weights(path, shapes_only=True).tensors.values()]
+    for fact, names in FACTS.items():
+        numbers = [config[name] for name in names if isinstance(config.get(name), int)]
+        if numbers and not (fact == "positions" and kind in ("seq2seq", "reader")):
+            facts[fact] = numbers[0]
+    if isinstance(cell := config.get("cell", "lstm" if kind == "elmo" else None), str):
+        facts["cell"] = cell
+    if kind == "reader" and isinstance(made := config.get("kind"), str):
+        facts["reader"] = made
+    if shapes:
+        facts["parameters"] = sum(math.prod(shape) for shape in shapes)
+    record = read_object(path / OURS).get("record") if (path / OURS).is_file() else None
+    told = record if isinstance(record, dict) else {}
+    languages = {name: told.get(name) for name in ("source_language", "target_language")}
+    return facts | {name: value for name, value in languages.items() if isinstance(value, str)}
+
+
+def vocabulary_line(found: Mapping[str, Any]) -> str:
+    chinese = f", Chinese by {found['segmenter']}" if found["segmenter"] else ""
+    case = "lower case" if found["lowercase"] else "case kept"
+    return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
+
+
+OF_TEXTS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
+FOR = {
+    **dict.fromkeys(("word2vec", "nnlm"), ("qkv similar WORD --model {}", *OF_TEXTS)),
+    **dict.fromkeys(("rnnlm", "elmo"), OF_TEXTS),
+    "reader": ("qkv predict {} TEXT",),
+}
+"""The verbs that take a folder of ours, by its model_type."""
+
+
+def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "sizes",
+            ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),
+        ),
+        ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
+        ("licence", facts["licence"] or ""),
+        ("for", "; ".join(verb.format(facts["path"]) for verb in FOR.get(facts["model_type"], ()))),
+    ]
+
+
+def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
+    """What a reader stands on, if not on a table of vectors."""
+    if not sizes:
+        return ""
+    text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")
+    shares = " ".join(f"{share:.2f}" for share in mix["shares"]) if mix else ""
+    mixed = f"; its layers mixed {shares}, times {mix['gamma']:.2f}" if mix else ""
+    return f"vectors of {sizes['model_type']} ({text}){mixed}"

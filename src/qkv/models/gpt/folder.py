@@ -45,19 +45,21 @@ from qkv.models.family import (
     TakesHead,
     Writes,
 )
-from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.codec import (
+from qkv.models.folders.fields import default_labels, read_labels, write_labels
+from qkv.models.folders.own import (
     CARD,
     CONFIG,
     FORMAT,
     OURS,
+    Card,
     check_vocabulary,
     read_record,
     terms_of,
+    vocabulary_line,
+    write_about,
+    write_card,
     write_folder,
 )
-from qkv.models.folders.fields import default_labels, read_labels, write_labels
-from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import (
     StoredTensor,
     Undrawn,

@@ -20,8 +20,8 @@ from qkv.data.corpus.writer import COUNTS
 from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
 from qkv.models.family import WRITES, Loading
-from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
+from qkv.models.folders.own import terms_of
 from qkv.models.gpt.dialects import dialect_of
 from qkv.models.gpt.folder import open_folder, save
 from qkv.models.gpt.network import GPT, GPTConfig

@@ -7,7 +7,7 @@ from qkv.models.family import LOOKS_UP, SHOWS_LAYERS, Feeds, Loading
 from qkv.models.folders.own import read_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
 from qkv.models.plain.folder import family_below, with_scores
-from qkv.models.word2vec.vectors import open_table, words_of
+from qkv.models.word2vec.folder import open_table, words_of
 from qkv.report.bilingual import Phrase
 
 

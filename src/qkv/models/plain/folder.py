@@ -55,9 +55,7 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.codec import CONFIG, WEIGHTS
-from qkv.models.folders.info import lines_of_ours
-from qkv.models.folders.own import describe_folder, read_folder, save_folder
+from qkv.models.folders.own import CONFIG, WEIGHTS, describe_folder, lines_of_ours, read_folder, save_folder
 from qkv.models.folders.weights import Undrawn
 from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
 from qkv.models.rnnlm.network import RNNLMConfig

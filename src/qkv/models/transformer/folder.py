@@ -36,18 +36,19 @@ from qkv.models.family import (
     Opened,
     Translates,
 )
-from qkv.models.folders.card import Card, write_card
-from qkv.models.folders.codec import (
+from qkv.models.folders.own import (
     CARD,
     CONFIG,
     FORMAT,
     OURS,
     WEIGHTS,
+    Card,
     check_vocabulary,
     read_record,
+    vocabulary_line,
+    write_card,
     write_folder,
 )
-from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import StoredTensor, Undrawn, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig

@@ -24,8 +24,8 @@ from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError, listed, reading
 from qkv.files import read_object
 from qkv.models.family import Facts, Family, Loading, Opened, Translates
-from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.fields import NEUTRAL, Fields
+from qkv.models.folders.own import CONFIG
 from qkv.models.folders.weights import (
     StoredTensor,
     Undrawn,

@@ -10,7 +10,7 @@ name. The order of the words is kept: it is that of their frequency, wherever su
 A fault names the file and the line, or the byte in the unpacked file. A word that stands twice counts once, the first
 time, and one that is not UTF-8 (the C tool cuts words after 100 bytes) is left out; `notes` says which and where.
 
-What this file does NOT do: look for neighbours (models/word2vec/vectors.py) or hold our own folders
+What this file does NOT do: look for neighbours (models/word2vec/folder.py) or hold our own folders
 (models/folders/own.py).
 """
 

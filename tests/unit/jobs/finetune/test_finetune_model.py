@@ -23,7 +23,7 @@ from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.plain.network import ReaderSettings
-from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
+from qkv.models.word2vec.folder import WordVectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent

@@ -11,7 +11,7 @@ from qkv.jobs.finetune.model import configured_for, usual_transfer
 from qkv.jobs.finetune.settings import FinetuneConfig, starting_point
 from qkv.models.plain.folder import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.transfer import Transfer
 from tests.support.below_readers import WORDS, elmo_config, make_elmo, make_rnnlm, word_tokenizer
 from tests.support.folders import make_folder

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
+from qkv.models.bert.engine import Plan, make_plan
 from qkv.models.bert.folder import LIKE
-from qkv.models.bert.plan import Plan, make_plan
 from qkv.models.folders.weights import Undrawn
 from tests.support.folders import TOKENS, make_folder
 

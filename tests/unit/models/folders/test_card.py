@@ -3,7 +3,7 @@ import pytest
 from qkv.models.bert.engine import make_card
 from qkv.models.bert.folder import ARCHITECTURES, LIKE
 from qkv.models.bert.network import BertConfig
-from qkv.models.folders.card import MARK, Card, write_card
+from qkv.models.folders.own import MARK, Card, write_card
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

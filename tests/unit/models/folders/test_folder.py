@@ -10,8 +10,7 @@ from safetensors.torch import load_file
 
 from qkv.cli.main import main
 from qkv.errors import InputError
-from qkv.models.folders.codec import check_target, model_type_of
-from qkv.models.folders.own import KINDS, describe_folder, read_folder, save_folder
+from qkv.models.folders.own import KINDS, check_target, describe_folder, model_type_of, read_folder, save_folder
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.folders import make_folder, make_tokenizer

@@ -23,7 +23,7 @@ from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.elmo.network import ElmoVectors
 from qkv.models.family import FEEDS, HAS_TASK, Feeds
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
 from tests.support.below_readers import WORDS, make_elmo, make_nnlm, make_rnnlm, word_tokenizer

@@ -11,14 +11,7 @@ from qkv.errors import InputError
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.word2vec.files import write_vectors
-from qkv.models.word2vec.vectors import (
-    BLOCK,
-    QUESTIONS,
-    WordVectors,
-    look_up_tokens,
-    near_spellings,
-    tokenizer_of_words,
-)
+from qkv.models.word2vec.folder import BLOCK, QUESTIONS, WordVectors, look_up_tokens, near_spellings, tokenizer_of_words
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.below_readers import make_nnlm
