@@ -43,7 +43,7 @@ from transformers.utils import logging
 from qkv.data.batch import Batch
 from qkv.models.family import WRITES, Loading
 from qkv.models.gpt.dialects import GPT2, PREFIX, TURNED, names_of
-from qkv.models.gpt.dialects import read_config as config_of
+from qkv.models.gpt.dialects import read_gpt_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
 from qkv.nn.cpu.int8 import unavailable

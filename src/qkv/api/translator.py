@@ -19,7 +19,7 @@ from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Translates
 from qkv.models.folders.hub import locate
 from qkv.models.folders.own import CONFIG
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
 from qkv.tasks.translate import source_spans, target_spans, translated
@@ -248,7 +248,7 @@ def load_translator(
 def translates(name: str | Path) -> bool:
     """Whether this is a model that translates, by what its folder says; nothing is loaded."""
     place = _place(name)
-    return (place / CONFIG).is_file() and TRANSLATES in facts_of_folder(place).abilities
+    return (place / CONFIG).is_file() and TRANSLATES in describe_model(place).abilities
 
 
 def _place(name: str | Path) -> Path:

@@ -20,7 +20,7 @@ from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.family import LOOKS_UP
 from qkv.models.table import open_model
-from qkv.models.word2vec.folder import VectorFile, WordVectors, place_of_vectors
+from qkv.models.word2vec.folder import VectorFile, WordVectors, locate_vectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013
@@ -48,7 +48,7 @@ def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordV
     Of a folder, words whose vector is all zeros (never seen in training) are left out. The table of an NNLM is read
     too. `most`: only the first so many words, which are the most frequent.
     """
-    place = place_of_vectors(name)
+    place = locate_vectors(name)
     return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)
 
 

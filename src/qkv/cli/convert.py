@@ -17,10 +17,10 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
     """
     from qkv.cli.terminal import print_json, say
     from qkv.cli.word_vectors import vectors_named
-    from qkv.models.word2vec.files import written_form
+    from qkv.models.word2vec.files import choose_form
 
     if target.suffix:
-        written_form(target)  # refused before the work starts
+        choose_form(target)  # refused before the work starts
     vectors = vectors_named(source)
     left_out = vectors.save(target)
     if left_out:
@@ -80,12 +80,12 @@ def convert(
     from qkv.cli.terminal import say
     from qkv.models.family import LOOKS_UP, Loading
     from qkv.models.folders.hub import locate
-    from qkv.models.table import facts_of_folder, open_model
+    from qkv.models.table import describe_model, open_model
     from qkv.train.run_folder import model_folder
 
     file = Path(os.path.expanduser(source))
     place = file if file.is_file() else model_folder(locate(source))
-    found = facts_of_folder(place)
+    found = describe_model(place)
     if LOOKS_UP in found.abilities:
         if dtype is not None or architecture is not None:
             raise InputError("Word vectors have one form of numbers: leave out --dtype and --architecture.")
@@ -99,7 +99,7 @@ def convert(
     for note in opened.notes:
         say(f"note: {note}")
     target = opened.save(target, architecture)
-    facts = facts_of_folder(target).document
+    facts = describe_model(target).document
     kind, count = facts.get("architecture", opened.architecture), facts["parameters"]
     total = count["total"] if isinstance(count, dict) else count
     if as_json:

@@ -111,8 +111,7 @@ def finetune(
     """
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.run import FINETUNING
-    from qkv.models.folders.own import model_type_of
-    from qkv.models.folders.own import KINDS
+    from qkv.models.folders.own import OWN_TYPES, model_type_of
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {
@@ -153,7 +152,7 @@ def finetune(
             config = configured_for(task, model, transfer, recipe, flags, settings or [])
             finished = FINETUNING.start(config, out, progress)
     run = finished.run
-    readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
+    readers = "qkv" if model_type_of(run / "model") in OWN_TYPES else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
     tell_result("finetune", finished, as_json, print_result, left)
 

@@ -92,7 +92,7 @@ def info(
     """
     from qkv.cli.terminal import print_json, table
     from qkv.models.folders.hub import locate
-    from qkv.models.table import facts_of_folder, family_named
+    from qkv.models.table import describe_model, load_family
     from qkv.train.run_folder import model_folder
 
     folder = model_folder(locate(model))
@@ -102,12 +102,12 @@ def info(
         else:
             table(["", ""], [list(line) for line in lines_of_data(data)])
         return
-    facts = facts_of_folder(folder)
+    facts = describe_model(folder)
     document = facts.document | terms(folder)
     if as_json:
         print_json(document)
         return
-    table(["", ""], [list(line) for line in family_named(facts.family).info(document) if line[1]])
+    table(["", ""], [list(line) for line in load_family(facts.family).info(document) if line[1]])
     for note in facts.notes:
         typer.echo(f"note: {note}")
 

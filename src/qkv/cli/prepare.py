@@ -206,11 +206,11 @@ def draw_instances(
 def _write_page(out: Path, drawn: "list[Instance]", shards: Path, seed: int, epoch: int, lang: str) -> None:
     from qkv.cli.terminal import say
     from qkv.files import write_text
-    from qkv.models.bert.instances import html
+    from qkv.models.bert.instances import instances_page
     from qkv.report.bilingual import Phrase
 
     facts = (Phrase(f"epoch {epoch}", f"第 {epoch} 轮"), Phrase(f"seed {seed}", f"种子 {seed}"))
-    write_text(out, html(drawn, shards.resolve().name, facts, lang))
+    write_text(out, instances_page(drawn, shards.resolve().name, facts, lang))
     say(f"{out}: {len(drawn)} instances")
 
 
@@ -220,12 +220,12 @@ def _print(drawn: "list[Instance]", lang: str) -> None:
     from rich.text import Text
 
     from qkv.cli.terminal import console
-    from qkv.models.bert.instances import legend, lines
+    from qkv.models.bert.instances import draw_legend, draw_lines
 
     out = console()
     width = out.width if out.is_terminal else shutil.get_terminal_size((100, 24)).columns
     drawn_lines = []
     for number, one in enumerate(drawn, start=1):
-        drawn_lines += [*lines(one, number, width, lang), []]
-    for line in [*drawn_lines, *legend(width, lang)]:
+        drawn_lines += [*draw_lines(one, number, width, lang), []]
+    for line in [*drawn_lines, *draw_legend(width, lang)]:
         out.print(Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line)), soft_wrap=True)

@@ -107,7 +107,7 @@ def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> 
 
 def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:
     from qkv.cli.terminal import say
-    from qkv.models.table import pretraining_of
+    from qkv.models.table import load_pretraining
 
     folder, report = finished.run / "model", finished.run / "report.html"
     if finished.already:
@@ -119,5 +119,5 @@ def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:
         both = "" if back is None else f" forward and {back:,.1f} backward,"
         characters = "" if bits is None else f", {bits:.3f} bits a character"
         say(f"perplexity {forward:,.1f}{both} on {count:,} held-out tokens{characters}")
-    trained = pretraining_of(model)
+    trained = load_pretraining(model)
     say(f"{folder}: {trained.model.format(model=folder)}\n{report}: {trained.report}")

@@ -21,7 +21,7 @@ from qkv.files import sha256_of
 from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
 from qkv.models.folders import hub
 from qkv.models.pretraining import C, Pretraining, T
-from qkv.models.table import PRETRAINED, pretraining_of, unknown_model
+from qkv.models.table import PRETRAINED, load_pretraining, unknown_model
 from qkv.report.page import write_report
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
@@ -30,12 +30,12 @@ from qkv.train.run_folder import CONFIG, Sessions, settings_of
 
 def start(config: Any, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder, of the model that the settings are for."""
-    return lifecycle_of(pretraining_of(config.model_type)).start(config, out, progress)
+    return lifecycle_of(load_pretraining(config.model_type)).start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
+    return lifecycle_of(load_pretraining(model_of(run))).resume(run, progress)
 
 
 def configured_pretraining(model: str, given: Requested) -> Any:
@@ -49,7 +49,7 @@ def configured_pretraining(model: str, given: Requested) -> Any:
             f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
             "the recipe out."
         )
-    return pretraining_of(model).settings.resolve(given)
+    return load_pretraining(model).settings.resolve(given)
 
 
 def model_of(run: Path) -> str:

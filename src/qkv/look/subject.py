@@ -32,7 +32,7 @@ from qkv.models.family import (
     Opened,
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.table import task_in
 from qkv.tasks.translate import Network
@@ -153,7 +153,7 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     """By a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
-    return Subject(text, facts_of_folder(file if file.is_file() else model_folder(locate(text))), threads)
+    return Subject(text, describe_model(file if file.is_file() else model_folder(locate(text))), threads)
 
 
 # --- What there is to look at: every model with its views and a few facts, found without loading a weight.

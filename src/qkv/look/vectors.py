@@ -19,7 +19,7 @@ from qkv.api.results import normalized
 from qkv.look.plane import Floats, on_a_plane
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.word2vec.folder import METHODS, Neighbour, WordVectors, near_spellings
+from qkv.models.word2vec.folder import ANALOGY_METHODS, Neighbour, WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
 LONGEST_WORD, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20
@@ -57,7 +57,7 @@ def neighbours(subject: Subject, asked: Asked) -> Reply:
 def analogy(subject: Subject, asked: Asked) -> Reply:
     words = [asked.text(name, longest=LONGEST_WORD).strip() for name in ("a", "b", "c")]
     k = asked.number("k", 1, MOST_ANSWERS, 6)
-    method = asked.choice("method", list(METHODS), "add")
+    method = asked.choice("method", list(ANALOGY_METHODS), "add")
     asked.done()
     table = subject.vectors
     rows = [row_of(subject, word) for word in words]

@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.encoder import WithHeads, initialise
-from qkv.models.folders.own import shown_facts
+from qkv.models.folders.own import collect_facts
 from qkv.models.folders.sentence import SentenceFiles
-from qkv.models.folders.weights import Undrawn
+from qkv.models.folders.weights import SkipInit
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
@@ -140,7 +140,7 @@ class HasTask:
     heads: tuple[str, ...]
 
 
-class Writer(Protocol):
+class StepwiseWriter(Protocol):
     """What writes on from prompts, one token after another (search/decoding.py): a GPT, a recurrent model."""
 
     @property
@@ -151,7 +151,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Writes:
-    writer: Writer
+    writer: StepwiseWriter
     tokenizer: Tokenizer
     begin_id: int | None  # what stands before a text, and
     end_id: int | None  # after it; None: the vocabulary has no mark for it
@@ -267,7 +267,7 @@ class TakesHead:
             missing = list(network.load_state_dict(known, strict=False).missing_keys)
         else:
             # nothing is drawn that a file is about to fill
-            with torch.device("meta"), Undrawn():
+            with torch.device("meta"), SkipInit():
                 network = self.build(head)
             missing = list(network.load_state_dict(known, strict=False, assign=True).missing_keys)
             torch.manual_seed(head.seed)
@@ -330,7 +330,7 @@ FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --m
 """No head is put on it, but an encoder is that begins from nothing: a run is told `scratch:lookup --embeddings` it."""
 SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
 RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
-NAMED: tuple[Ability[Any], ...] = (
+NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )
 """By messages, in this order."""
@@ -359,7 +359,7 @@ class Facts:
     @cached_property
     def shown(self) -> dict[str, int | str]:
         """For look: layers, heads, width, parameters, …"""
-        return shown_facts(self.path, self.view_kind) | dict(self.stated)
+        return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
 @dataclass
@@ -390,9 +390,9 @@ class Opened:
         return kind in self.parts
 
     def ability(self, kind: Ability[_A]) -> _A:
-        """What this model can be asked; an InputError by `instead` where it cannot."""
+        """What this model can be asked; raises InputError (`explain_missing`) if it cannot."""
         if kind not in self.parts:
-            raise InputError(instead(self.facts, kind))
+            raise InputError(explain_missing(self.facts, kind))
         if kind not in self.built:
             self.built[kind] = self.parts[kind]()
         return cast(_A, self.built[kind])
@@ -426,7 +426,7 @@ class Family:
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
 
 
-def instead(facts: Facts, wanted: Ability[Any]) -> str:
+def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
     """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
 
     >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
@@ -437,7 +437,7 @@ def instead(facts: Facts, wanted: Ability[Any]) -> str:
     looked = {ATTENDS: SHOWS_LAYERS.command} if TRANSLATES in facts.abilities else {}
     can = [
         f"{one.what} ({command.format(facts.path)})" if (command := looked.get(one, one.command)) else one.what
-        for one in NAMED
+        for one in NAMED_ABILITIES
         if one in facts.abilities
     ]
     said = (

@@ -25,7 +25,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, no_init, open_corpus, record_of
+from qkv.models.pretraining import Pretraining, make_record, no_init, open_corpus
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import Halves, word_loss
 from qkv.nn.recurrent import Cell
@@ -339,7 +339,7 @@ def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Size
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = record_of(config)
+    record = make_record(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
@@ -354,10 +354,10 @@ def _trained(trainer: Trainer[Batch]) -> _Network:
 def _page(
     config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions
 ) -> RunPage:
-    return language_model_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+    return language_model_page(out, collect_page_facts(config.model_type, _trained(trainer), corpus, sessions))
 
 
-def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
+def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
     """What the report of a language model says beside the log."""
     manifest = corpus.manifest
     return LanguageModelFacts(

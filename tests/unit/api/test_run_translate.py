@@ -9,7 +9,7 @@ from qkv.api.translator import Candidate, Translator, _put_together, load_transl
 from qkv.errors import InputError
 from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.models.table import facts_of_folder, family_named
+from qkv.models.table import describe_model, load_family
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import unavailable
 from qkv.search.options import GenerateConfig
@@ -188,7 +188,7 @@ def test_a_folder_of_opus_mt(tmp_path: Path) -> None:
     only = GenerateConfig(max_length=5)
     found = translator.translate(["Tom chases", "汤姆"], only, alignments=True)
     assert [one.n_tokens for one in found] == [4, 3] and found[0].best.attention is not None
-    facts = facts_of_folder(tmp_path)
-    shown = dict(family_named(facts.family).info(facts.document | {"licence": None}))
+    facts = describe_model(tmp_path)
+    shown = dict(load_family(facts.family).info(facts.document | {"licence": None}))
     assert shown["model"].startswith("marian: ") and "30 tokens" in shown["vocabulary"]
     assert facts.notes == translator.notes

@@ -20,13 +20,13 @@ from qkv.config import Requested, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
 from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
-from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
+from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
 from qkv.models.folders.hub import locate, shown_name
 from qkv.models.folders.own import CONFIG
-from qkv.models.plain.folder import check_sizes, from_nothing, layers_from_nothing
-from qkv.models.plain.network import KINDS, ReaderSettings
-from qkv.models.table import facts_of_folder, open_model
-from qkv.models.word2vec.folder import place_of_vectors
+from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
+from qkv.models.plain.network import READER_KINDS, ReaderSettings
+from qkv.models.table import describe_model, open_model
+from qkv.models.word2vec.folder import locate_vectors
 from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
@@ -41,13 +41,15 @@ def is_scratch(model: str) -> bool:
 def placed(model: str) -> str:
     """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
     if not is_scratch(model):
-        place = place_of_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
+        place = locate_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
         if place.is_file() and (place.parent / CONFIG).is_file():
             locate(model)  # part of a model: it says that the folder is wanted
         return str(place)
     kind = model.removeprefix(SCRATCH)
-    if kind not in KINDS:
-        raise InputError(f"There is no reader '{kind}'.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
+    if kind not in READER_KINDS:
+        raise InputError(
+            f"There is no reader '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
+        )
     return model
 
 
@@ -59,7 +61,7 @@ def kind_of(config: FinetuneConfig) -> str:
 Described = Callable[[str], Facts]
 
 
-def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
+def spelled_out(config: FinetuneConfig, describe: Described = describe_model) -> FinetuneConfig:
     """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
@@ -89,15 +91,15 @@ def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
     return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
-def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
+def sizes_for(config: FinetuneConfig, describe: Described = describe_model) -> EncoderSizes:
     """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
     if not is_scratch(config.model):
         facts = describe(config.model)
         if facts.sizes is None:
-            raise InputError(instead(facts, TAKES_HEAD))
+            raise InputError(explain_missing(facts, TAKES_HEAD))
         return facts.sizes
     below = None if config.embeddings is None else _facts_below(config.embeddings).sizes
-    layers, width = layers_from_nothing(kind_of(config), config.reader), config.reader.inner_width
+    layers, width = count_layers(kind_of(config), config.reader), config.reader.inner_width
     return EncoderSizes(
         0,
         layers,
@@ -149,7 +151,7 @@ def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[Finetune
     reader = new_reader(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
-        embeddings=None if config.embeddings is None else str(place_of_vectors(config.embeddings).resolve()),
+        embeddings=None if config.embeddings is None else str(locate_vectors(config.embeddings).resolve()),
         tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
     )
     return replace(config, model_sha256=_sources_sha256(config)), reader
@@ -181,7 +183,7 @@ def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     check_sources(config)
     below = None if config.embeddings is None else _open_below(config.embeddings)
     named = config.model if below is None else f"{config.model} + {shown_name(below.place)}"
-    return from_nothing(kind_of(config), config.reader, below, _tokenizer(config, below), named, tell)
+    return build_untrained(kind_of(config), config.reader, below, _tokenizer(config, below), named, tell)
 
 
 def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
@@ -210,7 +212,7 @@ def _tokenizer_in(name: str) -> Tokenizer:
 
 
 def _facts_below(name: str) -> Facts:
-    facts = facts_of_folder(place_of_vectors(name))
+    facts = describe_model(locate_vectors(name))
     if FEEDS not in facts.abilities:
         raise InputError(
             f"{name} holds a model of type {facts.model_type}, which reads texts by itself: give it with --model, and "
@@ -244,7 +246,7 @@ def configured_for(
     named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
     given = Requested(recipe, named, assignments)
 
-    described = cache(facts_of_folder)  # once, however often it is asked
+    described = cache(describe_model)  # once, however often it is asked
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
         return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)

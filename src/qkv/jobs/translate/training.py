@@ -45,11 +45,11 @@ from qkv.jobs.translate.evaluation import (
 from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
 from qkv.models.folders.hub import shown_name
-from qkv.models.pretraining import in_time
+from qkv.models.pretraining import resolve_minutes
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import Translation, translation_flops
+from qkv.models.transformer.objective import TranslationObjective, translation_flops
 from qkv.nn.block import matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
@@ -83,7 +83,7 @@ class TranslateSession:
             config = _settled(config, self.data, progress)
         self.network = new_network(config, self.data)
         self.trainer = _trainer(config, self.data, self.network, out, progress)
-        self.config = in_time(config, self.trainer, progress) if begins else config
+        self.config = resolve_minutes(config, self.trainer, progress) if begins else config
         self.begins = begins
 
     def train(self) -> Outcome:
@@ -268,7 +268,7 @@ def _trainer(
     return Trainer(
         Job(
             network,
-            Translation(config.smoothing),
+            TranslationObjective(config.smoothing),
             batches,
             out,
             evaluate=_evaluation(config, data) if data.dev else None,

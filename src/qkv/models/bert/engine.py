@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv.errors import InputError, listed, reading
 from qkv.files import to_json
-from qkv.models.bert.likes import KINDS, BertLike, FolderConfig
+from qkv.models.bert.likes import WEIGHT_AND_BIAS, BertLike, FolderConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.encoder import READS_POOLED, WithHeads
 from qkv.models.family import (
@@ -45,20 +45,20 @@ from qkv.models.folders.fields import default_labels
 from qkv.models.folders.own import (
     CARD,
     CONFIG,
-    FORMAT,
+    FOLDER_FORMAT,
     MARK,
     OURS,
     Card,
     check_vocabulary,
     own_version,
+    read_licences,
     read_ours,
-    terms_of,
     vocabulary_line,
     write_card,
     write_folder,
 )
 from qkv.models.folders.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence, write_sentence
-from qkv.models.folders.weights import StoredTensor, Undrawn, Weights, gathered, open_weights, same
+from qkv.models.folders.weights import SkipInit, StoredTensor, WeightFiles, are_equal, gather, open_weights
 from qkv.text.tokenizer import Tokenizer
 
 _TOLERATED = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
@@ -68,10 +68,10 @@ LABELLED = frozenset({"sequence", "token"})
 
 
 @dataclass(frozen=True)
-class Plan:
+class FolderPlan:
     like: BertLike
     stated: FolderConfig
-    weights: Weights
+    weights: WeightFiles
     names: dict[str, StoredTensor]  # by canonical name
     skeleton: BertWithHeads  # on the meta device
     tensors: dict[str, tuple[str, ...]]  # the names that are used
@@ -85,7 +85,7 @@ class Plan:
     notes: tuple[str, ...]
 
 
-def make_plan(like: BertLike, folder: Path, compare: bool) -> Plan:
+def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
     """Read everything but the weights. `compare`: look into the file whether a stored decoder is the token table."""
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}.")
@@ -106,7 +106,7 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> Plan:
     known = like.classes[architecture]
     config = replace(
         stated.config,
-        tied=_settle_decoder(like, names, stated.config.tied, compare),
+        tied=_resolve_decoder(like, names, stated.config.tied, compare),
         dense_activation=known.activation,
         drops_before_dense=known.drops_before,
     )
@@ -115,7 +115,7 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> Plan:
     # more layers than tensors are missing in any case, and need not be counted one by one
     tensors = like.tensors(config, heads, dense, min(config.own_layers, len(names) + 1))
     _check_names(like, stated, weights, names, tensors, heads)
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         skeleton = BertWithHeads(config, heads, labels=max(outputs, default=2), pooler=dense is not None)
     _check_shapes(like, stated, weights, names, tensors, skeleton)
 
@@ -141,7 +141,7 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> Plan:
     sentence = read_sentence(folder)
     if not (folder / MODULES).is_file():
         sentence = SentenceFiles(ours.get("pooling"), bool(ours.get("normalize")), ours.get("foreign_pooling"))
-    return Plan(
+    return FolderPlan(
         like=like,
         stated=stated,
         weights=weights,
@@ -169,12 +169,12 @@ def _dense_held(
     dense = like.dense_of(architecture)
     if bare is None or bare == dense:
         return dense, []
-    for kind in KINDS:
+    for kind in WEIGHT_AND_BIAS:
         names.pop(f"{bare}.{kind}", None)
     return dense, [f"the head reads {dense}, so {bare} is not used"]
 
 
-def _settle_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
+def _resolve_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
     """Reduce the names that may repeat a tensor to those of the record; whether the decoder is the token table.
 
     As transformers 5 does it: a decoder stored beside the token table counts when it differs from it, whatever
@@ -185,7 +185,7 @@ def _settle_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, 
     decoder, table = names.get(f"{like.decoder}.weight"), names.get(like.token_table)
     if not tied or decoder is None or table is None:
         return tied
-    if compare and not same(decoder, table):
+    if compare and not are_equal(decoder, table):
         return False
     del names[f"{like.decoder}.weight"]
     return True
@@ -194,7 +194,7 @@ def _settle_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, 
 def _check_names(
     like: BertLike,
     stated: FolderConfig,
-    weights: Weights,
+    weights: WeightFiles,
     names: Mapping[str, StoredTensor],
     tensors: Mapping[str, tuple[str, ...]],
     heads: Sequence[str],
@@ -217,7 +217,7 @@ def _check_names(
 def _check_shapes(
     like: BertLike,
     stated: FolderConfig,
-    weights: Weights,
+    weights: WeightFiles,
     names: Mapping[str, StoredTensor],
     tensors: Mapping[str, tuple[str, ...]],
     skeleton: BertWithHeads,
@@ -314,16 +314,16 @@ def load_like(like: BertLike, path: str | Path, *, dtype: torch.dtype = torch.fl
     """
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        return loaded(folder, make_plan(like, folder, compare=True), dtype)
+        return load_planned(folder, make_plan(like, folder, compare=True), dtype)
 
 
-def loaded(folder: Path, plan: Plan, dtype: torch.dtype) -> Folder:
-    state = {ours: gathered([plan.names[name] for name in theirs], dtype) for ours, theirs in plan.tensors.items()}
+def load_planned(folder: Path, plan: FolderPlan, dtype: torch.dtype) -> Folder:
+    state = {ours: gather([plan.names[name] for name in theirs], dtype) for ours, theirs in plan.tensors.items()}
     plan.skeleton.load_state_dict(state, strict=True, assign=True)
     files = dict(plan.sentence.files)
     if (folder / CARD).is_file() and MARK.encode() not in (card := (folder / CARD).read_bytes()):
         files[CARD] = card
-    files |= terms_of(folder)
+    files |= read_licences(folder)
     return Folder(
         model=plan.skeleton.eval(),
         tokenizer=plan.tokenizer,
@@ -389,7 +389,12 @@ def save_like(
         extra |= write_sentence(pooling, normalize, config.width)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     extra.setdefault(CARD, make_card(like, target.resolve().name, config, architecture, labels, parameters, pooling))
-    ours_alone: dict[str, Any] = {"format": FORMAT, "qkv": own_version(), "pooling": pooling, "normalize": normalize}
+    ours_alone: dict[str, Any] = {
+        "format": FOLDER_FORMAT,
+        "qkv": own_version(),
+        "pooling": pooling,
+        "normalize": normalize,
+    }
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
     extra |= {
@@ -451,10 +456,10 @@ def describe_like(like: BertLike, path: str | Path) -> dict[str, Any]:
     """What a folder holds, without reading its weights: for people to look at and programs to read."""
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        return _described(folder, make_plan(like, folder, compare=False))
+        return _describe_plan(folder, make_plan(like, folder, compare=False))
 
 
-def _described(folder: Path, plan: Plan) -> dict[str, Any]:
+def _describe_plan(folder: Path, plan: FolderPlan) -> dict[str, Any]:
     config, skeleton = plan.skeleton.config, plan.skeleton
     counts: dict[str, int] = {}
     for name, parameter in skeleton.named_parameters():
@@ -499,7 +504,7 @@ def _described(folder: Path, plan: Plan) -> dict[str, Any]:
     }
 
 
-def lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     parameters, vocabulary = facts["parameters"], facts["vocabulary"]
     rows = vocabulary["rows"]
     spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
@@ -543,9 +548,11 @@ def family_of_bert(like: BertLike) -> Family:
 
     def open_folder(path: Path, loading: Loading) -> Opened:
         plan = make_plan(like, path, compare=True)
-        return _opened(like, _facts(like, path, plan), loaded(path, plan, loading.dtype), plan.dense, loading)
+        return _open_planned(
+            like, _facts(like, path, plan), load_planned(path, plan, loading.dtype), plan.dense, loading
+        )
 
-    return Family(like.name, (like.name,), like.about, describe, open_folder, lines_of_bert)
+    return Family(like.name, (like.name,), like.about, describe, open_folder, _lines_of_bert)
 
 
 def sizes_of_bert(like: BertLike, config: BertConfig) -> EncoderSizes:
@@ -559,7 +566,7 @@ def sizes_of_bert(like: BertLike, config: BertConfig) -> EncoderSizes:
     )
 
 
-def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
+def _facts(like: BertLike, path: Path, plan: FolderPlan) -> Facts:
     config, heads = plan.skeleton.config, tuple(plan.skeleton.heads)
     abilities = [HAS_TASK] if set(heads) & set(TASK_HEADS) else list[Ability[Any]]()
     abilities += [ability for head, ability in _ABILITIES.items() if head in heads]
@@ -576,7 +583,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
         like.about,
         "bert",
         (*abilities, ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
-        _described(path, plan),
+        _describe_plan(path, plan),
         heads,
         plan.record,
         plan.notes,
@@ -585,7 +592,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
     )
 
 
-def _opened(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loading: Loading) -> Opened:
+def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loading: Loading) -> Opened:
     sizes, network = sizes_of_bert(like, folder.config), folder.model.to(loading.device)
 
     def build(head: Head) -> BertWithHeads:
@@ -616,7 +623,7 @@ def _opened(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loa
             like.architecture_of(list(trained.heads)),
             record=saving.record,
             carried={"problem_type": saving.problem} if saving.problem else {},
-            files=terms_of(folder.path),
+            files=read_licences(folder.path),
         )
 
     parts: dict[Ability[Any], Callable[[], Any]] = {

@@ -17,7 +17,7 @@ from qkv.report.run_log import RunLog, fillings, number, read_run
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
 
-def curves(
+def pretraining_curves(
     log: RunLog, vocabulary_size: int, unigram_entropy: float | None, resumed_from: Sequence[int] = ()
 ) -> Iterator[Chart]:
     seams = tuple(float(step) for step in resumed_from)
@@ -255,7 +255,7 @@ def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
         yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), tuple(_remarks(log, facts)))
         yield Charts(
             Phrase("Curves", "曲线"),
-            tuple(curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
+            tuple(pretraining_curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
         )
     samples = fillings(log)
     if samples:

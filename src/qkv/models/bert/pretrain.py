@@ -29,8 +29,8 @@ from qkv.models.bert.objective import (
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import terms_of
-from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
+from qkv.models.folders.own import read_licences
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -296,11 +296,11 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = record_of(config)
+    record = make_record(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = terms_of(locate(config.init))
+            terms = read_licences(locate(config.init))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

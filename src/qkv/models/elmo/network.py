@@ -38,7 +38,7 @@ _AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class ElmoConfig:
-    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+    """Also what a plain encoder asks of the language model below it (`EmbedderConfig` of models/plain/network.py)."""
 
     model_type: ClassVar[str] = "elmo"
 

@@ -161,10 +161,12 @@ class TwoWayBatches(StreamBatches):
         epoch, within = divmod(step, self.steps_per_epoch)
         streams = np.arange(self.streams)
         begins = streams * self.stream_length + within * self.config.length
-        return [turned(batch) for batch in self._batches(self.mirrored(epoch), begins, streams, goes_on=within > 0)]
+        return [
+            reverse_rows(batch) for batch in self._batches(self.mirrored(epoch), begins, streams, goes_on=within > 0)
+        ]
 
 
-def turned(batch: Batch) -> Batch:
+def reverse_rows(batch: Batch) -> Batch:
     """Every row the other way round, and where it is scored."""
     offsets, row = batch.offsets.long(), batch.row_of_token
     order = offsets[row] + offsets[row + 1] - 1 - torch.arange(batch.n_tokens)

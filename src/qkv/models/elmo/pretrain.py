@@ -26,8 +26,8 @@ from qkv.models.elmo.objective import (
 )
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import save_folder
-from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, no_init, open_corpus, record_of
+from qkv.models.language_model import LEAST, collect_page_facts, row_sizes
+from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import LSTM
@@ -208,7 +208,7 @@ def _matrices(network: Elmo) -> dict[str, int]:
 
 def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = record_of(config)
+    record = make_record(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
@@ -221,7 +221,7 @@ def _trained(trainer: Trainer[TwoWays]) -> Elmo:
 def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards, sessions: Sessions) -> RunPage:
     network = _trained(trainer)
     sampled = config.negatives if config.samples(network.config.vocabulary_size) else None
-    return elmo_page(out, facts_of(config.model_type, network, corpus, sessions), sampled)
+    return elmo_page(out, collect_page_facts(config.model_type, network, corpus, sessions), sampled)
 
 
 PRETRAINING_ELMO = Pretraining(

@@ -22,7 +22,7 @@ SUMS = "SHA256SUMS"
 INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do without it."
 
 
-def folder_of(name: str) -> Path:
+def find_shipped(name: str) -> Path:
     """The folder of one of MODELS, every file of it as it was shipped."""
     folder = FOLDER / name
     if not folder.is_dir():
@@ -113,7 +113,7 @@ def locate(name: str | Path) -> Path:
     if name in MODELS:  # a text: a Path is never meant as a name
         if Path(text).is_dir():
             warnings.warn(f"{text} is the model that comes with qkv; the folder here is ./{text}", stacklevel=2)
-        return folder_of(text)
+        return find_shipped(text)
     if text.startswith(HUB):
         return _download(text)
     if not text.strip():

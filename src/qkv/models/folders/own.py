@@ -30,14 +30,14 @@ from qkv.models.folders.weights import open_weights, read_header
 from qkv.text.tokenizer import FILES, Tokenizer
 
 CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
-FORMAT = 1
+FOLDER_FORMAT = 1
 """Of qkv.json."""
-MOST_SPARE = 127
+_MOST_SPARE = 127
 """Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
-LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
+_LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
 
-OF_A_MODEL = (
-    *("config.json", "qkv.json", CARD, *LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
+_MODEL_FILES = (
+    *("config.json", "qkv.json", CARD, *_LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
     *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
     *FILES,
@@ -52,7 +52,7 @@ def write_folder(
     target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
 ) -> None:
     """Files by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
-    with replaced_folder(target, partial(reason_to_keep, below=below)) as fresh:
+    with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_bytes(text.encode() if isinstance(text, str) else text)
@@ -64,13 +64,13 @@ def write_folder(
         (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
 
 
-def check_target(path: str | os.PathLike[str]) -> None:
+def check_model_target(path: str | os.PathLike[str]) -> None:
     """Refuse a folder that `save_folder` would refuse, before the work starts."""
-    check_folder(Path(os.path.expanduser(path)), reason_to_keep)
+    check_folder(Path(os.path.expanduser(path)), _reason_to_keep)
 
 
-def reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
-    known = (*OF_A_MODEL, *below)
+def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
+    known = (*_MODEL_FILES, *below)
     foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
     if foreign:
         return f"it holds {listed(foreign)}, which is not part of a model"
@@ -85,10 +85,10 @@ def read_ours(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     ours = read_object(file)
-    if not isinstance(ours.get("format"), int) or ours["format"] > FORMAT:
+    if not isinstance(ours.get("format"), int) or ours["format"] > FOLDER_FORMAT:
         raise InputError(
-            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FORMAT}. It was written by a newer "
-            "qkv: upgrade, or delete the file to load the model without it."
+            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FOLDER_FORMAT}. It was written by a "
+            "newer qkv: upgrade, or delete the file to load the model without it."
         )
     return ours
 
@@ -110,15 +110,15 @@ def model_type_of(path: str | os.PathLike[str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def terms_of(folder: Path) -> dict[str, bytes]:
+def read_licences(folder: Path) -> dict[str, bytes]:
     """The licence of a model, which goes with whatever is trained from it."""
-    return {name: (folder / name).read_bytes() for name in LICENCES if (folder / name).is_file()}
+    return {name: (folder / name).read_bytes() for name in _LICENCES if (folder / name).is_file()}
 
 
 def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
     """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
     spare = rows - tokenizer.size
-    if spare > MOST_SPARE or spare < 0:
+    if spare > _MOST_SPARE or spare < 0:
         raise InputError(
             f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
             "(vocab_size). The tokenizer belongs to another model."
@@ -195,7 +195,7 @@ def write_card(card: Card) -> str:
 # them against its network. A BERT goes through models/bert/folder.py.
 
 
-class _Kind(NamedTuple):
+class _OwnType(NamedTuple):
     """What the card of a model says it is, and the first thing to do with it."""
 
     english: str
@@ -203,25 +203,25 @@ class _Kind(NamedTuple):
     command: str | None = None
 
 
-KINDS: dict[str, _Kind] = {
-    "word2vec": _Kind(
+OWN_TYPES: dict[str, _OwnType] = {
+    "word2vec": _OwnType(
         "word vectors: one vector a word, the same in every sentence (Mikolov et al. 2013)",
         "词向量：一词一向量，与语境无关",
         "qkv similar WORD --model path/to/this/folder",
     ),
-    "nnlm": _Kind(
+    "nnlm": _OwnType(
         "a feed-forward language model: the next word from a window of words (Bengio et al. 2003)",
         "前馈神经网络语言模型：由前面几个词预测下一个词",
     ),
-    "rnnlm": _Kind(
+    "rnnlm": _OwnType(
         "a recurrent language model: the next word from all words before it",
         "循环神经网络语言模型：由前面所有的词预测下一个词",
     ),
-    "elmo": _Kind(
+    "elmo": _OwnType(
         "word vectors that depend on their sentence, from language models of both directions (Peters et al. 2018)",
         "与语境有关的词向量，来自正、反两个方向的语言模型",
     ),
-    "reader": _Kind(
+    "reader": _OwnType(
         "an encoder without attention (looked-up vectors, convolutions or recurrent layers), trained for one task",
         "不用注意力的编码器（查表、卷积或循环层），为一个任务训练而成",
         "qkv predict path/to/this/folder TEXT",
@@ -256,9 +256,10 @@ def save_folder(
     is JSON: numbers, names, lists; its `vocabulary_size`, where it has one, must fit the tokenizer. `card` takes the
     place of the README.md that is written otherwise.
     """
-    if model_type not in KINDS:
+    if model_type not in OWN_TYPES:
         raise InputError(
-            f"The model_type is {model_type!r}; a folder is one of {', '.join(KINDS)}.{did_you_mean(model_type, KINDS)}"
+            f"The model_type is {model_type!r}; a folder is one of {', '.join(OWN_TYPES)}."
+            f"{did_you_mean(model_type, OWN_TYPES)}"
         )
     target = Path(os.path.expanduser(path))
     if "vocabulary_size" in config:
@@ -266,7 +267,7 @@ def save_folder(
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
-        OURS: to_json({"format": FORMAT, "qkv": own_version(), "record": dict(record or {})}),
+        OURS: to_json({"format": FOLDER_FORMAT, "qkv": own_version(), "record": dict(record or {})}),
         CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
     }
     write_folder(target, files, stored)
@@ -286,7 +287,7 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
             raise InputError(f"{folder} is not a model folder: it has no {CONFIG}, {what}.")
         config = read_object(folder / CONFIG)
         model_type = config.pop("model_type", None)
-        if not isinstance(model_type, str) or model_type not in (expected or KINDS):
+        if not isinstance(model_type, str) or model_type not in (expected or OWN_TYPES):
             raise _other_type(folder, model_type, expected)
         record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
@@ -308,7 +309,7 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {
         "path": str(folder),
         "model_type": found.model_type,
-        "about": KINDS[found.model_type].english,
+        "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
         "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
         "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
@@ -325,12 +326,12 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> InputError:
-    wanted = " or ".join(expected or KINDS)
+    wanted = " or ".join(expected or OWN_TYPES)
     if found == "bert":
         return InputError(f"{folder} holds a BERT, where {wanted} belongs. Give the folder of such a model.")
-    if isinstance(found, str) and found in KINDS:
+    if isinstance(found, str) and found in OWN_TYPES:
         return InputError(f"{folder} holds a model of type {found}, where {wanted} belongs.")
-    hint = did_you_mean(found, KINDS) if isinstance(found, str) else ""
+    hint = did_you_mean(found, OWN_TYPES) if isinstance(found, str) else ""
     return InputError(
         f"{folder / CONFIG} says model_type {found!r}, where {wanted} belongs.{hint} Was it written by a newer qkv, or "
         "by another program?"
@@ -340,7 +341,7 @@ def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> Input
 def _card(
     name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], segmenter: str | None
 ) -> str:
-    kind = KINDS[model_type]
+    kind = OWN_TYPES[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return write_card(
         Card(
@@ -369,7 +370,7 @@ FACTS: dict[str, tuple[str, ...]] = {
 """By fact, what config.json calls it; the first that is there and a number."""
 
 
-def shown_facts(path: Path, kind: str) -> dict[str, int | str]:
+def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
     """Sizes of a model by names that all kinds share, from config.json and the headers of the weights; of a file of
     vectors how large it is."""
     if path.is_file():
@@ -399,10 +400,10 @@ def vocabulary_line(found: Mapping[str, Any]) -> str:
     return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
 
 
-OF_TEXTS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
-FOR = {
-    **dict.fromkeys(("word2vec", "nnlm"), ("qkv similar WORD --model {}", *OF_TEXTS)),
-    **dict.fromkeys(("rnnlm", "elmo"), OF_TEXTS),
+_TEXT_VERBS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
+_VERBS = {
+    **dict.fromkeys(("word2vec", "nnlm"), ("qkv similar WORD --model {}", *_TEXT_VERBS)),
+    **dict.fromkeys(("rnnlm", "elmo"), _TEXT_VERBS),
     "reader": ("qkv predict {} TEXT",),
 }
 """The verbs that take a folder of ours, by its model_type."""
@@ -422,7 +423,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
         ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
         ("licence", facts["licence"] or ""),
-        ("for", "; ".join(verb.format(facts["path"]) for verb in FOR.get(facts["model_type"], ()))),
+        ("for", "; ".join(verb.format(facts["path"]) for verb in _VERBS.get(facts["model_type"], ()))),
     ]
 
 

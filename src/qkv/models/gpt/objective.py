@@ -52,7 +52,7 @@ class TextRows(NamedTuple):
         return TextRows(*(part[chosen] for part in self))
 
 
-def cut(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
+def cut_texts(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
     """Documents that are read as so many tokens, mark included, cut into rows of at most `longest`. Of a document that
     needs several, the first row has `first` tokens.
 
@@ -141,7 +141,7 @@ class CausalBatches:
         first = np.full(len(self.document_lengths), self.length)
         if self.shuffle:
             first = draw.integers(1, self.length, size=len(first), endpoint=True)
-        drawn = cut(self.document_lengths, self.length, first)
+        drawn = cut_texts(self.document_lengths, self.length, first)
         if self.shuffle:
             drawn = drawn.take(draw.permutation(len(drawn.length)))
         return drawn, np.cumsum(drawn.length) - drawn.length

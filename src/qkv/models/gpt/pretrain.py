@@ -21,15 +21,15 @@ from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
 from qkv.models.family import WRITES, Loading
 from qkv.models.folders.hub import locate
-from qkv.models.folders.own import terms_of
+from qkv.models.folders.own import read_licences
 from qkv.models.gpt.dialects import dialect_of
-from qkv.models.gpt.folder import open_folder, save
+from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
+from qkv.models.language_model import collect_page_facts, row_sizes
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.page import RunPage
@@ -254,7 +254,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
         return GPT(config.model.config(tokenizer.size, config.length))
     if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder = open_folder(model_folder(locate(config.init)), Loading())
+    folder = open_gpt(model_folder(locate(config.init)), Loading())
     if heads := folder.facts.heads:
         raise InputError(
             f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "
@@ -281,11 +281,11 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = record_of(config)
+    record = make_record(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = terms_of(model_folder(locate(config.init)))
+            terms = read_licences(model_folder(locate(config.init)))
     save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
@@ -295,7 +295,7 @@ def _trained(trainer: Trainer[Batch]) -> GPT:
 
 
 def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
-    return gpt_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+    return gpt_page(out, collect_page_facts(config.model_type, _trained(trainer), corpus, sessions))
 
 
 PRETRAINING_GPT = Pretraining(

@@ -44,7 +44,7 @@ class TaskTokenizer(Tokenizer):
     def __init__(self, base: Tokenizer) -> None:
         wanted = MARK_NAMES[1:] if base.has_marks else MARK_NAMES
         missing = [name for name in wanted if base.id(name) is None]
-        self.base = with_tokens(base, missing) if missing else base
+        self.base = _add_tokens(base, missing) if missing else base
         """Without the marks around texts: what is written into files."""
         self.__dict__.update({name: value for name, value in vars(self.base).items() if name != "base"})
         ids = {name: _id(self.base, name) for name in wanted}
@@ -72,7 +72,7 @@ class TaskTokenizer(Tokenizer):
         return self.base.files(max_length)
 
 
-def with_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:
+def _add_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:
     """The same tokenizer with special tokens after all others."""
     # as it would be read from its own file, before anything was done to it
     backend = tokenizers.Tokenizer.from_str(base.files()["tokenizer.json"])

@@ -5,7 +5,7 @@ heads and its labels; qkv.json has the record that a BERT's folder has too, and 
 way. An encoder on the vectors of a language model has that model inside, its sizes under `features`: it needs no other
 folder.
 
-An encoder that is made from nothing, for a task (`from_nothing`), is put on what a family of models `Feeds` it:
+An encoder that is made from nothing, for a task (`build_untrained`), is put on what a family of models `Feeds` it:
 
     word2vec   a folder, or a file of the C tool's form: a vector a word, the first weights of a table
     nnlm       its table, which is the same thing
@@ -16,7 +16,7 @@ The same families, as they were trained, give vectors of texts through an encode
 text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a text for what reads on, are no part
 of it, and neither is a word without a vector.
 
-What this file does NOT do: know those families. It meets them as `Feeds` and `Features`.
+What this file does NOT do: know those families. It meets them as `Feeds` and `EmbedderConfig`.
 
 Shapes: V tokens of the tokenizer, E width of the vectors below.
 """
@@ -56,8 +56,15 @@ from qkv.models.family import (
     TakesHead,
 )
 from qkv.models.folders.own import CONFIG, WEIGHTS, describe_folder, lines_of_ours, read_folder, save_folder
-from qkv.models.folders.weights import Undrawn
-from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
+from qkv.models.folders.weights import SkipInit
+from qkv.models.plain.network import (
+    READER_KINDS,
+    EmbedderConfig,
+    ReaderConfig,
+    ReaderSettings,
+    ReaderWithHeads,
+    TokenTable,
+)
 from qkv.models.rnnlm.network import RNNLMConfig
 from qkv.nn.recurrent import CELLS
 from qkv.report.bilingual import Phrase
@@ -65,9 +72,9 @@ from qkv.text.tokenizer import Tokenizer
 
 _MODEL_TYPE = "reader"
 _ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
-_LANGUAGE_MODELS: dict[str, type[Features]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
+_LANGUAGE_MODELS: dict[str, type[EmbedderConfig]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
 """Language models that can be below an encoder (Peters et al. 2018, section 3.3), by model_type."""
-_F = TypeVar("_F", bound=Features)
+_F = TypeVar("_F", bound=EmbedderConfig)
 _N = TypeVar("_N", bound=nn.Module)
 
 
@@ -95,14 +102,14 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
     found = merge(ReaderConfig(), plain, str(folder / CONFIG))
     if table.get("features") is None:
         return found
-    features = features_of(table["features"], folder / CONFIG)
+    features = read_embedder_config(table["features"], folder / CONFIG)
     try:
         return replace(found, features=features)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}") from None
 
 
-def features_of(table: object, where: Path) -> Features:
+def read_embedder_config(table: object, where: Path) -> EmbedderConfig:
     """The config of a language model, as a folder has it that has the model inside."""
     name = table.get("model_type") if isinstance(table, Mapping) else None
     if not isinstance(table, Mapping) or name not in _LANGUAGE_MODELS:
@@ -261,11 +268,11 @@ def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: s
     return list(wanted)
 
 
-def _read_by(features: Features | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
+def _read_by(features: EmbedderConfig | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
     return tokenizer if features is None else features.opened(tokenizer, most)
 
 
-PLAIN = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
+PLAIN_FAMILY = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
 
 
 # --- One that is made from nothing, on what is known.
@@ -273,7 +280,7 @@ PLAIN = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
 
 def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
     """Whoever changes a size expects another model."""
-    of_others = {size for one in KINDS.values() for size in one.sizes} - set(KINDS[kind].sizes)
+    of_others = {size for one in READER_KINDS.values() for size in one.sizes} - set(READER_KINDS[kind].sizes)
     usual = ReaderSettings()
     if idle := [size for size in sorted(of_others) if getattr(sizes, size) != getattr(usual, size)]:
         raise InputError(
@@ -281,11 +288,11 @@ def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
         )
 
 
-def layers_from_nothing(kind: str, sizes: ReaderSettings) -> int:
-    return KINDS[kind].layers(1) if sizes.layers is None else sizes.layers
+def count_layers(kind: str, sizes: ReaderSettings) -> int:
+    return READER_KINDS[kind].layers(1) if sizes.layers is None else sizes.layers
 
 
-def from_nothing(
+def build_untrained(
     kind: str, sizes: ReaderSettings, below: Feeds | None, tokenizer: Tokenizer, named: str, tell: Callable[[str], None]
 ) -> Opened:
     """A plain encoder on torch's meta device, where nothing is drawn yet, but for what was trained before."""
@@ -298,7 +305,7 @@ def from_nothing(
         vocabulary_size=tokenizer.size,
         embedding_width=sizes.embedding_width or 128 if below is None else below.width,
         inner_width=sizes.inner_width,
-        layers=layers_from_nothing(kind, sizes),
+        layers=count_layers(kind, sizes),
         kernels=sizes.kernels,
         dropout=sizes.dropout,
         max_length=sizes.max_length,
@@ -338,8 +345,8 @@ def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
     return torch.where(known[:, None], table, drawn)
 
 
-def _table_of(network: ReaderWithHeads) -> Table:
-    assert isinstance(network.encoder.embedding, Table)
+def _table_of(network: ReaderWithHeads) -> TokenTable:
+    assert isinstance(network.encoder.embedding, TokenTable)
     return network.encoder.embedding
 
 
@@ -357,7 +364,7 @@ class LanguageModel:
     """In the place of a table (`Feeds` of models/family.py)."""
 
     place: Path
-    features: Features
+    features: EmbedderConfig
     tensors: Mapping[str, Tensor]
     tokenizer: Tokenizer
 
@@ -389,13 +396,13 @@ def read_features(
     stays behind: a task does not need it, and it is the larger part of a model with many words."""
     folder = read_folder(path, kind.model_type)
     config = sizes_of(kind, folder.config, path / CONFIG)
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         network = build(config)
     names = _check(network, folder.tensors, path, f"which {CONFIG} says it has")
     return path, config, {name: folder.tensors[name].float() for name in names}, folder.tokenizer
 
 
-def with_scores(network: _N, below: Feeds, loading: Loading) -> _N:
+def load_whole(network: _N, below: Feeds, loading: Loading) -> _N:
     """All of a language model, its scores of words too, ready to be asked."""
     try:
         network.load_state_dict(read_folder(below.place, below.model_type).tensors)
@@ -414,7 +421,7 @@ def family_below(
     view_kind: str,
     feeds: Callable[[Path], Feeds],
     own: OwnParts,
-    features: type[Features] | None = None,
+    features: type[EmbedderConfig] | None = None,
 ) -> Family:
     def describe(path: Path) -> Facts:
         document = describe_folder(path)
@@ -454,7 +461,7 @@ def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> O
     return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
 
 
-def _lookup(vocabulary_size: int, width: int, features: Features | None, pad_id: int = 0) -> ReaderConfig:
+def _lookup(vocabulary_size: int, width: int, features: EmbedderConfig | None, pad_id: int = 0) -> ReaderConfig:
     return ReaderConfig("lookup", vocabulary_size, width, layers=0, pad_id=pad_id, features=features)
 
 
@@ -475,7 +482,7 @@ def _network(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> ReaderWith
 
 def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[ReaderWithHeads, Tensor | None]:
     """An encoder of kind lookup, and (V,) which tokens have a vector; None: all of them."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(
             _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer
         )

@@ -8,9 +8,9 @@ a row's result never depends on its neighbours.
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
-The vectors are looked up in a table, or given by a pretrained language model (`Features`): the same reader on other
-features. Where that gives a vector of every layer, they go through a mix that is learned with the task (Peters et al.
-2018, equation 1). Nobody says here whether a language model moves with its task.
+The vectors are looked up in a table, or computed by a pretrained language model (`EmbedderConfig`). If that gives one
+vector per layer, a learned mix makes them one (Peters et al. 2018, equation 1). Whether the language model is trained
+along is decided by the caller.
 
 What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
 by whoever has some.
@@ -38,7 +38,7 @@ from qkv.nn.recurrent_stack import Bidirectional
 from qkv.text.tokenizer import Tokenizer
 
 
-class Features(Protocol):
+class EmbedderConfig(Protocol):
     """A language model in the place of a table: its config, which says how wide its vectors are and builds what gives
     them."""
 
@@ -83,12 +83,13 @@ class ReaderConfig:
     head_dropout: float | None = None
     initial_std: float = 0.02
     pad_id: int = 0
-    features: Features | None = None  # None: vectors are looked up in a table
+    features: EmbedderConfig | None = None  # None: vectors are looked up in a table
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in READER_KINDS:
             raise InputError(
-                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}."
+                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
+                f"Known: {', '.join(READER_KINDS)}."
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
@@ -97,13 +98,15 @@ class ReaderConfig:
                 f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
                 f"{self.features.features_width}."
             )
-        if self.layers != KINDS[self.kind].layers(self.layers):
-            raise InputError(f"a {self.kind} has {KINDS[self.kind].layers(self.layers)} layers, not {self.layers}.")
+        if self.layers != READER_KINDS[self.kind].layers(self.layers):
+            raise InputError(
+                f"a {self.kind} has {READER_KINDS[self.kind].layers(self.layers)} layers, not {self.layers}."
+            )
 
     @property
     def width(self) -> int:
         """Of the encoder's vectors, D."""
-        return KINDS[self.kind].width(self)
+        return READER_KINDS[self.kind].width(self)
 
     @property
     def mixed_layers(self) -> int:
@@ -131,7 +134,7 @@ class ReaderSettings:
             raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
-class Table(nn.Embedding):
+class TokenTable(nn.Embedding):
     """A vector a token, whatever stands around it."""
 
     def forward(self, input: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
@@ -146,14 +149,14 @@ class Table(nn.Embedding):
 class Reader(Encoder):
     """Vectors of tokens, then layers that read them."""
 
-    embedding: Any  # a `Table`, or what `Features.vectors` gives
+    embedding: Any  # a `TokenTable`, or what `Features.vectors` gives
 
     def __init__(self, config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> None:
         """`words` are for features that are spelled."""
         super().__init__()
         self.config = config
         if config.features is None:
-            self.embedding = Table(config.vocabulary_size, config.embedding_width)
+            self.embedding = TokenTable(config.vocabulary_size, config.embedding_width)
             nn.init.normal_(self.embedding.weight, std=0.1)
         else:
             self.embedding = config.features.vectors(words)
@@ -278,7 +281,7 @@ def _as_asked(layers: int) -> int:
     return max(1, layers)
 
 
-KINDS: dict[str, _Kind] = {
+READER_KINDS: dict[str, _Kind] = {
     "lookup": _Kind(Lookup, lambda config: config.embedding_width, lambda layers: 0),
     "textcnn": _Kind(
         TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
@@ -289,7 +292,7 @@ KINDS: dict[str, _Kind] = {
 
 
 def reader(config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> Reader:
-    return KINDS[config.kind].build(config, pooler, words)
+    return READER_KINDS[config.kind].build(config, pooler, words)
 
 
 class ReaderWithHeads(WithHeads):

@@ -27,7 +27,7 @@ from qkv.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class RNNLMConfig:
-    """Also what a plain encoder asks of the language model below it (`Features` of models/plain/network.py)."""
+    """Also what a plain encoder asks of the language model below it (`EmbedderConfig` of models/plain/network.py)."""
 
     model_type: ClassVar[str] = "rnnlm"
     mixed_layers: ClassVar[int] = 0

@@ -50,7 +50,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "previous": PreviousDecoder,
     "current": CurrentDecoder,
 }
-SCORES: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
+SCORE_KINDS: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Seq2SeqConfig:
     tied: bool = True  # predict with the target's embedding
 
     def __post_init__(self) -> None:
-        for name, known in (("context", CONTEXTS), ("score", SCORES), ("query", QUERIES), ("cell", CELLS)):
+        for name, known in (("context", CONTEXTS), ("score", SCORE_KINDS), ("query", QUERIES), ("cell", CELLS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in ("vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width"):
@@ -290,5 +290,5 @@ def _decoder(config: Seq2SeqConfig) -> Decoder:
     widths = [config.width + (config.source_width if kind.is_fed else 0)] + [config.cell_width] * (config.layers - 1)
     cells = [CELLS[config.cell](width, config.cell_width) for width in widths]
     if issubclass(kind, AttentionDecoder):
-        return kind(cells, SCORES[config.score](config.cell_width, config.source_width), config.dropout)
+        return kind(cells, SCORE_KINDS[config.score](config.cell_width, config.source_width), config.dropout)
     return kind(cells, config.dropout)

@@ -140,7 +140,7 @@ def _tokenizer(tokens: Sequence[str], lowercase: bool, segmenter: str | None) ->
 # why this does not go through `Shards.sentence_offsets`, which holds the beginning of every sentence.
 
 
-class Chunk(NamedTuple):
+class SentenceChunk(NamedTuple):
     tokens: NDArray[Any]  # ids of the shard that the chunk lies in
     sentences: NDArray[np.int64]  # (S + 1,) where each sentence begins among them, and the end
 
@@ -178,9 +178,9 @@ class SentenceChunks:
     def __len__(self) -> int:
         return len(self._bounds)
 
-    def __getitem__(self, number: int) -> Chunk:
+    def __getitem__(self, number: int) -> SentenceChunk:
         shard, first, end = self._bounds[number]
         arrays = self._shards[shard]
         if self._words is not None:
-            return Chunk(*self._words.joined(arrays, arrays["sentences"][first : end + 1]))
-        return Chunk(arrays["tokens"], arrays["sentences"][first : end + 1])
+            return SentenceChunk(*self._words.joined(arrays, arrays["sentences"][first : end + 1]))
+        return SentenceChunk(arrays["tokens"], arrays["sentences"][first : end + 1])

@@ -60,7 +60,7 @@ PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class VectorFile:
+class VectorFileContents:
     words: list[str]
     vectors: Tensor  # (V, D) float32, a row a word
     form: Form
@@ -73,7 +73,7 @@ class Header(NamedTuple):
     bytes: int  # where the words begin
 
 
-def read_vectors(path: str | os.PathLike[str], most: int | None = None) -> VectorFile:
+def read_vector_file(path: str | os.PathLike[str], most: int | None = None) -> VectorFileContents:
     """The words of a file and their vectors; with `most`, no more than the first so many."""
     file = Path(os.path.expanduser(path))
     if most is not None and most < 1:
@@ -88,13 +88,13 @@ def read_vectors(path: str | os.PathLike[str], most: int | None = None) -> Vecto
         return rows.finished(form)
 
 
-def write_vectors(path: str | os.PathLike[str], words: Sequence[str], vectors: Tensor) -> Path:
+def write_vector_file(path: str | os.PathLike[str], words: Sequence[str], vectors: Tensor) -> Path:
     """Write a file by its ending, whole or not at all: .txt and .vec are text, .bin is binary, each also packed.
 
     Decimal numbers have as many digits as float32 needs to come back unchanged.
     """
     file = Path(os.path.expanduser(path))
-    form, pack = written_form(file)
+    form, pack = choose_form(file)
     if len(words) != len(vectors):
         raise ValueError(f"{len(words)} words and {len(vectors)} vectors: each word needs its vector.")
     if (unfit := next((word for word in words if not is_writable(word)), None)) is not None:
@@ -109,7 +109,7 @@ def write_vectors(path: str | os.PathLike[str], words: Sequence[str], vectors: T
     return file
 
 
-def written_form(file: Path) -> tuple[Form, Callable[..., Any]]:
+def choose_form(file: Path) -> tuple[Form, Callable[..., Any]]:
     """Text or binary, and what packs it: refused where the ending does not say."""
     packs = dict(PACKED.values())
     suffix = file.suffix.lower()
@@ -243,7 +243,7 @@ class _Rows:
             self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
         self.matrix[number] = row
 
-    def finished(self, form: Form) -> VectorFile:
+    def finished(self, form: Form) -> VectorFileContents:
         if len(self.broken) > MOST_BROKEN * self.seen:
             raise InputError(
                 f"{self.file}: {len(self.broken):,} of {self.seen:,} words are not UTF-8, the first at "
@@ -267,7 +267,7 @@ class _Rows:
             if found:
                 more = f" ({len(found) - 1:,} more like it)" if len(found) > 1 else ""
                 notes.append(f"{found[0]}; {what}{more}")
-        return VectorFile(words, from_numpy(matrix), form, tuple(notes))
+        return VectorFileContents(words, from_numpy(matrix), form, tuple(notes))
 
     def cut_short(self, where: str) -> InputError:
         return InputError(

@@ -31,7 +31,7 @@ from qkv.models.folders import hub
 from qkv.models.folders.hub import HUB, locate
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.plain.folder import family_below, open_below
-from qkv.models.word2vec.files import is_writable, read_vectors, write_vectors
+from qkv.models.word2vec.files import is_writable, read_vector_file, write_vector_file
 from qkv.report.bilingual import Phrase
 from qkv.text.segmenter import are_chinese_words
 from qkv.text.tokenizer import Tokenizer
@@ -53,16 +53,19 @@ class Neighbour(NamedTuple):
     score: float
 
 
-def added(a: _Floats, b: _Floats, c: _Floats) -> _Floats:
+def add_cosines(a: _Floats, b: _Floats, c: _Floats) -> _Floats:
     return b - a + c
 
 
-def multiplied(a: _Floats, b: _Floats, c: _Floats) -> _Floats:
+def multiply_cosines(a: _Floats, b: _Floats, c: _Floats) -> _Floats:
     # (1 + cos) / 2 in place of every cosine, the halves taken together
     return (1 + b) * (1 + c) / (2 * (1 + a) + 4 * _SMALLEST)
 
 
-METHODS: dict[str, Callable[[_Floats, _Floats, _Floats], _Floats]] = {"add": added, "multiply": multiplied}
+ANALOGY_METHODS: dict[str, Callable[[_Floats, _Floats, _Floats], _Floats]] = {
+    "add": add_cosines,
+    "multiply": multiply_cosines,
+}
 
 
 class WordVectors:
@@ -190,7 +193,7 @@ class WordVectors:
         words = [word for word in self.words if is_kept(word)] if left_out else self.words
         vectors = self.vectors[[self.rows[word] for word in words]] if left_out else self.vectors
         if target.suffix:
-            write_vectors(target, words, vectors)
+            write_vector_file(target, words, vectors)
             return left_out
         tokenizer = tokenizer_of_words(words)
         table = torch.cat([torch.zeros(len(SPECIAL), self.width), vectors])
@@ -250,9 +253,11 @@ def _is_token(word: str) -> bool:
 
 
 def check_method(name: str) -> Callable[[_Floats, _Floats, _Floats], _Floats]:
-    if name not in METHODS:
-        raise InputError(f"There is no method '{name}', only {', '.join(METHODS)}.{did_you_mean(name, METHODS)}")
-    return METHODS[name]
+    if name not in ANALOGY_METHODS:
+        raise InputError(
+            f"There is no method '{name}', only {', '.join(ANALOGY_METHODS)}.{did_you_mean(name, ANALOGY_METHODS)}"
+        )
+    return ANALOGY_METHODS[name]
 
 
 def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
@@ -289,7 +294,7 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
     return [other for _, _, other in nlargest(n, scored)]
 
 
-def place_of_vectors(name: str | os.PathLike[str]) -> Path:
+def locate_vectors(name: str | os.PathLike[str]) -> Path:
     """The file or folder that a name stands for."""
     text = os.fspath(name)
     path = Path(os.path.expanduser(text))
@@ -344,7 +349,7 @@ class VectorFile(_Table):
         return self._read(None)
 
     def _read(self, most: int | None) -> WordVectors:
-        found = read_vectors(self.place, most)
+        found = read_vector_file(self.place, most)
         return WordVectors(found.words, found.vectors, str(self.place), found.notes)
 
 
@@ -376,7 +381,7 @@ class StoredTable(_Table):
         return WordVectors(list(kept)[:most], vectors, str(self.place), fold=_speller(tokenizer), unseen=unseen)
 
 
-def open_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABLE) -> StoredTable:
+def open_stored_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABLE) -> StoredTable:
     """The matrix of this name in a folder of this model_type; of word2vec, it is all there is."""
     folder = read_folder(path, model_type)
     is_alone = name != TABLE or set(folder.tensors) == {name}
@@ -408,7 +413,7 @@ def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:
 
 _ABOUT = Phrase("word vectors", "词向量")
 _OWN = {LOOKS_UP: words_of}
-WORD2VEC = family_below("word2vec", _ABOUT, "table", open_table, _OWN)
+WORD2VEC = family_below("word2vec", _ABOUT, "table", open_stored_table, _OWN)
 
 
 def describe_vectors(file: Path) -> Facts:

@@ -131,7 +131,7 @@ draw, below, scores, spread, loss_of = map(inlined, (_draw, _below, _scores, _sp
 
 
 @cache
-def kernel(width: int, negatives: int, cbow: bool) -> Learn:
+def compile_kernel(width: int, negatives: int, cbow: bool) -> Learn:
     """Compiled on its first call, which takes seconds; kept on disk beside this file where that can be written."""
     D, K = width, negatives
     N = -(-(1 + K) // GROUP) * GROUP

@@ -14,7 +14,7 @@ from qkv.config import LENGTHS, JobSettings
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
 from qkv.models.pretraining import check_own, no_init
-from qkv.models.word2vec.corpus import Chunk, SentenceChunks, WholeWords
+from qkv.models.word2vec.corpus import SentenceChunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
 from qkv.models.word2vec.objective import Sampled, Sampler, SamplingConfig, Windows, keep_chances, noise, train_on
 from qkv.text.tokenizer import Tokenizer
@@ -212,12 +212,12 @@ ON_CPU = 512  # windows of a step; larger steps are not faster there
 
 
 class Learner(Protocol):
-    def __call__(self, chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def __call__(self, chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         """Train on a chunk while the learning rate goes from one value to the other; the loss, summed over as many
         inputs as the second number says."""
 
 
-def kernel_named(name: str, device: torch.device, tell: Callable[[str], None]) -> str:
+def choose_kernel(name: str, device: torch.device, tell: Callable[[str], None]) -> str:
     """The kernel that a run uses, once: "auto" is decided where the run begins."""
     there = find_spec("numba") is not None
     if name == "auto":
@@ -231,13 +231,13 @@ def kernel_named(name: str, device: torch.device, tell: Callable[[str], None]) -
     return name
 
 
-def learner_of(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
+def make_learner(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
     """By the kernel that the settings name, which is "numba" or "torch" by now."""
     return (_compiled if config.train.kernel == "numba" else _batched)(model, counts, config)
 
 
 def _compiled(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
-    from qkv.models.word2vec.kernel import Tables, kernel
+    from qkv.models.word2vec.kernel import Tables, compile_kernel
 
     sampling = config.sampling
     table = noise(counts, sampling.power)
@@ -247,9 +247,9 @@ def _compiled(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfig
 
     tables = Tables(of_32_bits(keep_chances(counts, sampling.subsample)), of_32_bits(table.chances), table.aliases)
     embedding, context = (matrix.data.numpy() for matrix in (model.embedding, model.context))  # the same memory
-    learn = kernel(model.config.width, sampling.negatives, model.config.architecture == "cbow")
+    learn = compile_kernel(model.config.width, sampling.negatives, model.config.architecture == "cbow")
 
-    def on_chunk(chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def on_chunk(chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         return learn(
             chunk.tokens, chunk.sentences, tables, embedding, context, sampling.window, lr_first, lr_last, seed
         )
@@ -262,7 +262,7 @@ def _batched(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfigu
     sampler = Sampler(counts, config.sampling, device)
     size = train.windows or (ON_CPU if device.type == "cpu" else train.chunk)
 
-    def on_chunk(chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def on_chunk(chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         ids, sentences = (torch.from_numpy(array).to(device) for array in chunk.flat())
         generator = torch.Generator(device).manual_seed(seed)
         windows = sampler.windows(ids, sentences, generator)

@@ -23,7 +23,7 @@ MARGIN_X, MARGIN_Y = 48, 20
 LINE, LETTER = 15.0, 7.2  # height of a word and width of a letter, at the size of letters that the page gives it
 
 
-class Placed(NamedTuple):
+class PlacedWord(NamedTuple):
     word: str
     x: float
     y: float
@@ -43,7 +43,7 @@ class _Box(NamedTuple):
 @dataclass(frozen=True)
 class WordMap:
     title: Words
-    words: tuple[Placed, ...]  # the most frequent first
+    words: tuple[PlacedWord, ...]  # the most frequent first
     note: Words = ""
     style: ClassVar[str] = ".chart .map circle { cursor: help } .chart .map text { stroke-width: 3px }"
     narrow: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class WordMap:
         )
 
 
-def _drawn(words: Sequence[Placed]) -> Iterator[str]:
+def _drawn(words: Sequence[PlacedWord]) -> Iterator[str]:
     across = _scale([one.x for one in words], MARGIN_X, WIDTH - MARGIN_X)
     up = _scale([one.y for one in words], HEIGHT - MARGIN_Y, MARGIN_Y)
     taken: list[_Box] = []
@@ -116,7 +116,7 @@ class VectorFacts:
     seconds: float | None = None  # by the clock, evaluation and saving included
     peak_memory: int | None = None  # bytes
     resumed_from: tuple[int, ...] = ()  # steps
-    map: tuple[Placed, ...] = ()  # the most frequent words first
+    map: tuple[PlacedWord, ...] = ()  # the most frequent words first
     map_shares: tuple[float, ...] = ()  # of the vectors' spread that the two directions of the map hold
 
 
