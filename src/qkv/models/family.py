@@ -1,4 +1,4 @@
-"""What every family of models offers: a record, one result of opening a folder, and abilities to ask for.
+"""The interface of a family of models: `Family`, the result of opening a folder (`Opened`), and abilities.
 
     facts = facts_of_folder(path)             # config.json, names and shapes of tensors; no weights (models/table.py)
     opened = open_model(path)                 # models/table.py
@@ -10,7 +10,7 @@ file, made of a network and facts about it (Encodes, Fills, HasTask, TakesHead, 
 their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of the network
 itself, which yields its layers: these abilities give the network.
 
-What this file does NOT do: import a family (models/table.py does, when a folder of it is met).
+Not here: importing a family (models/table.py does, when a folder of it is met).
 
 Shapes: R rows, N tokens of all rows, M of them, D width, V vocabulary, E width of a table.
 """
@@ -43,7 +43,7 @@ Json = Mapping[str, Any]
 TASK_HEADS = ("sequence", "token", "span", "choice")
 """Heads that a task is put on with."""
 MOST_SPELLED = 1 << 20
-"""Words that one who reads on and on remembers at least: more than what is read at a time has."""
+"""Spelled words that an open vocabulary keeps at least; more than one batch has."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class EncoderSizes:
     words: int | None = None  # predicts the next of so many words, which can be learned along with a task (GPT)
 
 
-# --- What can be asked.
+# Abilities
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Ability(Generic[_A]):
     """A key: `opened.ability(FILLS)`. Two of them are the same where their names are."""
 
     name: str
-    what: str = field(compare=False)  # goes on after "can"
+    what: str = field(compare=False)  # a verb phrase, after "can"
     command: str = field(default="", compare=False)  # {} is the folder; "" where no verb shows it
     needs: str = field(default="", compare=False)  # what would have it
 
@@ -95,12 +95,12 @@ class Encodes:
     tokenizer: Tokenizer
     sizes: EncoderSizes
     named_layers: int | None = None  # `--layer 0 … n`; None: a token has one vector
-    counts_marks: bool = True  # the marks around a text count in its mean; not where no task taught what they mean
-    pools_first: bool = True  # the vector of the first token stands for a text
+    counts_marks: bool = True  # whether special tokens count in a text's mean; only if a task trained them
+    pools_first: bool = True  # the vector of the first token represents a text
     known: Tensor | None = None  # (V,) which tokens have a vector; None: all of them
 
     def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
-        """(N, D), of the last layer or the one that is named; 0 is what lies below the layers."""
+        """(N, D), of the last layer or of `layer`; 0 is the embedding."""
         encoder = self.network.encoder
         return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
@@ -153,8 +153,8 @@ class StepwiseWriter(Protocol):
 class Writes:
     writer: StepwiseWriter
     tokenizer: Tokenizer
-    begin_id: int | None  # what stands before a text, and
-    end_id: int | None  # after it; None: the vocabulary has no mark for it
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the vocabulary has none
     begins_documents: bool  # a prompt is taken as the beginning of a document
     max_length: int | None  # tokens of a text, prompt and all; None: as many as one likes
     never: Sequence[int]  # rows that are never written
@@ -181,7 +181,7 @@ class LooksUp(Protocol):
 
 
 class Feeds(Protocol):
-    """Can lie below an encoder that is made from nothing: word2vec, nnlm, rnnlm, elmo, files of vectors."""
+    """Can be below an untrained encoder: word2vec, nnlm, rnnlm, elmo, files of vectors."""
 
     @property
     def place(self) -> Path: ...
@@ -209,7 +209,7 @@ class Feeds(Protocol):
         ...
 
 
-# --- A head on an encoder, and a folder of it.
+# Heads
 
 
 @dataclass(frozen=True)
@@ -218,10 +218,10 @@ class Head:
 
     name: str  # sequence, token, span, choice
     outputs: int
-    seed: int  # by which what is new is drawn
+    seed: int  # for new parameters
     dropout: float | None = None  # None: the folder's own
     attention_dropout: float = 0.0
-    begin: Mapping[str, Tensor] = field(default_factory=dict)  # weights of a head to go on from; none: drawn
+    begin: Mapping[str, Tensor] = field(default_factory=dict)  # initial weights of the head; empty: drawn
 
 
 class Headed(NamedTuple):
@@ -231,7 +231,7 @@ class Headed(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """What a folder is written with, beside the network."""
+    """What is saved in addition to the network."""
 
     labels: tuple[str, ...] = ()
     record: Json = field(default_factory=dict)
@@ -246,12 +246,12 @@ class TakesHead:
     network: WithHeads  # as the folder has it; on torch's meta device what was never drawn
     build: Callable[[Head], WithHeads]  # the network with one head
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
-    from_nothing: bool = False  # nobody expects that any of it was trained
-    draws_whole: bool = False  # plain encoders: all of it is drawn, then what is known is put in
+    from_nothing: bool = False  # an untrained encoder: new parameters are expected
+    draws_whole: bool = False  # plain encoders: all parameters are drawn, then known ones are loaded
     left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
-        """Its weights; {} where there is none."""
+        """The weights of a head; {} if the folder has none."""
         return {ours: value for ours, value in self._state().items() if ours.startswith(f"heads.{name}.")}
 
     def with_head(self, head: Head) -> Headed:
@@ -259,7 +259,7 @@ class TakesHead:
         left_out, state = self.left_out(head), self._state()
         known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
         known |= head.begin
-        # row by row, as it is trained: a GPT's matrices lie the other way round in their file
+        # contiguous, as in training: a GPT's matrices are stored transposed
         known = {name: value.clone(memory_format=torch.contiguous_format) for name, value in known.items()}
         if self.draws_whole:
             torch.manual_seed(head.seed)
@@ -281,7 +281,7 @@ class TakesHead:
         return Headed(network, fresh)
 
     def _state(self) -> dict[str, Tensor]:
-        # what is on the meta device was never drawn
+        # parameters on the meta device have no values
         return {name: value for name, value in self.network.state_dict().items() if not value.is_meta}
 
 
@@ -327,7 +327,7 @@ TAKES_HEAD: Ability[TakesHead] = Ability(
     "takes_head", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN"
 )
 FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN")
-"""No head is put on it, but an encoder is that begins from nothing: a run is told `scratch:lookup --embeddings` it."""
+"""It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
 SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
 RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
 NAMED_ABILITIES: tuple[Ability[Any], ...] = (
@@ -336,7 +336,7 @@ NAMED_ABILITIES: tuple[Ability[Any], ...] = (
 """By messages, in this order."""
 
 
-# --- A folder, without and with its weights.
+# Folders
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ class Facts:
     family: str
     model_type: str
     path: Path
-    about: Phrase  # "a BERT", "word vectors", … as a sentence goes on with it after "holds"
+    about: Phrase  # "a BERT", "word vectors", … after "holds"
     view_kind: str  # what look's frames and page call it: bert gpt reader nnlm table rnnlm elmo transformer seq2seq
     abilities: tuple[Ability[Any], ...]
     document: dict[str, Any]  # `qkv info --json`, without the terms of use
@@ -364,7 +364,7 @@ class Facts:
 
 @dataclass
 class Opened:
-    """The one result of opening a folder. Parts are built when first asked for."""
+    """The result of opening a folder. Parts are built on first use."""
 
     facts: Facts
     tokenizer: Any  # a Tokenizer; of what translates the source's, which may be of another kind (`Coder`)
@@ -398,7 +398,7 @@ class Opened:
         return cast(_A, self.built[kind])
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has what was asked for so far: it does not go back to the folder."""
+        """A copy keeps the parts built so far and does not read the folder again."""
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:

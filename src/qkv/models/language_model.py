@@ -1,8 +1,11 @@
-"""Which token comes next: the loss of NNLM and RNNLM over running text, and the state that a recurrent model carries.
+"""Training of the language models NNLM (Bengio et al. 2003) and RNNLM (Mikolov et al. 2010) from shards.
 
-`Carrying` is a recurrent model while it is trained. Its buffers are the state that each stream of
-data/corpus/running_text.py was left in, so that a checkpoint holds them like weights. The gradient ends there:
-truncated back-propagation through time.
+The loss is that of the next token over running text. `Carrying` is a recurrent model in training: its buffers are the
+state of each stream of data/corpus/running_text.py, so that checkpoints hold it like weights and a resumed run
+continues in the middle of its texts. The gradient ends there: truncated back-propagation through time.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set; both models share all but the table of their own
+name. The evaluation is the perplexity on held-out documents, over the same tokens every time.
 
 Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of the last layer.
 """
@@ -118,10 +121,7 @@ def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
     return 6.0 * (weights * batch.n_tokens + head * batch.labels["next"].numel())
 
 
-# --- Every setting of a language model's training, with its default: the keys of RUN/config.toml, of recipes and of
-# --set.
-#
-# NNLM and RNNLM share all but the table of their own name.
+# Settings
 
 _MODELS = ("nnlm", "rnnlm")
 
@@ -201,7 +201,7 @@ def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConf
     return config
 
 
-# --- How well a language model predicts documents it was not trained on: perplexity, over the same tokens every time.
+# Evaluation
 
 LEAST = 16  # pieces of a stream: a recurrent model begins each with nothing seen, which is not what it is asked for
 
@@ -237,10 +237,7 @@ class NextTokenEvaluation:
         }
 
 
-# --- A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
-#
-# What is new is the state that a recurrent model carries from step to step: checkpoints hold it too, so that a run
-# which was killed goes on in the middle of its texts.
+# The run
 
 _Network = NNLM | RNNLM
 

@@ -1,4 +1,4 @@
-"""What a family brings so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
+"""What a family provides so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
 
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, replace
@@ -36,7 +36,7 @@ class Configuration(Protocol):
 
 
 class Learning(Protocol):
-    """A training in motion, as train/loop.py's `Trainer` is one."""
+    """A training, such as train/loop.py's `Trainer`."""
 
     device: torch.device
 
@@ -59,7 +59,7 @@ def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
 
 
 def resolve_steps(config: Config, trainer: Any, progress: Progress) -> Config:
-    """The same; and where a run that begins finds nothing to evaluate, it is told."""
+    """The same; report if a new run has no held-out text to evaluate."""
     if trainer.job.evaluate is None:
         progress.message("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
     return resolve_minutes(config, trainer, progress)
@@ -79,7 +79,7 @@ class Pretraining(Generic[C, T]):
 
 
 def no_init(model: str) -> dict[str, str]:
-    """What is refused of a model that begins from nothing."""
+    """Options that a model without --init refuses, with their messages."""
     return {"init": f"--init is for bert and gpt; {model} begins from nothing."}
 
 

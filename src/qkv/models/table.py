@@ -1,4 +1,4 @@
-"""Every family of models: one line each. Nothing is imported until a folder of that family is met."""
+"""Every family of models, one line each. A family is imported when a folder of it is opened."""
 
 import os
 from functools import cache
@@ -94,7 +94,7 @@ def open_model(path: str | os.PathLike[str], loading: "Loading | None" = None) -
 
 
 def _unsupported(file: Path, model_type: object) -> InputError:
-    """What is said of a folder that no family of the table reads."""
+    """The error for a folder that no family reads."""
     known = [one for entry in FAMILIES.values() for one in entry.model_types]
     said = f"model_type {model_type!r}" if isinstance(model_type, str) else "no model_type"
     hint = did_you_mean(model_type, known) if isinstance(model_type, str) else ""
@@ -104,7 +104,7 @@ def _unsupported(file: Path, model_type: object) -> InputError:
     )
 
 
-# --- What is pretrained.
+# Pretraining
 
 _PRETRAININGS = {
     "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",

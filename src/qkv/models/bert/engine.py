@@ -1,7 +1,10 @@
-"""What is in a folder of BERT's kind, found out and checked by names and shapes before a weight is read.
+"""Folders of BERT and its variants, as transformers writes them: check, load, save, describe, and the family.
 
-Everything that can be wrong with a folder is said here, in one message that names the file: a part that is missing, a
-key that nobody knows, a shape that config.json contradicts, a tokenizer of another model.
+A plan (`make_plan`) checks a folder by names and shapes before a weight is read. Every error names its file: a missing
+part, an unknown key, a shape that config.json contradicts, a tokenizer of another model. Loading builds the network
+without allocating it and gives every parameter a view of the mapped file; only tensors that transformers splits, or
+stores in another dtype, are copied. `family_of_bert` turns a record of names (likes.py) into an entry of
+models/table.py.
 """
 
 import os
@@ -75,13 +78,13 @@ class FolderPlan:
     names: dict[str, StoredTensor]  # by canonical name
     skeleton: BertWithHeads  # on the meta device
     tensors: dict[str, tuple[str, ...]]  # the names that are used
-    dense: str | None  # where the pooler's layer lies
+    dense: str | None  # the name of the pooler's layer
     labels: tuple[str, ...]
     architecture: str
     tokenizer: Tokenizer
     sentence: SentenceFiles
     record: dict[str, Any]
-    is_decoder_compared: bool  # False: a decoder is stored beside the token table, and nobody looked whether it differs
+    is_decoder_compared: bool  # False: a decoder is stored beside the token table, and was not compared
     notes: tuple[str, ...]
 
 
@@ -162,7 +165,7 @@ def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
 def _dense_held(
     like: BertLike, names: dict[str, StoredTensor], heads: Collection[str], architecture: str
 ) -> tuple[str | None, list[str]]:
-    """Where the pooler's layer lies, and a note of one that nothing reads; its tensors are taken out of the names."""
+    """The name of the pooler's layer, and a note if one is unused; its tensors are removed from `names`."""
     bare = like.pooler if like.pooler and f"{like.pooler}.weight" in names else None
     if not set(heads) & READS_POOLED:
         return bare, []
@@ -242,12 +245,7 @@ def _check_shapes(
                 raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")
 
 
-# --- Folders of BERT and of networks of its kind, as transformers writes them: load, save, describe, and the family.
-#
-# Loading checks the folder by names and shapes (engine.py), builds the network without memory for it, and hands every
-# parameter a view of the mapped file; only what transformers keeps in several tensors, or in another dtype, is
-# copied,
-# once. `family_of_bert` makes a family of the table (models/table.py) of a record of names (likes.py).
+# Loading and saving
 
 _ABOUT: dict[tuple[str, ...], tuple[str, str]] = {
     ("masked", "next_sentence"): (
@@ -537,7 +535,7 @@ def _lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- The family: what is asked of a folder from outside.
+# The family
 
 _ABILITIES: dict[str, Ability[Any]] = {"masked": FILLS, "next_sentence": JUDGES_PAIRS}
 
@@ -607,7 +605,7 @@ def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | Non
         return BertWithHeads(config, [head.name], labels=head.outputs)
 
     def left_out(head: Head) -> tuple[str, ...]:
-        """A pooler is not where the dense layer of a head begins that lies elsewhere."""
+        """Do not initialise a head's own dense layer from the pooler."""
         return () if like.dense_of(like.architecture_of([head.name])) == dense else ("encoder.pooler.",)
 
     def save(target: Path, trained: WithHeads, saving: Saving) -> Path:

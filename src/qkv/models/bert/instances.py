@@ -43,7 +43,7 @@ PREDICTED = Phrase("predict", "预测")
 @dataclass(frozen=True)
 class DrawnToken:
     token: str  # what the model reads
-    original: str  # what stood there: the target, if it was chosen
+    original: str  # before masking: the target, if it was chosen
     segment: int
     position: int
     begins_word: bool = True
@@ -124,7 +124,7 @@ def _marked(token: DrawnToken) -> str:
 
 
 def group_words(tokens: Sequence[DrawnToken]) -> list[list[DrawnToken]]:
-    """Tokens grouped into words; a special token stands by itself."""
+    """Tokens grouped into words; a special token is on its own."""
     grouped: list[list[DrawnToken]] = []
     for token in tokens:
         if grouped and not token.begins_word and not token.special and not grouped[-1][-1].special:

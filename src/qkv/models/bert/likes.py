@@ -21,7 +21,7 @@ from qkv.report.bilingual import Phrase
 
 WEIGHT_AND_BIAS = ("weight", "bias")
 _TABLES = ("embedding.token", "embedding.segment", "embedding.position", "embedding.task")
-"""Parts of an encoder that have a weight alone."""
+"""Parts of an encoder that have a weight and no bias."""
 _OLDER_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # from TensorFlow
 
 

@@ -1,4 +1,9 @@
-"""Every setting of ELMo's training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""Training of ELMo (Peters et al. 2018): shards in, a model folder out.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. The evaluation is the perplexity of both language
+models on held-out documents, over the same tokens every time and the whole vocabulary. Checkpoints hold the recurrent
+states of both directions, so that a resumed run continues in the middle of its texts and gives the same bytes.
+"""
 
 import dataclasses
 from dataclasses import dataclass, field, fields
@@ -69,7 +74,7 @@ class ElmoTraining:
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     rows: int = 32  # a batch: streams of text in each direction
-    negatives: int = 4096  # words that those of a step are told from; of a vocabulary less than twice as large, all are
+    negatives: int = 4096  # negative samples per step; all words if the vocabulary is less than twice as large
     evaluation_tokens: int = 100_000  # of the held-out documents, at most
     device: str = "cpu"
     text: TextConfig = field(default_factory=TextConfig)
@@ -83,7 +88,7 @@ class ElmoTraining:
                 raise InputError(f"train.{name} does nothing for elmo: leave it out.")
 
     def samples(self, vocabulary_size: int) -> bool:
-        """Whether words are told from some of the vocabulary only."""
+        """Whether the softmax is sampled."""
         return vocabulary_size >= 2 * self.negatives
 
 
@@ -92,8 +97,7 @@ def _checked(config: ElmoTraining, given: Requested) -> ElmoTraining:
     return config
 
 
-# --- How well ELMo's two language models predict documents they were not trained on: perplexity, over the same tokens
-# every time and among the whole vocabulary.
+# Evaluation
 
 
 class TwoWayEvaluation:
@@ -131,10 +135,7 @@ class TwoWayEvaluation:
         return result
 
 
-# --- A whole training of ELMo: shards in, a model folder out, exactly resumable.
-#
-# Checkpoints hold the states that both directions carry, so that a run which was killed goes on in the middle of its
-# texts.
+# The run
 
 
 class TwoWayTrainer(Trainer[TwoWays]):

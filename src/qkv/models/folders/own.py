@@ -1,12 +1,16 @@
-"""The files of a model folder: which they are, how they are written, whole or not at all, and what holds for all.
+"""The files of a model folder, and folders of models that transformers has no class for.
 
-    config.json          what it is, and its sizes
+    config.json          model_type and sizes
     model.safetensors    the weights; never pickled
-    tokenizer.json …     how it cuts texts
-    qkv.json             what is ours alone: the record of the training
-    README.md            a card in two languages
+    tokenizer.json …     the tokenizer
+    qkv.json             what only qkv reads: the record of the training
+    README.md            a card in English and Chinese (`Card`)
 
-What this file does NOT do: know a model.
+A folder is written whole or not at all. `save_folder` and `read_folder` handle the folders of word2vec, NNLM, RNNLM,
+ELMo and plain encoders (model_type "reader") as a config and tensors by name; each model's own
+loader checks them against its network. The end of the file has what `qkv info` and `qkv look` show of many families.
+
+Not here: networks, and folders of transformers' models (models/bert/engine.py, models/gpt/folder.py).
 """
 
 import math
@@ -33,7 +37,7 @@ CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "R
 FOLDER_FORMAT = 1
 """Of qkv.json."""
 _MOST_SPARE = 127
-"""Rows of a token table that stand for no token: tables are rounded up, to multiples of 128 at most."""
+"""Most rows of a token table without a token: tables are rounded up, to multiples of 128 at most."""
 _LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
 
 _MODEL_FILES = (
@@ -45,13 +49,13 @@ _MODEL_FILES = (
     *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
     *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
-"""What a model folder consists of. A save replaces a folder of these alone: anything else in it is somebody's work."""
+"""What a model folder consists of. A save replaces a folder of these alone: anything else in it belongs to the user."""
 
 
 def write_folder(
     target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
 ) -> None:
-    """Files by their names, which may lie in the folders `below`, and the weights: whole or not at all."""
+    """Write files by name, also in the folders `below`, and the weights: whole or not at all."""
     with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
         for name, text in files.items():
             (fresh / name).parent.mkdir(exist_ok=True)
@@ -60,7 +64,7 @@ def write_folder(
             save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:  # how that library reports a full disk
             raise OSError(str(error)) from error
-        # some versions of safetensors let nobody but the owner read the file
+        # some versions of safetensors make the file readable by its owner only
         (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
 
 
@@ -104,7 +108,7 @@ def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
 
 
 def model_type_of(path: str | os.PathLike[str]) -> str | None:
-    """What config.json calls the model, whoever wrote it; None where it says nothing or is not there."""
+    """The model_type of config.json; None if it has none or is missing."""
     file = Path(os.path.expanduser(path)) / CONFIG
     found = read_object(file).get("model_type") if file.is_file() else None
     return found if isinstance(found, str) else None
@@ -116,7 +120,7 @@ def read_licences(folder: Path) -> dict[str, bytes]:
 
 
 def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
-    """Hold the tokenizer against the token table: a note where a few rows are spare, an error where they cannot fit."""
+    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not fit."""
     spare = rows - tokenizer.size
     if spare > _MOST_SPARE or spare < 0:
         raise InputError(
@@ -133,9 +137,7 @@ def own_version() -> str | None:
         return None
 
 
-# --- README.md of a saved folder: what it holds and how to load it, in Chinese and English.
-#
-# What this file does NOT do: know a model. Each family gives the facts of its own (`Card`).
+# README.md
 
 MARK = "<!-- written by qkv: a new save writes it anew -->"
 
@@ -144,7 +146,7 @@ MARK = "<!-- written by qkv: a new save writes it anew -->"
 class Card:
     name: str
     about: tuple[str, str]  # what the model is, in English and in Chinese
-    tags: Sequence[str]  # for the hub, beside "qkv"
+    tags: Sequence[str]  # for the hub, in addition to "qkv"
     library: str = "qkv"  # which one loads it
     pipeline: str | None = None  # the hub's name for the task
     sizes: Mapping[str, object] = field(default_factory=dict)
@@ -181,18 +183,7 @@ def write_card(card: Card) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# --- Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo, readers of
-# texts.
-#
-# The same folder as a BERT's, so that whoever knows one knows the other: config.json with a `model_type` of our own
-# and
-# the sizes, model.safetensors, the tokenizer's files, README.md (a card in two languages) and qkv.json with the
-# record of
-# the training. Written whole or not at all; weights are never pickled.
-#
-# What this file does NOT do: know a network. It hands out a config and tensors by name, and each model's own loader
-# holds
-# them against its network. A BERT goes through models/bert/folder.py.
+# Folders of our own model types
 
 
 class _OwnType(NamedTuple):
@@ -357,7 +348,7 @@ def _card(
     )
 
 
-# --- What `qkv info` and `qkv look` say of a folder, as far as it is the same for several families.
+# For `qkv info` and `qkv look`
 
 FACTS: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
@@ -428,7 +419,7 @@ def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
-    """What a reader stands on, if not on a table of vectors."""
+    """The language model below a reader; empty if it has a table of vectors."""
     if not sizes:
         return ""
     text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")

@@ -1,11 +1,11 @@
 """Folders of GPT and GPT-2 as transformers writes them: described, opened, saved, with the head of a task or without.
 
-Opening builds the network without memory, holds every stored name and shape against the table of dialects.py, and
-hands the network views of the mapped file: their matrices lie the other way round, and a view turns them, which is also
-how products with few rows like them (nn/cpu/weight_layout.py). Saving goes the same table backwards. qkv.json holds
-what is ours alone.
+Opening builds the network without allocating it, checks every stored name and shape with the table of dialects.py, and
+gives the network views of the mapped file. Matrices are stored transposed; a view turns them, which is also the fast
+layout for products with few rows (nn/cpu/weight_layout.py). Saving uses the same table backwards. qkv.json holds what
+only qkv reads.
 
-A GPT as it was pretrained writes; for a task it gets the marks of tasks (tokenizer.py): new tokens, and a new row each
+A GPT as it was pretrained writes; for a task it gets special tokens (tokenizer.py): new tokens, and a new row each
 in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
 transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it (dialects.py).
 
@@ -98,7 +98,7 @@ EMBEDDINGS = {
 """Parameters of a GPT and their names below heads; all others have theirs after "encoder."."""
 
 
-# --- What is in a folder, found out and checked by names and shapes before a weight is read.
+# Checking a folder by names and shapes, before a weight is read
 
 _ABOUT = {
     "pre": Phrase("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
@@ -128,8 +128,8 @@ class _Plan:
     tokenizer: Tokenizer
     record: dict[str, Any]
     notes: tuple[str, ...]
-    begin_id: int | None  # what stands before a text, and
-    end_id: int | None  # after it; None: the vocabulary has no mark for it, as that of OpenAI's first GPT
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the vocabulary has none, as that of OpenAI's first GPT
 
     @property
     def config(self) -> GPTConfig:
@@ -191,7 +191,7 @@ def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int |
 
 
 def _is_mask(name: str) -> bool:
-    """Buffers that older files store and that say nothing: who may see whom."""
+    """Attention masks, which older files store as buffers."""
     return name.endswith((".attn.bias", ".attn.masked_bias"))
 
 
@@ -271,7 +271,7 @@ def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- A folder that is opened.
+# Opening
 
 
 def open_gpt(path: Path, loading: Loading) -> Opened:
@@ -283,7 +283,7 @@ def open_gpt(path: Path, loading: Loading) -> Opened:
 
 
 class _OpenedGPT:
-    """Its parts, made of the same weights, each when it is asked for."""
+    """The parts of an opened GPT, which share their weights; each is built on first use."""
 
     def __init__(self, plan: _Plan, loading: Loading) -> None:
         self.plan, self.loading, self.tokenizer = plan, loading, TaskTokenizer(plan.tokenizer)
@@ -358,7 +358,7 @@ class _OpenedGPT:
 
     @cached_property
     def network(self) -> GPTWithHeads:
-        """To be asked. What a task has yet to learn adds nothing."""
+        """For prediction. Rows of new tokens are zero."""
         return self._with_heads(0.0).to(self.loading.device)
 
     def encodes(self) -> Encodes:
@@ -429,7 +429,7 @@ def _below(name: str) -> str:
     return EMBEDDINGS.get(name, f"encoder.{name}")
 
 
-# --- A folder that is written.
+# Saving
 
 
 def save(
@@ -491,7 +491,7 @@ def _write(
     tensors |= {name: tensor.detach().cpu().contiguous() for name, tensor in stored_heads.items()}
     heads = [ours for ours, theirs in HEAD_TENSORS.items() if f"{theirs}.weight" in stored_heads]
     end = tokenizer.sep_id if tokenizer.has_marks else None
-    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # a vocabulary of one mark pads nothing
+    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # one special token: no padding
     dtype = str(model.embedding.weight.dtype).removeprefix("torch.")
     fields = write_gpt_config(config, dialect, end, pad, dtype)
     fields |= {"architectures": [class_of(dialect, heads)], **write_labels(saving.labels)}

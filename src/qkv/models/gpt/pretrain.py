@@ -1,4 +1,10 @@
-"""Every setting of a GPT's pretraining, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""Pretraining of a GPT (Radford et al. 2018, 2019): shards in, a folder of transformers' GPT-2 or OpenAI GPT out.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. An evaluation predicts held-out documents and
+continues prompts, the same ones every time. The loss is a mean over tokens, comparable between models of one tokenizer;
+bits per character are comparable between all. They count the characters of the predicted tokens; characters that no
+token shows, such as spaces between words, are shared out evenly. A resumed run gives the same bytes.
+"""
 
 import math
 from contextlib import suppress
@@ -107,13 +113,7 @@ def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
     return config
 
 
-# --- How well a GPT predicts documents it was not trained on, and what it writes: the same tokens and prompts every
-# time.
-#
-# The loss is a mean over tokens, so it is comparable among models of one tokenizer. Bits per character are comparable
-# among all. They are by the characters of the tokens that were predicted; what no token shows, such as a space
-# between
-# words, is shared out among all characters of the corpus alike.
+# Evaluation
 
 _SEED = 20_180_611  # the day GPT was made known
 PROMPTS = 2  # beside a text that is begun from nothing
@@ -210,9 +210,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
     return found
 
 
-# --- A whole pretraining of a GPT: shards in, a folder of transformers' GPT-2 or OpenAI GPT out, exactly resumable.
-#
-# Evaluations in its log also hold texts that the model wrote.
+# The run
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:

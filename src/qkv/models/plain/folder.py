@@ -16,8 +16,6 @@ The same families, as they were trained, give vectors of texts through an encode
 text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a text for what reads on, are no part
 of it, and neither is a word without a vector.
 
-What this file does NOT do: know those families. It meets them as `Feeds` and `EmbedderConfig`.
-
 Shapes: V tokens of the tokenizer, E width of the vectors below.
 """
 
@@ -91,7 +89,7 @@ def save_reader(
         del config["features"]
     else:
         config["features"] = {"model_type": features.model_type, **config["features"]}
-    # not the state dict, which has a module that stands in two places twice
+    # not the state dict, which lists a shared module twice
     return save_folder(path, _MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
 
 
@@ -138,12 +136,12 @@ def sizes_of_reader(config: ReaderConfig) -> EncoderSizes:
     )
 
 
-# --- One that was trained: its folder.
+# Trained encoders
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A plain encoder, and what it is asked as a member of its family."""
+    """A plain encoder and its abilities."""
 
     network: ReaderWithHeads
     tokenizer: Tokenizer
@@ -244,7 +242,7 @@ def _open(path: Path, loading: Loading) -> Opened:
     _check(network, tensors, path, f"which a {config.kind} has")
     if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
         raise InputError(f"{path / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
-    # a module that stands in two places is named once in the file
+    # a shared module is stored once
     stored = {name: tensor.to(loading.dtype) for name, tensor in tensors.items()}
     network.load_state_dict(stored, strict=False, assign=True)
     return Plain(network.to(loading.device).eval(), tokenizer, path, tuple(labels), found.record).opened(facts)
@@ -258,7 +256,7 @@ def _names(config: Mapping[str, Any], name: str, path: Path) -> list[str]:
 
 
 def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: str) -> list[str]:
-    """Hold a network's parameters against what a folder has, and name them."""
+    """Check that a folder has a network's parameters, in their shapes; return their names."""
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
     if missing := set(wanted) - set(tensors):
         raise InputError(f"{path / WEIGHTS} lacks {listed(sorted(missing))}, {who}.")
@@ -275,11 +273,11 @@ def _read_by(features: EmbedderConfig | None, tokenizer: Tokenizer, most: int | 
 PLAIN_FAMILY = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
 
 
-# --- One that is made from nothing, on what is known.
+# Untrained encoders, on pretrained vectors
 
 
 def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
-    """Whoever changes a size expects another model."""
+    """Refuse sizes that this kind of encoder does not use."""
     of_others = {size for one in READER_KINDS.values() for size in one.sizes} - set(READER_KINDS[kind].sizes)
     usual = ReaderSettings()
     if idle := [size for size in sorted(of_others) if getattr(sizes, size) != getattr(usual, size)]:
@@ -322,7 +320,7 @@ def build_untrained(
 
 
 def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str:
-    """What is known, into a network; what there is to say of it."""
+    """Load pretrained vectors or a language model into a network; return a message about it."""
     if below.features is None:
         table, known = below.table(tokenizer)
         if not known.any():
@@ -356,7 +354,7 @@ def _load_features(network: ReaderWithHeads, below: Feeds) -> None:
     features.load_state_dict(below.weights(), assign=True)
 
 
-# --- What can lie below one: families that give vectors of words, and no more until a task is put on them.
+# Families that give vectors of words, below an encoder
 
 
 @dataclass(frozen=True)
@@ -403,7 +401,7 @@ def read_features(
 
 
 def load_whole(network: _N, below: Feeds, loading: Loading) -> _N:
-    """All of a language model, its scores of words too, ready to be asked."""
+    """Load a whole language model, its scores of words included, for prediction."""
     try:
         network.load_state_dict(read_folder(below.place, below.model_type).tensors)
     except RuntimeError as error:
@@ -412,7 +410,7 @@ def load_whole(network: _N, below: Feeds, loading: Loading) -> _N:
 
 
 OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
-"""What one of these families has beside what all have, from what it feeds."""
+"""Abilities of one family, in addition to those of all."""
 
 
 def family_below(

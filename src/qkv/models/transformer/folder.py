@@ -206,7 +206,7 @@ def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- A folder that is opened.
+# Opening
 
 
 def open_translation(path: Path, loading: Loading) -> Opened:
@@ -252,7 +252,7 @@ def make_opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) 
     return Opened(facts, translates.languages.source, network.config, notes=facts.notes, parts=parts)
 
 
-# --- A folder that is written.
+# Saving
 
 
 def save_translation(

@@ -361,7 +361,7 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
     )
 
 
-# --- The family.
+# The family
 
 
 def describe_marian(path: Path) -> Facts:

@@ -49,7 +49,7 @@ WRITABLE = f"{', '.join(_ENDINGS)}, also with .gz, .bz2 or .xz"
 _DAMAGED = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 _DIGITS = frozenset(b"0123456789+-.eEnaifNAIF \t\r\n")
-"""All that can stand behind a word in a text file."""
+"""All that may follow a word in a text file."""
 _LONGEST_WORD = 4096
 """Bytes. Whatever is longer is not a word: the file is another one, or was read out of step."""
 MOST_BROKEN = 0.01
@@ -186,9 +186,9 @@ def _form(stream: "io.BufferedReader[io.RawIOBase]", header: Header) -> Form:
 
 
 def _numbers(fields: Sequence[bytes]) -> _Floats | None:
-    """Decimal numbers as float32; None where one of them is none."""
+    """Decimal numbers as float32; None if one is not a number."""
     try:
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is told with its place
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is reported with its position
             return np.array(fields, np.float32)
     except ValueError:
         return None

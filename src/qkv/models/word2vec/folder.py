@@ -1,12 +1,13 @@
-"""Word vectors of any source, and what can be asked of them: neighbours, analogies, how alike two words are.
+"""Word vectors and where they are stored: a folder of word2vec, or a file of the C tool or GloVe (files.py).
 
-Alike means the cosine. An analogy, a is to b as c is to ?, is the word d that is best by one of two rules, the words of
-the question left out (Levy and Goldberg 2014, "Linguistic Regularities in Sparse and Explicit Word Representations"):
+`WordVectors` finds neighbours, similarities (cosines) and analogies. An analogy, a is to b as c is to ?, is the word d
+that is best by one of two rules, the words of the question left out (Levy and Goldberg 2014, "Linguistic Regularities
+in Sparse and Explicit Word Representations"):
 
     add        cos(d, b) − cos(d, a) + cos(d, c)              3CosAdd, king − man + woman
     multiply   cos(d, b) · cos(d, c) / (cos(d, a) + ε)        3CosMul, each cosine moved to 0 … 1
 
-The vectors are never copied to be scaled: a view of the file is enough, and a million words of width 300 stay at that.
+The vectors are never copied to be scaled: they may be a view of the file.
 
 Shapes: V words, D width, Q questions, N words of a block, U distinct words of the questions.
 """
@@ -105,7 +106,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     def find(self, word: str) -> int | None:
-        """The row of a word, as typed or else as this vocabulary would spell it; None where there is none."""
+        """The row of a word, as typed or else as this vocabulary would spell it; None if it has none."""
         row = self.rows.get(word)
         return self.rows.get(self._fold(word)) if row is None else row
 
@@ -151,7 +152,7 @@ class WordVectors:
     ) -> Tensor:
         """(Q, 3) rows of a, b, c → (Q) row of the best d: many questions at once, in products of blocks.
 
-        `most`: only so many words, from the first on, can be the answer. `progress` is told how many words were scored.
+        `most`: only so many words, from the first on, can be the answer. `progress` gets the number of words scored.
         """
         combine = check_method(method)
         distinct, places = questions.unique(return_inverse=True)  # U and (Q, 3)
@@ -278,14 +279,14 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
                 return found[:n]
     letters, least = set(wanted), 0.6 if len(wanted) > 2 else 0.5
     spread = max(1, len(wanted) // 3)
-    # comparing is slow beside looking, and there may be a million words
+    # filter first: comparing is slow, and there may be a million words
     alike = [
         (other, row)
         for row, other in enumerate(words)
         if abs(len(other) - len(wanted)) <= spread and 2 * len(letters.intersection(other.lower())) >= len(letters)
     ]
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)  # what is said of the second text is kept between comparisons
+    matcher.set_seq2(wanted)  # SequenceMatcher caches the second text
     scored: list[tuple[float, int, str]] = []
     for other, row in alike:
         matcher.set_seq1(other.lower())
@@ -295,7 +296,7 @@ def near_spellings(word: str, words: Sequence[str], n: int = 3) -> list[str]:
 
 
 def locate_vectors(name: str | os.PathLike[str]) -> Path:
-    """The file or folder that a name stands for."""
+    """The file or folder of a name: a path, a shipped model or hf:owner/name."""
     text = os.fspath(name)
     path = Path(os.path.expanduser(text))
     if path.is_file() and text not in hub.MODELS:
@@ -325,7 +326,7 @@ class _Table:
 
 
 class VectorFile(_Table):
-    """Of the C tool's or GloVe's form, read when it is asked for."""
+    """A file of the C tool or GloVe, read on first use."""
 
     model_type = MODEL_TYPE
 
@@ -397,7 +398,7 @@ def open_stored_table(path: Path, model_type: str = MODEL_TYPE, name: str = TABL
 
 
 def words_of(below: _Table, loading: Loading) -> _Table:
-    """What feeds an encoder is also what is looked up in."""
+    """The ability LOOKS_UP of a table."""
     return below
 
 
@@ -409,7 +410,7 @@ def _speller(tokenizer: Tokenizer) -> Callable[[str], str]:
     return lambda word: "".join(normalizer.normalize_str(word).split())
 
 
-# --- Folders of word2vec, and files of word vectors, which are opened as one.
+# The family
 
 _ABOUT = Phrase("word vectors", "词向量")
 _OWN = {LOOKS_UP: words_of}

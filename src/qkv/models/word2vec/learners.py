@@ -1,4 +1,10 @@
-"""Every setting of a word2vec run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""The training of word2vec: its settings, its evaluation, and the two learners (Mikolov et al. 2013).
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. The evaluation gives the loss on held-out text,
+whose windows and negatives are drawn from a fixed seed, so that all evaluations compare, and the neighbours of a few
+words. A learner trains on a chunk of text and changes the matrices in place: the compiled kernel (kernel.py), or torch,
+which also runs on a GPU.
+"""
 
 import math
 from collections.abc import Callable
@@ -142,10 +148,7 @@ WORD2VEC_SETTINGS = JobSettings(
 )
 
 
-# --- What a word2vec run looks at on its way: the loss on held-out text, and the neighbours of a few words.
-#
-# Windows and negatives of the held-out text are drawn from a seed of their own: every evaluation asks the same
-# questions.
+# Evaluation
 
 _SEED = 20_130_116  # the day word2vec was put on arXiv
 _TOKENS = 1 << 16  # of the held-out text that are looked at
@@ -204,9 +207,7 @@ class VectorEvaluation:
         return {"word": self.tokenizer.token(word), "near": near}
 
 
-# --- The two ways to train word2vec on a chunk of text: the compiled kernel, and torch, which needs nothing more and
-# runs
-# on a GPU too. Both change the matrices of the model in place.
+# Learners
 
 ON_CPU = 512  # windows of a step; larger steps are not faster there
 

@@ -1,7 +1,8 @@
-"""Words on a plane, as a section of a page: each word stands at its place, in the order of how frequent it is.
+"""The report of a word2vec run: its curves, and a map of its most frequent words.
 
-A word whose letters would lie on those of a more frequent one is drawn as a dot, which says its name when it is pointed
-at. Like every picture here it is inline SVG and needs no script. Plain data in: somebody else found the places.
+On the map (`WordMap`, inline SVG without a script) words are placed in the order of their frequency. A word that would
+overlap a more frequent one is drawn as a dot with a tooltip. All input is plain data: what the run's files do not say
+(the corpus, the machine, the positions of the words) comes as `VectorFacts`.
 """
 
 import math
@@ -94,9 +95,7 @@ def cells(word: str) -> float:
     return float(round(sum(1.8 if east_asian_width(letter) in "WF" else 1.0 for letter in word), 1))
 
 
-# --- The report of a word2vec run, from what it wrote down, and from a map of its most frequent words.
-#
-# What the files cannot tell (the corpus, the machine, where words lie) comes as `VectorFacts`: plain data, no tensor.
+# The report
 
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
