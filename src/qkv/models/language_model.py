@@ -64,7 +64,7 @@ class Carrying(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """What the next tokens are scored from (N, P); the streams of the batch have moved on."""
         continues = batch.labels["continues"][:, None]
-        # where, not times: a state that is no number any more must not reach the next document
+        # where, not times: a NaN state must not reach the next document
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in self.carried]  # (R, ·)
         hidden, states = self.network(batch.ids, batch.lengths, self._unflat(begin))
         streams, last = batch.labels["streams"], batch.labels["last"]
@@ -223,7 +223,7 @@ class NextTokenEvaluation:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, NNLM | Carrying)
-        if isinstance(model, Carrying):  # with states of its own: those of the training go on afterwards
+        if isinstance(model, Carrying):  # with its own states: those of the training stay unchanged
             device = next(model.parameters()).device
             model = Carrying(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
@@ -296,7 +296,7 @@ def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) 
 
 
 def _matrices(model: nn.Module) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of words."""
+    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of words."""
     found: dict[str, int] = {}
     for name, module in model.named_modules():
         if isinstance(module, Cell):
@@ -355,7 +355,7 @@ def _page(
 
 
 def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
-    """What the report of a language model says beside the log."""
+    """Facts for the report of a language model that are not in its log."""
     manifest = corpus.manifest
     return LanguageModelFacts(
         model_type=model_type,

@@ -58,7 +58,7 @@ class Unigram:
         self.log_chances = (-torch.expm1(size * torch.log1p(-shares))).log().float()  # V, of being among S
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """(S,) words in the order of ids, and (S,) whether the same one stands before it; by torch's own generator of
+        """(S,) words in the order of ids, and (S,) whether the same word precedes it; by torch's own generator of
         the device, which the loop seeds at every step."""
         chosen = torch.rand(self.size, dtype=torch.float64, device=self.cumulative.device).sort().values
         words = torch.searchsorted(self.cumulative, chosen).clamp_max(len(self.cumulative) - 1)
@@ -131,7 +131,7 @@ class Mirrored(Shuffled):
 
 
 class TwoWayBatches(StreamBatches):
-    """Step → what both directions read at that step, at the next one of which each row's stream goes on."""
+    """Step → what both directions read at that step, each row's stream continues at the next step."""
 
     def __init__(self, *text: Any, sizes: Integers | None = None, **how: Any) -> None:
         """`sizes` (V,) are how many bytes each token has, its marks included; the rest is as for StreamBatches."""
@@ -206,7 +206,7 @@ class CarryingBoth(nn.Module):
 
     def _read(self, direction: str, spelled: Tensor, batch: Batch) -> Tensor:
         carried, labels = self.carried(direction), batch.labels
-        # where, not times: a state that is no number any more must not reach another document
+        # where, not times: a NaN state must not reach another document
         continues = labels["continues"][:, None]
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in carried]  # (R, ·)
         states = tuple(zip(begin[::2], begin[1::2], strict=True))

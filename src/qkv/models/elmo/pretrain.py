@@ -125,7 +125,8 @@ class TwoWayEvaluation:
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, CarryingBoth)
         device = next(model.parameters()).device
-        own = CarryingBoth(model.network, self.batches.streams).to(device).eval()  # those of the training go on after
+        # with its own states: those of the training stay unchanged
+        own = CarryingBoth(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
             found = evaluate_both_directions(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
         result: dict[str, Any] = {}
@@ -197,7 +198,7 @@ def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tenso
 
 
 def _matrices(network: Elmo) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of bytes and words."""
+    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of bytes and words."""
     found = {"network.characters.project.weight": 1}
     for name, module in network.named_modules(prefix="network"):
         if isinstance(module, LSTM):

@@ -1,4 +1,4 @@
-"""The tensors of a folder, wherever they lie: model.safetensors, its shards, or pytorch_model.bin and its shards.
+"""The tensors of a folder: model.safetensors, its shards, or pytorch_model.bin and its shards.
 
 A tensor is handed out as a view of the file mapped into memory (private: training may write to it, the file stays as
 it is), or read into a tensor of the caller's. Reading does not go through the mapping, so that bytes which end up in
@@ -118,7 +118,7 @@ class SafeTensor:
         left = part.view(torch.uint8).numpy().data
         while len(left):
             count = file.readinto(left)
-            if not count:  # the header's check has passed, so somebody cut the file after that
+            if not count:  # the header's check has passed, so the file was cut after that
                 raise InputError(f"{self.file} ended early while it was read. {_DAMAGED}")
             left = left[count:]
 
@@ -242,7 +242,7 @@ def _read_index(index: Path) -> dict[str, Path]:
         raise InputError(f'{index} has no "weight_map" that says which tensor is in which file. {_DAMAGED}')
     files: dict[str, Path] = {}
     for name, file_name in shards.items():
-        # a shard lies beside its index: a path in here would read some other file of the user's
+        # a shard is next to its index: a path here could read another file of the user
         if (
             not isinstance(file_name, str)
             or Path(file_name).name != file_name

@@ -112,7 +112,7 @@ HEAD_TENSORS: dict[str, str] = {
     "span": "qa_outputs",
     "choice": "multiple_choice_head.summary",
 }
-"""Heads of tasks, ours and theirs: one linear layer each, beside the network."""
+"""Heads of tasks, ours and theirs: one linear layer each."""
 CLASSES = {
     "sequence": "ForSequenceClassification",
     "token": "ForTokenClassification",
@@ -121,7 +121,7 @@ CLASSES = {
 }
 """How transformers' class for a head is called, after the name of the network."""
 OF_THE_FIRST = ("sequence", "choice")
-"""Heads that it has for OpenAI's first GPT; another is a tensor beside the network there, for qkv alone."""
+"""Heads that it has for OpenAI's first GPT; any other is an extra tensor, which only qkv reads."""
 
 
 def read_gpt_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
@@ -144,7 +144,7 @@ def read_gpt_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, D
 
 
 def dialect_of(config: GPTConfig) -> Dialect:
-    """The class of transformers that can be this network; where there is none, what is in the way."""
+    """The class of transformers for this network; raises InputError, with the reason, if there is none."""
     dialect = next(dialect for dialect in DIALECTS.values() if dialect.order == config.order)
     if config.activation not in dialect.fields.activations.values():
         raise InputError(

@@ -63,7 +63,7 @@ class GPTChoice:
     inner_width: int | None = None
     max_length: int | None = None  # positions; None: `length`, since no others would be trained
     order: str | None = None  # of norm and residual: "pre" as in GPT-2, "post" as in GPT
-    # None: that of the folder to go on from, or what GPTConfig has
+    # None: that of the --init folder, or the default of GPTConfig
     dropout: float | None = None  # of what each half of a block adds
     attention_dropout: float | None = None
     embedding_dropout: float | None = None
@@ -90,7 +90,7 @@ class GPTTrainConfig:
     model_type: str = "gpt"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
-    init: str | None = None  # a folder to go on from; None: random weights
+    init: str | None = None  # a folder to start from; None: random weights
     rows: int = 32  # a batch has about rows · length tokens
     length: int = 128  # tokens of a row; a document that has more becomes several rows
     evaluation_tokens: int = 100_000  # of the held-out documents, about so many at most
@@ -116,15 +116,15 @@ def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
 # Evaluation
 
 _SEED = 20_180_611  # the day GPT was made known
-PROMPTS = 2  # beside a text that is begun from nothing
+PROMPTS = 2  # in addition to a text without a prompt
 _SHORTEST = 3  # tokens of a prompt
 WRITTEN = 100  # tokens of a sample, at most
 _INSIDE = frozenset(map(chr, (*range(161, 173), *range(174, 192), *range(290, 324))))
-"""How a tokenizer of bytes spells those that go on with a character (UTF-8: 80 to BF)."""
+"""How a byte tokenizer spells the continuation bytes of UTF-8 (80 to BF)."""
 
 
 class _Prompt(NamedTuple):
-    ids: list[int]  # of which the first may be the mark that stands before documents
+    ids: list[int]  # the first may be the special token before documents
     text: str
 
 
@@ -162,7 +162,7 @@ class GPTEvaluation:
         }
 
     def written(self, model: GPT) -> list[dict[str, str]]:
-        """How the model goes on from the prompts; drawn by chance, which comes out the same for the same weights."""
+        """Continuations of the prompts; sampled, from a fixed seed."""
         source = Batch.of([prompt.ids for prompt in self.prompts]).to(next(model.parameters()).device)
         room = min(WRITTEN, model.config.max_length + 1 - source.longest)
         options = GenerateConfig.of({"sample": True, **CHANCE, "max_length": room, "seed": _SEED})
@@ -180,7 +180,7 @@ class GPTEvaluation:
 
 
 def characters_of(tokenizer: Tokenizer) -> NDArray[np.float64]:
-    """(V,): of how many characters each token is. A mark is none, and what the vocabulary lacks at least one. A byte
+    """(V,): how many characters each token has. A special token has none, an unknown one at least one. A byte
     counts if a character begins with it."""
     found = np.zeros(tokenizer.size)
     of_bytes = isinstance(tokenizer.backend.pre_tokenizer, ByteLevel)

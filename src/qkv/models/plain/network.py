@@ -1,10 +1,10 @@
 """Encoders without attention, on vectors of tokens: none at all, convolutions (Kim 2014), recurrent layers.
 
-They stand in for BERT below any head, so that the same task can be learned with each of them. All read packed rows, and
-a row's result never depends on its neighbours.
+They take the place of BERT below any head, so that the same task can be learned with each of them. All read packed
+rows, and a row's result never depends on its neighbours.
 
-    lookup    a token's vector is its word's, whatever stands around it; a row is their mean
-    textcnn   windows of several widths beside each other, one layer; a row is the maximum of every feature (Kim 2014)
+    lookup    a token's vector is its word's, in any context; a row is their mean
+    textcnn   windows of several widths in parallel, one layer; a row is the maximum of every feature (Kim 2014)
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
@@ -12,8 +12,7 @@ The vectors are looked up in a table, or computed by a pretrained language model
 vector per layer, a learned mix makes them one (Peters et al. 2018, equation 1). Whether the language model is trained
 along is decided by the caller.
 
-What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
-by whoever has some.
+Not here: loading. folder.py puts word vectors, or the weights of a language model, into `embedding`.
 
 Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
@@ -135,7 +134,7 @@ class ReaderSettings:
 
 
 class TokenTable(nn.Embedding):
-    """A vector a token, whatever stands around it."""
+    """One vector per token, in any context."""
 
     def forward(self, input: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
         """(N,) → (N, E)"""
@@ -174,7 +173,7 @@ class Reader(Encoder):
         packing: Packing,
         pool: bool = True,
     ) -> Encoding:
-        """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
+        """Packed ids (N,); the [SEP] between them separates the texts of a pair."""
         hidden = self._entering(ids, packing)
         for layer in self.own_layers(hidden, packing):
             hidden = layer.left  # (N, D)
@@ -232,7 +231,7 @@ class CNN(Reader):
             ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
             for _ in range(config.layers)
         ]
-        # part of the lowest block: what an encoder has lies in its embedding and its blocks, and nowhere else
+        # part of the lowest block: all parts of an encoder are in its embedding or its blocks
         entrance = nn.Linear(config.embedding_width, config.inner_width)
         self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 

@@ -27,7 +27,7 @@ class RecurrentState:
         self.states = states
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        """(Q',): row i continues the former row rows[i]; a row may be taken twice, or not at all."""
         return RecurrentState(tuple(tuple(part[rows] for part in layer) for layer in self.states))
 
 

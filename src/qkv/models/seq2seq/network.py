@@ -12,7 +12,7 @@ and what is scored comes, in all of them, from t_i = tanh(W [H_i; y_{i-1}; conte
 with H_i for his s_{i-1} and tanh for maxout.
 So the three differ in what reaches the decoder, and in nothing else.
 
-The network keeps no state: `start` and `step` hand it to the caller. Who searches: search/.
+The network keeps no state: `start` and `step` hand it to the caller. Search is in search/.
 
 Shapes: N, M tokens of all source and target rows, R sources, S tokens of the longest one, Q rows (hypotheses of all
 sources), D width of a token, P width of the decoder's cells, E width of the encoder's output, V target vocabulary.
@@ -241,7 +241,7 @@ class Seq2Seq(nn.Module):
         return read, tuple(self._begin(number, layer) for number, layer in enumerate(layers))
 
     def _begin(self, number: int, ends: State) -> State:
-        """A layer's state before anything is written. A hidden state lies between -1 and 1; a cell state may not."""
+        """A layer's state before anything is written. A hidden state is between -1 and 1; a cell state may not."""
         found = [torch.tanh(self.to_hidden[number](ends[0]))]  # (R, P)
         if len(ends) == 2:
             found.append(self.to_memory[number](ends[1]))

@@ -88,7 +88,7 @@ class Word2VecConfiguration:
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     device: str = "cpu"
-    words: str = "tokens"  # or "whole": tokens are put together where the corpus says that a word goes on
+    words: str = "tokens"  # or "whole": tokens are joined where the corpus says that a word continues
     min_count: int | None = None  # rarer words get no vector; None: 5 for whole words, 1 for tokens
     vocabulary_size: int | None = None  # so many, special tokens among them; None: 200,000 whole words, all tokens
     model: VectorChoice = field(default_factory=VectorChoice)
@@ -130,7 +130,7 @@ class Word2VecConfiguration:
         return replace(self, train=replace(self.train, steps=steps, evaluate_every=every))
 
     def lr_at(self, step: float) -> float:
-        """At the beginning of a chunk; inside it goes on in the same straight line.
+        """At the beginning of a chunk; inside it the line continues.
 
         >>> Word2VecConfiguration(train=Word2VecTrainConfig(steps=4, lr=1.0, lr_end=0.0)).lr_at(1)
         0.75

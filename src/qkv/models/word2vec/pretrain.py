@@ -54,7 +54,7 @@ class Word2VecTrainer:
     """A training in motion: the two matrices, the step, and the sums since the last logged step."""
 
     def __init__(self, config: Word2VecConfiguration, out: Path, progress: Progress, begins: bool) -> None:
-        tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+        tell = progress.message if begins else Silent().message  # do not repeat start-up messages on resume
         self.out, self.progress = out, progress
         self.device = device_named(config.device)
         kernel = choose_kernel(config.train.kernel, self.device, progress.message)  # it may not be here any more
@@ -268,10 +268,10 @@ def _page(
 def _word_map(
     embedding: NDArray[np.float32], counts: NDArray[np.int64], tokenizer: Tokenizer, most: int = MAPPED
 ) -> tuple[tuple[PlacedWord, ...], tuple[float, ...]]:
-    """Where the most frequent words lie that are written in letters, and how much of their spread that shows."""
+    """Positions of the most frequent words written in letters, and the share of their variance that the map shows."""
     ranked = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
     chosen = [word for word in ranked if tokenizer.token(word).isalpha()][:most]
-    if len(chosen) < 3:  # two always lie on a line
+    if len(chosen) < 3:  # two are always on a line
         return (), ()
     vectors = embedding[chosen].astype(np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)  # a neighbour is one by its cosine
