@@ -430,7 +430,7 @@ def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
     """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
 
     >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
-    >>> instead(facts, FILLS).split(". ")[:2]
+    >>> explain_missing(facts, FILLS).split(". ")[:2]
     ['here cannot fill a blank', 'It holds an NNLM']
     """
     # of a text and its translation, which `qkv attention` does not read, look shows it

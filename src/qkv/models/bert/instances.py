@@ -112,7 +112,7 @@ def line_text(line: DrawnLine) -> str:
 
 def _marked(token: DrawnToken) -> str:
     """
-    >>> marked(DrawnToken("[MASK]", "paris", 0, 4, treatment=MASK))
+    >>> _marked(DrawnToken("[MASK]", "paris", 0, 4, treatment=MASK))
     '[MASK]←paris'
     """
     shown, original = printable(token.token), printable(token.original)

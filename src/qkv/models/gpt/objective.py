@@ -56,7 +56,7 @@ def cut_texts(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
     """Documents that are read as so many tokens, mark included, cut into rows of at most `longest`. Of a document that
     needs several, the first row has `first` tokens.
 
-    >>> cut(np.array([3, 9]), 4, np.array([2, 2]))
+    >>> cut_texts(np.array([3, 9]), 4, np.array([2, 2]))
     TextRows(document=array([0, 1, 1, 1]), begin=array([0, 0, 2, 6]), length=array([3, 2, 4, 3]))
     """
     first = np.where(lengths > longest, first, lengths)
