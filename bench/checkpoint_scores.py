@@ -50,6 +50,7 @@ from qkv.models.bert import folder as hf
 from qkv.models.bert.folder import read_config
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.hub import locate
+from qkv.models.table import open_model
 from qkv.report.run_log import read_run
 from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
@@ -128,11 +129,11 @@ def _ready(run: Run, data: Path, limit: int | None, held_out: bool) -> Ready:
         whole = [read.train, read.dev, read.test or read.dev]
         train, dev, test = (replace(one, examples=_some(one.examples, limit)) for one in whole)
         read = replace(read, train=train, dev=dev, test=None if read.test is None else test)
-    folder = hf.load(run.folder)
-    found = prepare(config, folder, read, Silent().message)
+    opened = open_model(run.folder)
+    found = prepare(config, opened, read, Silent().message)
     scored = [(read.dev.examples, found.dev)]
     if read.test is not None:
-        rows = found.task.features(folder.tokenizer, read.test.examples, found.max_length, training=False)
+        rows = found.task.features(opened.tokenizer, read.test.examples, found.max_length, training=False)
         scored.append((read.test.examples, rows))
     by_part = dict(zip(parts, scored, strict=True))
     return Ready(config, found.data, found.task, found.max_length, found.train, by_part, found.transfer)
@@ -161,7 +162,7 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
     config = replace(ready.config, train=replace(ready.config.train, lr=run.lr, seed=run.seed))
     _, dev = next(iter(ready.scored.values()))
     prepared = Prepared(
-        config, hf.load(run.folder), ready.data, ready.task, ready.max_length, ready.train, dev, ready.transfer
+        config, open_model(run.folder), ready.data, ready.task, ready.max_length, ready.train, dev, ready.transfer
     )
     prepared = replace(prepared, config=settled(prepared, Silent().message))
     trainer = trainer_for(prepared, 0, out, device_named(run.device), Silent())

@@ -241,8 +241,9 @@ def main() -> None:
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).eval().to(options.device)
         opened = open_model(options.model, Loading(dtype, torch.device(options.device)))
-        network = opened.ability(WRITES).writer
-        assert isinstance(network, GPT)
+        writer = opened.ability(WRITES).writer
+        assert isinstance(writer, GPT)
+        network = writer
         network.requires_grad_(False)
     found = []
     for batch in options.batches:

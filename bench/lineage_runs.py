@@ -195,7 +195,7 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
         "lr": prepared.config.train.lr,
         "epochs": prepared.config.epochs,
         "transfer": prepared.config.transfer,
-        "dropout": prepared.folder.config.dropout,  # its own, since none was asked for
+        "dropout": prepared.opened.config.dropout,  # its own, since none was asked for
         "parameters": sum(parameter.numel() for parameter in solver.model.parameters()),
         "moving": sum(parameter.numel() for parameter in solver.model.parameters() if parameter.requires_grad),
     }
