@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.api.vector_scores import Analogies, Pairs, find_tests, score_analogies, score_pairs
+from qkv.api.vector_scores import Analogies, RatedPairs, find_tests, score_analogies, score_pairs
 from qkv.models.word2vec.files import read_vectors, write_vectors
 from qkv.models.word2vec.vectors import WordVectors, load_vectors
 from tests.support.word_vectors import random_vectors
@@ -74,7 +74,7 @@ def test_the_same_scores(tmp_path: Path, ours: WordVectors, theirs: Any) -> None
     pairs = [f"w{a}\tw{b}\t{score:.3f}" for (a, b, _), score in zip(rows, random.random(300), strict=True)]
     (tmp_path / "pairs.txt").write_text("\n".join(pairs) + "\n")
     analogies, rated = find_tests([tmp_path / "questions.txt", tmp_path / "pairs.txt"])
-    assert isinstance(analogies, Analogies) and isinstance(rated, Pairs)
+    assert isinstance(analogies, Analogies) and isinstance(rated, RatedPairs)
 
     total, sections = theirs.evaluate_word_analogies(str(tmp_path / "questions.txt"))
     found = score_analogies(ours, analogies)

@@ -21,7 +21,7 @@ import qkv
 from qkv.cli.demo import demo
 from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
-from qkv.cli.tokenize import train
+from qkv.cli.tokenize import train_tokenizer
 from qkv.report.attention_map import AttentionMap
 from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
@@ -231,7 +231,7 @@ def test_tokenizer_train_of_chinese_words(capsys: pytest.CaptureFixture[str], tm
 
 def test_one_default_size_of_a_vocabulary() -> None:
     ours = inspect.signature(qkv.Tokenizer.train).parameters["vocabulary_size"].default
-    assert inspect.signature(train).parameters["vocabulary_size"].default == ours == 8000
+    assert inspect.signature(train_tokenizer).parameters["vocabulary_size"].default == ours == 8000
 
 
 def test_info(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:

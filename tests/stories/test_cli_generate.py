@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.cli.generate import decoding_of
+from qkv.cli.generate import resolve_generation
 from qkv.cli.main import main
 from qkv.errors import InputError
 from tests.support.folders import make_folder, make_tokenizer
@@ -78,10 +78,10 @@ def test_a_byte_order_mark_is_no_prompt(
 
 
 def test_how_tokens_are_chosen() -> None:
-    assert decoding_of({}, False).temperature == 0.8
-    assert decoding_of({"temperature": 1.0}, False).top_k is None
-    assert decoding_of({"beams": 3, "n_best": 2}, False).hypotheses == 3
-    assert not decoding_of({"sample": False}, False).sample
+    assert resolve_generation({}, False).temperature == 0.8
+    assert resolve_generation({"temperature": 1.0}, False).top_k is None
+    assert resolve_generation({"beams": 3, "n_best": 2}, False).hypotheses == 3
+    assert not resolve_generation({"sample": False}, False).sample
     for wanted, greedy, message in (
         ({"seed": 1}, True, "seed is for drawing by chance, and --greedy"),
         ({"beams": 2, "top_k": 4}, False, "top_k is for drawing by chance, and --beams"),
@@ -90,7 +90,7 @@ def test_how_tokens_are_chosen() -> None:
         ({"beams": 2, "n_best": 3}, False, "n_best 3 needs as many beams"),
     ):
         with pytest.raises(InputError, match=message):
-            decoding_of(wanted, greedy)
+            resolve_generation(wanted, greedy)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import demo
-from qkv.cli.demo import LANGUAGES, Answer, examples_folder
+from qkv.cli.demo import DEMO_LANGUAGES, DemoAnswer, examples_folder
 from qkv.cli.main import main
 from tests.stories.test_bad_input import fails
 from tests.support.stand_in import stand_in
@@ -27,7 +27,7 @@ def test_one_model_for_two_languages(
     with (tmp_path / "out" / "intents.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
     both = []
-    for language in LANGUAGES:
+    for language in DEMO_LANGUAGES:
         with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
             both.append(list(csv.reader(stream))[1:])
     assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
@@ -45,8 +45,8 @@ def test_every_language_is_counted_by_itself(tmp_path: Path) -> None:
     (tmp_path / "predictions.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [("en", "one", "a"), ("zh", "二", "a"), ("en", "three", "a")]
     assert demo._answers(tmp_path, rows) == {
-        "en": [Answer("one", "a", 0.5, "a", False), Answer("three", "a", 0.5, "a", True)],
-        "zh": [Answer("二", "a", 0.5, "a", False)],
+        "en": [DemoAnswer("one", "a", 0.5, "a", False), DemoAnswer("three", "a", 0.5, "a", True)],
+        "zh": [DemoAnswer("二", "a", 0.5, "a", False)],
     }
 
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.results import Embeddings, TokenVectors, normalized
+from qkv.api.results import Embeddings, TokenVectors
+from qkv.api.results import normalize as normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.errors import InputError, did_you_mean
@@ -137,7 +138,7 @@ class Embedder:
             ids = self.encodes.tokenizer.encode_ids(chunk)
             for number, row in enumerate(ids, start=seen + 1):
                 if not row:
-                    raise InputError(empty(f"Text {number}"))
+                    raise InputError(describe_empty_text(f"Text {number}"))
                 if lack := self._unknown(row):
                     raise InputError(f"Text {number} {lack}. Leave it out, or have a model read it that spells words.")
             yield self._embedded(ids, pooling, normalize, tokens_per_batch)
@@ -157,7 +158,9 @@ class Embedder:
         for chosen in plan(rows.lengths, tokens_per_batch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
-                counted = only(counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]]))
+                counted = keep_counted(
+                    counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]])
+                )
                 counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
             batch = batch.to(self.device)
             hidden = self.run(
@@ -181,7 +184,7 @@ class Embedder:
             encoded = self.encodes.tokenizer.encode_batch(chunk, special=False)
             ids = [one.ids for one in encoded]
             if 0 in map(len, ids):
-                raise InputError(empty(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
+                raise InputError(describe_empty_text(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
             vectors, n_windows = self._of_tokens(ids, tokens_per_batch)
             yield [
                 TokenVectors(
@@ -226,7 +229,7 @@ def is_of_text(batch: Batch, places: Tensor) -> Tensor:
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
-def only(counted: _Counted, keep: Tensor) -> _Counted:
+def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
     """Of the counted tokens those to keep (M,).
 
     >>> [part.tolist() for part in only((torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])), torch.tensor([0, 1, 0, 1]))]
@@ -260,5 +263,5 @@ def check_texts(texts: list[str], before: int) -> None:
             raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
 
 
-def empty(name: str) -> str:
+def describe_empty_text(name: str) -> str:
     return f"{name} is empty (nothing is left of it after tokenization): give it a word, or leave it out."

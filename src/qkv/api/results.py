@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BlankCandidate:
     """One proposal for a blank: the vocabulary's spelling, the same as running text, and its probability."""
 
     token: str
@@ -26,12 +26,12 @@ class Blank:
 
     start: int
     end: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[BlankCandidate, ...]
     n_tokens: int
     n_windows: int = 1
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> BlankCandidate:
         return self.candidates[0]
 
 
@@ -49,7 +49,7 @@ class Embeddings:
 
     def similarity(self) -> NDArray[np.float32]:
         """(texts, texts) cosine of every pair."""
-        unit = normalized(self.vectors)
+        unit = normalize(self.vectors)
         return np.clip(unit @ unit.T, -1, 1)
 
 
@@ -77,6 +77,6 @@ class NextSentence:
     n_windows: int = 1
 
 
-def normalized(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalize(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows scaled to length 1; a row of zeros stays as it is."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))

@@ -40,7 +40,7 @@ KNOWN: dict[str, str] = {
 """File in a folder of such sets → what it is called."""
 
 
-class Section(NamedTuple):
+class AnalogySection(NamedTuple):
     name: str
     questions: list[tuple[str, str, str, str]]
 
@@ -49,19 +49,19 @@ class Section(NamedTuple):
 class Analogies:
     name: str
     file: Path
-    sections: list[Section]
+    sections: list[AnalogySection]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class RatedPairs:
     name: str
     file: Path
     pairs: list[tuple[str, str, float]]
 
 
-def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pairs]:
+def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | RatedPairs]:
     """The sets of these files, and the known ones of these folders."""
-    found: list[Analogies | Pairs] = []
+    found: list[Analogies | RatedPairs] = []
     for place in places:
         path = Path(os.path.expanduser(place))
         if path.is_dir():
@@ -81,7 +81,7 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pai
     return found
 
 
-def read_test(file: Path, name: str) -> Analogies | Pairs:
+def read_test(file: Path, name: str) -> Analogies | RatedPairs:
     """A set of one kind or the other, told apart by its first line."""
     rows = [(number, line.strip()) for number, line in lines(file)]
     rows = [(number, line) for number, line in rows if line and not line.startswith("#")]
@@ -90,14 +90,14 @@ def read_test(file: Path, name: str) -> Analogies | Pairs:
     first = rows[0][1]
     if first.startswith(":") or (len(first.split()) == 4 and "\t" not in first):
         return Analogies(name, file, _sections(file, rows))
-    return Pairs(name, file, [_pair(file, number, line) for number, line in rows])
+    return RatedPairs(name, file, [_pair(file, number, line) for number, line in rows])
 
 
-def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[Section]:
-    sections: list[Section] = []
+def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[AnalogySection]:
+    sections: list[AnalogySection] = []
     for number, line in rows:
         if line.startswith(":"):
-            sections.append(Section(line[1:].strip(), []))
+            sections.append(AnalogySection(line[1:].strip(), []))
             continue
         words = line.split()
         if len(words) != 4:
@@ -105,7 +105,7 @@ def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[Section]:
                 f"{file}, line {number} has {len(words)} words, where an analogy has four (a is to b as c is to d)."
             )
         if not sections:
-            sections.append(Section("", []))
+            sections.append(AnalogySection("", []))
         sections[-1].questions.append((words[0], words[1], words[2], words[3]))
     return [section for section in sections if section.questions]
 
@@ -236,7 +236,7 @@ def score_analogies(
     )
 
 
-def score_pairs(vectors: WordVectors, test: Pairs) -> PairScore:
+def score_pairs(vectors: WordVectors, test: RatedPairs) -> PairScore:
     found: list[tuple[int, int]] = []
     rated: list[float] = []
     for first, second, rating in test.pairs:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
 
 
-def attention(
+def draw_attention(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: ModelOption = DEFAULT_MODEL,
     pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
@@ -102,7 +102,7 @@ def write_attention(
 
 def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:
     """What one word looks at, as bars on the terminal."""
-    from qkv.cli.terminal import bar, table
+    from qkv.cli.terminal import bar, print_table
     from qkv.report.attention_picture import choose
 
     weights = found.weights(layer, head)
@@ -110,4 +110,4 @@ def print_attention(found: "AttentionMap", layer: int, head: int, token: str | N
     looks = weights[list(chosen)].mean(axis=0)
     name = "".join(found.left[place].label.removeprefix("##") for place in chosen)
     rows = [[one.label, f"{weight:.0%}", bar(float(weight))] for one, weight in zip(found.right, looks, strict=True)]
-    table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))
+    print_table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))

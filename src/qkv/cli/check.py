@@ -16,10 +16,10 @@ from qkv.cli.options import (
     QuestionColumn,
     SeparatorOption,
     TextColumn,
-    given,
-    load_tokenizer,
+    drop_missing,
+    load_tokenizer_and_limit,
 )
-from qkv.cli.translate import two_of
+from qkv.cli.translate import split_two
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice
 
 
 def print_labelled(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.labelled.check import KINDS
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
@@ -46,10 +46,10 @@ def print_labelled(report: "LabelledReport") -> None:
         rows.append((facts.path, f"{facts.examples:,} examples{lost}{against} ({facts.read_as})"))
     for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
         if lengths is not None:
-            rows.append((unit, _said(lengths)))
+            rows.append((unit, _describe_lengths(lengths)))
     if report.numbers is not None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
-    table(["", ""], rows)
+    print_table(["", ""], rows)
     _print_labels(report)
     print_findings(report.counts, report.findings, KINDS)
     if report.sound:
@@ -59,7 +59,7 @@ def print_labelled(report: "LabelledReport") -> None:
 
 
 def _print_labels(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import bar, table
+    from qkv.cli.terminal import bar, print_table
 
     if not report.labels:
         return
@@ -69,12 +69,12 @@ def _print_labels(report: "LabelledReport") -> None:
         (label, f"{count:,}", f"{count / total:.1%}", bar(count / most))
         for label, count in list(report.labels.items())[:_SHOWN]
     ]
-    table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
+    print_table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
     if len(report.labels) > _SHOWN:
         typer.echo(f"… and {len(report.labels) - _SHOWN:,} more labels")
 
 
-def _said(lengths: "Lengths") -> str:
+def _describe_lengths(lengths: "Lengths") -> str:
     said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
     said += f", longest {lengths.longest:,}"
     if lengths.limit is not None:
@@ -85,15 +85,15 @@ def _said(lengths: "Lengths") -> str:
 
 # --- `qkv check --pairs …`: pairs of texts before a model that translates is trained on them.
 
-PairsOption = Annotated[
+TrainPairsOption = Annotated[
     list[str] | None, typer.Option("--pairs", metavar="FILE [FILE]", help="Pairs to train a translation on.")
 ]
-DevOption = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Pairs to choose by.")]
-TestOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Pairs to judge by.")]
-MoreOption = Annotated[
+DevPairsOption = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Pairs to choose by.")]
+TestPairsOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Pairs to judge by.")]
+MorePairsOption = Annotated[
     list[str] | None, typer.Option("--more", metavar="FILE …", help="Further pairs to train on, both in a file.")
 ]
-ColumnsOption = Annotated[
+PairColumnsOption = Annotated[
     str | None, typer.Option("--columns", metavar="A,B", help="Of source and target in a file of pairs.")
 ]
 
@@ -106,7 +106,7 @@ def check_pair_files(
     from qkv.data.pairs.check import check_pairs
     from qkv.data.pairs.files import PairFiles
 
-    names = () if columns is None else two_of(columns, ",", "--columns")
+    names = () if columns is None else split_two(columns, ",", "--columns")
     # of --more every file has both sides; of the others, two files are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
     if names and all(len(files) == 2 for found in sets.values() for files in found):
@@ -141,12 +141,12 @@ def _limits(model: str | None) -> "tuple[Languages | None, int]":
     if not Path(model).expanduser().is_file() and translates(model):
         translator = load_translator(model)
         return translator.languages, translator.max_length
-    tokenizer, limit = load_tokenizer(model)
+    tokenizer, limit = load_tokenizer_and_limit(model)
     return Languages.of(tokenizer, tokenizer), limit or usual
 
 
 def print_pairs(report: "PairReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.pairs.check import KINDS
 
     rows = [("pairs to train on", f"{report.pairs:,}")]
@@ -155,13 +155,13 @@ def print_pairs(report: "PairReport") -> None:
         rows.append((facts.name, f"{facts.part}: {facts.pairs:,} pairs{left}"))
     for unit, by_side in (("characters", report.characters), ("tokens", report.tokens)):
         rows += [
-            (f"{unit}, {side}", _said_in_check_pairs(found)) for side, found in by_side.items() if found is not None
+            (f"{unit}, {side}", _describe_pair_lengths(found)) for side, found in by_side.items() if found is not None
         ]
     if report.ratio is not None:
         rows.append(("length", f"{report.ratio:.2f} characters of the translation for one of the source (median)"))
     if report.several:
         rows.append(("several translations", f"{report.several:,} pairs give another one of a source that was there"))
-    table(["", ""], rows)
+    print_table(["", ""], rows)
     print_findings(report.counts, report.findings, KINDS)
     if report.sound:
         typer.echo("\nNothing is wrong with them.")
@@ -169,7 +169,7 @@ def print_pairs(report: "PairReport") -> None:
         typer.echo(f"\nnote: {note}")
 
 
-def _said_in_check_pairs(lengths: "Lengths") -> str:
+def _describe_pair_lengths(lengths: "Lengths") -> str:
     said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
     said += f", longest {lengths.longest:,}"
     return said if lengths.limit is None else f"{said}; {lengths.over:,} above {lengths.limit:,}"
@@ -218,11 +218,11 @@ def check(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
-    pairs: PairsOption = None,
-    dev: DevOption = None,
-    test: TestOption = None,
-    more: MoreOption = None,
-    pair_columns: ColumnsOption = None,
+    pairs: TrainPairsOption = None,
+    dev: DevPairsOption = None,
+    test: TestPairsOption = None,
+    more: MorePairsOption = None,
+    pair_columns: PairColumnsOption = None,
     named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
@@ -251,7 +251,7 @@ def check(
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
-    columns = given(
+    columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
     given_pairs = {"train": pairs, "more": more, "dev": dev, "test": test}
@@ -306,7 +306,7 @@ def _check_labelled(
     from qkv.cli.terminal import fraction, print_json
     from qkv.data.labelled.check import check_labelled
 
-    tokenizer, limit = load_tokenizer(model) if model is not None else (None, None)
+    tokenizer, limit = load_tokenizer_and_limit(model) if model is not None else (None, None)
     with fraction("checking") as moved:
         report = check_labelled(
             paths, task, against=against, columns=columns, format=format, separator=separator, tokenizer=tokenizer,
@@ -319,13 +319,13 @@ def _check_labelled(
 
 
 def _print(report: "CorpusReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.corpus.check import KINDS
 
     languages = ", ".join(
         f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
     )
-    table(
+    print_table(
         ["", ""],
         [
             ("documents", f"{report.documents:,}"),

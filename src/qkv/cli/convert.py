@@ -16,12 +16,12 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
     --json prints one document: path, n_words, width, left_out.
     """
     from qkv.cli.terminal import print_json, say
-    from qkv.cli.word_vectors import vectors_named
+    from qkv.cli.word_vectors import load_named_vectors
     from qkv.models.word2vec.files import written_form
 
     if target.suffix:
         written_form(target)  # refused before the work starts
-    vectors = vectors_named(source)
+    vectors = load_named_vectors(source)
     left_out = vectors.save(target)
     if left_out:
         say(f"note: {len(left_out):,} words cannot stand there and are left out, such as {left_out[0]!r}")

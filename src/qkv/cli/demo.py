@@ -96,7 +96,7 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
     chosen = {}
     for lang, (_, word, meant) in LOOKS.items():
         # a wrong number is told here, before anything is printed or written
-        chosen[lang] = clearest(drawn[lang], word, meant, layer, head)
+        chosen[lang] = find_clearest_head(drawn[lang], word, meant, layer, head)
     layers, heads = len(drawn["en"].layers), len(drawn["en"].heads)
     size = f"{layers} layers of width {model.config.width}, {heads} heads each"
     typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, from the package itself")
@@ -105,7 +105,7 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
         best_words = model.fill(text, k=4)[0].candidates
         typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
     typer.echo("\nWhich sentence comes next?\n")
-    _judge(model)
+    _show_next_sentences(model)
     for lang, (text, word, meant) in LOOKS.items():
         open_to = (layers if layer is None else 1) * (heads if head is None else 1)
         measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
@@ -119,7 +119,7 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
             typer.echo(f"{file}: {what}")
 
 
-def clearest(
+def find_clearest_head(
     found: "AttentionMap", word: str, meant: str, layer: int | None = None, head: int | None = None
 ) -> tuple[int, int]:
     """Layer and head where one word looks at another most, beyond what all the words of the sentence do; a layer or
@@ -135,15 +135,15 @@ def clearest(
     return max(open_to, key=lambda pair: beyond[found.layers.index(pair[0]), found.heads.index(pair[1])])
 
 
-def _judge(model: "Model") -> None:
-    from qkv.cli.terminal import bar, table
+def _show_next_sentences(model: "Model") -> None:
+    from qkv.cli.terminal import bar, print_table
 
     rows = []
     for first, *seconds in _PAIRS:
         for number, second in enumerate(seconds):
             likely = model.next_sentence(first, second).is_next
             rows.append(("" if number else first, second, f"{likely:.0%}", bar(likely, 16)))
-    table(["after", "comes", "", ""], rows, right=(2,))
+    print_table(["after", "comes", "", ""], rows, right=(2,))
 
 
 # --- The last part of `qkv demo`: a labelled file to a judged model, on the messages that qkv brings along.
@@ -151,7 +151,7 @@ def _judge(model: "Model") -> None:
 # Both languages go into one file and one model; it learns the ten intents once, and is judged in each language by
 # itself.
 
-LANGUAGES = {"en": "English", "zh": "Chinese"}
+DEMO_LANGUAGES = {"en": "English", "zh": "Chinese"}
 SHOWN = 3
 EPOCHS = 10.0
 """More would be a little better, and longer than anybody watches a demonstration."""
@@ -164,7 +164,7 @@ def examples_folder() -> Path:
 
 def demo_finetune(out: Path) -> None:
     from qkv.cli.terminal import print_result
-    from qkv.jobs.finetune.model import configured_for
+    from qkv.jobs.finetune.model import resolve_finetune_settings
     from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.hub import DEFAULT_MODEL
     from qkv.train.progress import for_stderr
@@ -177,7 +177,9 @@ def demo_finetune(out: Path) -> None:
     write_text(file, text)
     typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
     with for_stderr() as progress:
-        done = FINETUNING.start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
+        done = FINETUNING.start(
+            resolve_finetune_settings("classify", DEFAULT_MODEL, "full", None, given), run, progress
+        )
     if not done.finished:
         typer.echo(f"Stopped and saved. Go on with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
@@ -186,7 +188,7 @@ def demo_finetune(out: Path) -> None:
     answers = _answers(run, rows)
     for language, found in answers.items():
         right = sum(answer.right for answer in found)
-        typer.echo(f"{LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
+        typer.echo(f"{DEMO_LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
     typer.echo(
         "They say the same in many ways, so it is hard on purpose. More examples help, and models that have read more."
     )
@@ -201,7 +203,7 @@ def demo_finetune(out: Path) -> None:
 def _rows() -> list[tuple[str, str, str]]:
     """Language, text and label, the languages in turn."""
     found = []
-    for language in LANGUAGES:
+    for language in DEMO_LANGUAGES:
         with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
             found.append([(language, row["text"], row["label"]) for row in csv.DictReader(stream)])
     return [row for pair in zip(*found, strict=True) for row in pair]
@@ -213,7 +215,7 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return text.getvalue()
 
 
-class Answer(NamedTuple):
+class DemoAnswer(NamedTuple):
     text: str
     label: str
     probability: float
@@ -221,13 +223,13 @@ class Answer(NamedTuple):
     right: bool
 
 
-def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[Answer]]:
+def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[DemoAnswer]]:
     """What was said of the held-out messages, by language."""
-    found: dict[str, list[Answer]] = {language: [] for language in LANGUAGES}
+    found: dict[str, list[DemoAnswer]] = {language: [] for language in DEMO_LANGUAGES}
     for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
         said = json.loads(line)
         language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first holds the names
-        found[language].append(Answer(text, said["label"], said["probability"], said["expected"], said["right"]))
+        found[language].append(DemoAnswer(text, said["label"], said["probability"], said["expected"], said["right"]))
     return {language: answers for language, answers in found.items() if answers}
 
 
@@ -272,7 +274,7 @@ RECIPE = {
 def demo_pretrain(out: Path, minutes: float) -> None:
     """The whole path, each stage a file that can be looked at: corpus, tokenizer, shards, run."""
     from qkv.api.model import load
-    from qkv.cli.terminal import fraction, table
+    from qkv.cli.terminal import fraction, print_table
     from qkv.config import merge
     from qkv.data.corpus.prepare import prepare
     from qkv.data.readers import texts
@@ -285,7 +287,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     corpus = folder / "corpus.txt"
     found = list(documents())
     text = "".join("\n".join(paragraphs) + "\n\n" for paragraphs in found)
-    _clear_in_demo_pretrain(folder, text)
+    _clear_pretraining(folder, text)
     write_text(corpus, text)
     typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
     tokenizer = Tokenizer.train(texts(corpus), vocabulary_size=4000)
@@ -309,7 +311,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     evaluations = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
     typer.echo("\nOn documents it was not trained on:\n")
-    table(
+    print_table(
         ["step", "masked-word loss", "accuracy", "next-sentence accuracy"],
         [
             (
@@ -330,7 +332,7 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, fillings, remarks")
 
 
-def _clear_in_demo_pretrain(folder: Path, text: str) -> None:
+def _clear_pretraining(folder: Path, text: str) -> None:
     """Make room where an earlier demonstration stood, and only there: nobody's own corpus or run is removed."""
     if not folder.exists():
         return

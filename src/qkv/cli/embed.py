@@ -51,19 +51,19 @@ def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: i
     from qkv.api.embed_files import token_lines, token_parts
 
     if not as_json:
-        _to_terminal(model, texts, normalize, layer)
+        _show_tokens(model, texts, normalize, layer)
         return
     for taken, part in token_parts(model, texts, normalize, layer):
         for line in token_lines(taken, part):
             typer.echo(line)
 
 
-def _to_terminal(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
+def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
     import numpy as np
 
     from qkv.api.embed_files import token_parts
-    from qkv.api.results import normalized
-    from qkv.cli.terminal import shaded, table
+    from qkv.api.results import normalize as normalized
+    from qkv.cli.terminal import print_table, shade_number
 
     rows: list[list[object]] = []
     first: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
@@ -79,13 +79,15 @@ def _to_terminal(model: "Model", texts: Iterable[str], normalize: bool, layer: i
                 if not found.has_vector[place]:
                     rows.append([*row, "no vector", ""])
                     continue
-                alike = shaded(float(np.clip(unit[place] @ first[token], -1, 1))) if token in first else ""
+                alike = shade_number(float(np.clip(unit[place] @ first[token], -1, 1))) if token in first else ""
                 first.setdefault(token, unit[place])
                 numbers = ", ".join(f"{value:.3f}" for value in found.vectors[place, :_SHOWN].tolist())
                 rows.append([*row, f"{numbers}, …", alike])
     if not rows:
         raise InputError("There is no text to embed: the input is empty.")
-    table(["text", "at", "token", f"vector ({model.config.width} numbers)", "cosine with the first"], rows, right=[4])
+    print_table(
+        ["text", "at", "token", f"vector ({model.config.width} numbers)", "cosine with the first"], rows, right=[4]
+    )
 
 
 # --- qkv embed: texts to vectors.
@@ -96,7 +98,7 @@ _FEW = 12
 """As many texts as a similarity table can still show on a terminal."""
 
 
-def embed(
+def embed_texts(
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; - reads lines.")] = None,
     file: Annotated[
         list[Path] | None,
@@ -157,7 +159,7 @@ def embed(
     how = (pooling, normalize, layer)
     # a text without a known word has no mean; its tokens are shown, each without a vector
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
-    number, stream = _opened(texts or [], file or [], lacks, skip_empty)
+    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json)
     elif out is not None:
@@ -165,10 +167,12 @@ def embed(
     elif as_json:
         _to_json(loaded, stream, how)
     else:
-        _to_terminal_in_embed(loaded, stream, how)
+        _show_similarities(loaded, stream, how)
 
 
-def _opened(texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool) -> tuple[int | None, Iterator[str]]:
+def _open_texts(
+    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool
+) -> tuple[int | None, Iterator[str]]:
     """The texts, and how many there are where that can be known."""
     from qkv.api.embed_files import file_texts, stdin_texts
 
@@ -211,7 +215,7 @@ def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
             typer.echo(line)
 
 
-def _to_terminal_in_embed(model: "Model", texts: Iterable[str], how: How) -> None:
+def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
     from itertools import islice
 
     from qkv.cli.terminal import similarity_table

@@ -20,9 +20,9 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
-    given,
+    drop_missing,
 )
-from qkv.cli.translate import two_of
+from qkv.cli.translate import split_two
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from qkv.search.options import GenerateConfig
 
 
-PairsOption = Annotated[
+ReferencePairsOption = Annotated[
     list[str] | None,
     typer.Option("--pairs", metavar="FILE [FILE]", help="Of a model that translates: source and reference."),
 ]
-ColumnsOption = Annotated[
+ReferenceColumnsOption = Annotated[
     str | None, typer.Option("--columns", metavar="A,B", help="Of source and reference in one file of pairs.")
 ]
 TargetOption = Annotated[
@@ -60,20 +60,20 @@ def evaluate_translations(
     from qkv.api.evaluate import evaluate_pairs
     from qkv.cli.options import suffix_of
     from qkv.cli.terminal import print_json, progress
-    from qkv.cli.translate import assigned, decoding_of
+    from qkv.cli.translate import parse_decoding, resolve_decoding
 
     if out is not None:
         suffix_of(out, {".jsonl": "a line a pair"})
-    wanted = assigned(decoding or [])
+    wanted = parse_decoding(decoding or [])
 
     def way(translator: "Translator") -> "GenerateConfig":
-        return decoding_of(translator, wanted)
+        return resolve_decoding(translator, wanted)
 
     with progress("texts", None) as advance:
         found = evaluate_pairs(
             run,
             pairs,
-            columns=() if columns is None else two_of(columns, ",", "--columns"),
+            columns=() if columns is None else split_two(columns, ",", "--columns"),
             language=language,
             decoding=way,
             against=against,
@@ -95,11 +95,11 @@ def evaluate_translations(
 
 def _lines(found: dict[str, Any]) -> list[str]:
     from qkv.cli.translate import unknown_to_the_model
-    from qkv.tasks.translate import summary
+    from qkv.tasks.translate import summarize_scores
 
     score = found["scores"]
     lines = [f"{' and '.join(Path(one).name for one in found['files'])}, {score['pairs']:,} pairs:"]
-    lines += [f"  {line}" for line in summary(score)]
+    lines += [f"  {line}" for line in summarize_scores(score)]
     if "bleu" not in score:
         lines.append("  BLEU and chrF are counted by sacrebleu, which is not installed: pip install 'qkv[translate]'")
     if found["is_training_file"]:
@@ -125,7 +125,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def files_of(file: str | None, pairs: list[str] | None, labelled: list[str]) -> list[str]:
+def resolve_pair_files(file: str | None, pairs: list[str] | None, labelled: list[str]) -> list[str]:
     """The pairs, however they were given; options that are for labelled files have nothing to do with them."""
     if file is not None and pairs:
         raise InputError(f"{file} and --pairs {' '.join(pairs)} were given. A model that translates takes --pairs.")
@@ -142,14 +142,14 @@ def evaluate(
         str, typer.Argument(metavar="RUN", help="A run or model folder: fine-tuned, or one that translates.")
     ],
     file: Annotated[str | None, typer.Argument(metavar="FILE", help="Labelled examples, or pairs of texts.")] = None,
-    pairs: PairsOption = None,
+    pairs: ReferencePairsOption = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="RUN", help="Another model on the same file: is one better?")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write every example and answer, as .jsonl.")
     ] = None,
-    pair_columns: ColumnsOption = None,
+    pair_columns: ReferenceColumnsOption = None,
     language: TargetOption = None,
     decoding: DecodingOption = None,
     text: TextColumn = None,
@@ -188,12 +188,12 @@ def evaluate(
 
     check_not_read(out, [file, *(pairs or ())])
     device_named(device)  # a device that is not there is told before anything is looked for
-    columns = given(
+    columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
     if pairs or _translates(run):
-        labelled = [f"--{name}" for name in (*columns, *given(format=format, separator=separator))]
-        files = files_of(file, pairs, labelled)
+        labelled = [f"--{name}" for name in (*columns, *drop_missing(format=format, separator=separator))]
+        files = resolve_pair_files(file, pairs, labelled)
         if files:
             evaluate_translations(run, files, pair_columns, language, decoding, against, out, device, threads, as_json)
             return

@@ -11,7 +11,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 _SHOWN = 32  # characters on either side of a blank
 
 
-def fill(
+def fill_blanks(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="A text with one or more [MASK]; - reads standard input.")
     ],
@@ -31,7 +31,7 @@ def fill(
     """
     text = text_or_stdin(text)
     blanks = load_model(model).fill(text, k)
-    from qkv.cli.terminal import bar, print_json, table
+    from qkv.cli.terminal import bar, print_json, print_table
 
     if as_json:
         found = [{key: value for key, value in asdict(blank).items() if not key.startswith("n_")} for blank in blanks]
@@ -51,7 +51,7 @@ def fill(
         ]
         if blank is not blanks[0]:
             typer.echo()
-        table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
+        print_table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from qkv.cli.options import (
     ChoicesColumn,
     ContextColumn,
     DevOption,
+    EmbeddingsOption,
     EpochsOption,
     FormatOption,
     GroupColumn,
@@ -30,11 +31,10 @@ from qkv.cli.options import (
     TrainingDevice,
     TrainOption,
     TransferOption,
-    VectorsOption,
     check_spelling,
-    checked_task,
-    refuse_beside_resume,
-    tell_result,
+    check_task,
+    refuse_with_resume,
+    report_result,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
@@ -43,7 +43,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 def finetune(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
-    embeddings: VectorsOption = None,
+    embeddings: EmbeddingsOption = None,
     tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
@@ -141,21 +141,21 @@ def finetune(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_beside_resume(task, flags, out, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, recipe, settings, transfer)
         with for_stderr() as progress:
             finished = FINETUNING.resume(resume, progress)
     else:
-        task, out = checked_task("finetune", task, train, out, flags)
+        task, out = check_task("finetune", task, train, out, flags)
         check_spelling(model)
-        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.model import resolve_finetune_settings
 
         with for_stderr() as progress:
-            config = configured_for(task, model, transfer, recipe, flags, settings or [])
+            config = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
             finished = FINETUNING.start(config, out, progress)
     run = finished.run
     readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
     left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
-    tell_result("finetune", finished, as_json, print_result, left)
+    report_result("finetune", finished, as_json, print_result, left)
 
 
 # --- `qkv curve`: how many more labels would help.
@@ -164,7 +164,7 @@ def finetune(
 def curve(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
-    embeddings: VectorsOption = None,
+    embeddings: EmbeddingsOption = None,
     tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
@@ -236,24 +236,24 @@ def curve(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_beside_resume(task, flags, out, shares, draws, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, shares, draws, recipe, settings, transfer)
         from qkv.jobs.curve import CURVES
 
         with for_stderr() as progress:
             finished = CURVES.resume(resume, progress)
     else:
-        task, out = checked_task("curve", task, train, out, flags)
+        task, out = check_task("curve", task, train, out, flags)
         check_spelling(model)
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws
         from qkv.jobs.curve import CURVES, CurveConfig
-        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.model import resolve_finetune_settings
 
         with for_stderr() as progress:
-            tuned = configured_for(task, model, transfer, recipe, flags, settings or [])
+            tuned = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
             finished = CURVES.start(CurveConfig(**wanted, finetune=tuned), out, progress)
-    tell_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
+    report_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 
 
 def _shares(words: str) -> tuple[float, ...]:
@@ -264,9 +264,9 @@ def _shares(words: str) -> tuple[float, ...]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from qkv.cli.terminal import NAMES, bar, table
+    from qkv.cli.terminal import METRIC_NAMES, bar, print_table
 
-    main = NAMES.get(result["main"], result["main"].replace("_", " "))
+    main = METRIC_NAMES.get(result["main"], result["main"].replace("_", " "))
     rows: list[tuple[object, ...]] = []
     for point in result["points"]:
         spread = "" if point["deviation"] is None else f" ± {point['deviation']:.4f}"
@@ -274,6 +274,6 @@ def _print(result: dict[str, Any]) -> None:
     for one in result["fit"]["predictions"]:
         between = f"{one['score']:.4f} ({one['low']:.4f} – {one['high']:.4f})"
         rows.append((f"{one['n']:,}, expected", between, bar(one["score"])))
-    table(["examples", main, ""], rows)
+    print_table(["examples", main, ""], rows)
     if result["verdict"]:
         typer.echo(f"\n{result['verdict']['en']}".replace("\u00a0", " "))

@@ -19,14 +19,14 @@ from qkv.cli.options import (
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.api.generator import Generator, Text
+    from qkv.api.generator import GeneratedText, Generator
     from qkv.search.options import GenerateConfig
 
 _WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
 LACKING = "note: the vocabulary lacks {:,} tokens of {:,} prompts, which the model reads as unknown"
 
 
-def generate(
+def generate_texts(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A GPT or recurrent model: its run or folder, or hf:owner/name.")
     ],
@@ -127,11 +127,11 @@ def generate(
         "no_repeat": no_repeat,
     }
     from qkv.cli.terminal import say
-    from qkv.cli.translate import assigned
+    from qkv.cli.translate import parse_decoding
 
     # what is not there, or does not go together, is told before a model is loaded
-    wanted = {key: value for key, value in given.items() if value is not None} | assigned(options or [])
-    config = decoding_of(wanted, greedy)
+    wanted = {key: value for key, value in given.items() if value is not None} | parse_decoding(options or [])
+    config = resolve_generation(wanted, greedy)
     texts = [text_or_stdin(text) for text in prompts or ()]
     if "" in texts:
         raise InputError("Standard input is empty. Write something, or leave - out to have a text begun from nothing.")
@@ -145,8 +145,8 @@ def generate(
         _show(generator, texts[0] if texts else "", config, how)
         return
     # what cannot be read is told before anything is written; standard input can be read but once
-    count = None if file == "-" else generator.check(_placed(texts, file), config, **how)
-    found = _telling(generator.generate_all(_placed(texts, file), config, **how))
+    count = None if file == "-" else generator.check(_open_prompts(texts, file), config, **how)
+    found = _warn_unknown(generator.generate_all(_open_prompts(texts, file), config, **how))
     if out is not None and suffix is not None:
         _write(out, suffix, found, count)
         return
@@ -159,7 +159,7 @@ def generate(
             _print(texts_of, number, (count or 2) > 1)
 
 
-def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
+def resolve_generation(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     """By chance, unless beams or the likeliest are asked for; chance as in CHANCE, unless something is said of it.
 
     >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
@@ -194,7 +194,7 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     return GenerateConfig.of({"sample": True, **({} if of_chance else CHANCE), **wanted})
 
 
-def to_dict(texts: list["Text"]) -> dict[str, Any]:
+def to_dict(texts: list["GeneratedText"]) -> dict[str, Any]:
     """A prompt with all that was written from it."""
     first = texts[0].to_dict()
     beside = ("prompt", "n_prompt_tokens", "n_unknown")
@@ -205,7 +205,7 @@ def to_dict(texts: list["Text"]) -> dict[str, Any]:
     }
 
 
-def _placed(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
+def _open_prompts(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
     """Each prompt, and what messages call it."""
     if file is None:
         yield from ((text, f"Prompt {number}") for number, text in enumerate(texts or [""], 1))
@@ -233,7 +233,7 @@ def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: di
         say(LACKING.format(unknown, 1))
 
 
-def _print(texts: list["Text"], number: int, several: bool) -> None:
+def _print(texts: list["GeneratedText"], number: int, several: bool) -> None:
     """Texts have lines of their own, so each has a number above it where there are several."""
     for place, one in enumerate(texts, 1):
         if several or len(texts) > 1:
@@ -242,7 +242,7 @@ def _print(texts: list["Text"], number: int, several: bool) -> None:
         typer.echo(one.prompt + one.text)
 
 
-def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
+def _warn_unknown(found: Iterator[list["GeneratedText"]]) -> Iterator[list["GeneratedText"]]:
     """The same; at the end it is told how many prompts held what the vocabulary lacks."""
     from qkv.cli.terminal import say
 
@@ -255,7 +255,7 @@ def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
         say(LACKING.format(unknown, prompts))
 
 
-def _write(out: Path, suffix: str, found: Iterator[list["Text"]], total: int | None) -> None:
+def _write(out: Path, suffix: str, found: Iterator[list["GeneratedText"]], total: int | None) -> None:
     import json
 
     from qkv.cli.terminal import progress, say

@@ -40,7 +40,7 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def lines_of_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The same, for people, with the verbs that take such a folder."""
     from qkv.models.folders.info import vocabulary_line
 
@@ -90,7 +90,7 @@ def info(
 
     --json prints one document with every field.
     """
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
     from qkv.models.folders.hub import locate
     from qkv.models.table import facts_of_folder, family_named
     from qkv.train.run_folder import model_folder
@@ -100,19 +100,19 @@ def info(
         if as_json:
             print_json(data)
         else:
-            table(["", ""], [list(line) for line in lines_of_data(data)])
+            print_table(["", ""], [list(line) for line in format_data(data)])
         return
     facts = facts_of_folder(folder)
-    document = facts.document | terms(folder)
+    document = facts.document | read_licence(folder)
     if as_json:
         print_json(document)
         return
-    table(["", ""], [list(line) for line in family_named(facts.family).info(document) if line[1]])
+    print_table(["", ""], [list(line) for line in family_named(facts.family).info(document) if line[1]])
     for note in facts.notes:
         typer.echo(f"note: {note}")
 
 
-def terms(folder: Path) -> dict[str, str | None]:
+def read_licence(folder: Path) -> dict[str, str | None]:
     """The card of a model, the licence that its head names, and the file with the licence itself."""
     card = folder / "README.md"
     text = ""

@@ -110,7 +110,7 @@ def look(
         raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(_LANGUAGES)}.")
     if save is not None:
         suffix_of(save, _ENDINGS)
-        check_folder(save)
+        check_parent_folder(save)
     serving = {"--host": host, "--port": port, "--token": token, "--no-browser": no_browser or None}
     for option, value in (serving if save is not None else {"--examples": examples or None}).items():
         if value is not None:
@@ -135,7 +135,7 @@ def look(
         # --save has many small questions, in which threads would wait for each other most of the time
         torch.set_num_threads(threads or 1)
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
-    begins_with = subject_with(api, view) if view is not None else 0
+    begins_with = choose_subject(api, view) if view is not None else 0
     api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["model"] = begins_with or None
@@ -147,14 +147,14 @@ def look(
         serve(api, host or LOOPBACK, port, token, state, browser=not no_browser)
 
 
-def check_folder(save: Path) -> None:
+def check_parent_folder(save: Path) -> None:
     """A folder that is not there is a slip of the pen more often than a wish."""
     folder = Path(os.path.expanduser(save)).parent
     if not folder.exists():
         raise InputError(f"{save} cannot be written: there is no folder {folder}. Make it first: mkdir -p {folder}")
 
 
-def subject_with(api: "Api", view: str) -> int:
+def choose_subject(api: "Api", view: str) -> int:
     """Which of the models the page begins with: the first, or else the first that has this view."""
     subjects = api.room()["subjects"]
     found = next((one["index"] for one in subjects if view in one["views"]), None)
@@ -194,7 +194,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
                 message = message.replace(place, subject.title)
         return message
 
-    with ended_in_order(), replaced_file(out) as part:
+    with exit_on_sigterm(), replaced_file(out) as part:
         part.touch()  # a place where one may not write is told before the work
         with fraction("asking") as moved:
             made = record(
@@ -220,7 +220,7 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
 
 
 @contextmanager
-def ended_in_order() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the process as an exception does, so that nothing half written is left behind."""
 
     def end(number: int, frame: object) -> None:

@@ -10,44 +10,44 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.attention import attention
+from qkv.cli.attention import draw_attention
 from qkv.cli.check import check
 from qkv.cli.convert import convert
 from qkv.cli.demo import demo
-from qkv.cli.embed import embed
+from qkv.cli.embed import embed_texts
 from qkv.cli.evaluate import evaluate
-from qkv.cli.fill import fill
+from qkv.cli.fill import fill_blanks
 from qkv.cli.finetune import curve, finetune
-from qkv.cli.generate import generate
+from qkv.cli.generate import generate_texts
 from qkv.cli.info import info
 from qkv.cli.look import look
 from qkv.cli.predict import predict
-from qkv.cli.prepare import prepare, show
+from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
 from qkv.cli.tokenize import tokenize, tokenizer
-from qkv.cli.translate import WithFiles, train, translate
-from qkv.cli.word_vectors import analogy, evaluate_vectors, similar
+from qkv.cli.translate import WithFiles, train, translate_texts
+from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import InputError, did_you_mean
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
     "demo": (demo, "Blanks, attention, a fine-tuned model and its report, offline."),
-    "fill": (fill, "Fill every [MASK] of a text."),
-    "embed": (embed, "Turn texts into vectors, a few or millions."),
-    "attention": (attention, "Draw who looks at whom, as a picture or a page."),
+    "fill": (fill_blanks, "Fill every [MASK] of a text."),
+    "embed": (embed_texts, "Turn texts into vectors, a few or millions."),
+    "attention": (draw_attention, "Draw who looks at whom, as a picture or a page."),
     "look": (look, "A page where a model is seen at work: attention, blanks, meanings, translations."),
     "tokenize": (tokenize, "Cut a text into tokens."),
     "check": (check, "Say what is in a corpus, a labelled file or pairs, and what is wrong with it."),
-    "prepare": (prepare, "Turn a corpus into shards to train on."),
+    "prepare": (prepare_corpus, "Turn a corpus into shards to train on."),
     "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
     "pretrain": (pretrain, "Pretrain BERT, GPT, word2vec, ELMo or a language model on shards; resume a run."),
     "finetune": (finetune, "Fine-tune on a labelled file: classes, entities, answers, choices."),
     "evaluate": (evaluate, "Score a fine-tuned model on a labelled file, or one that translates on pairs."),
     "predict": (predict, "Say what a fine-tuned model says about texts."),
     "curve": (curve, "How many more labels would help."),
-    "generate": (generate, "Write on from a prompt, with a GPT or a recurrent language model."),
-    "translate": (translate, "Translate texts or a file, with the words they came from."),
+    "generate": (generate_texts, "Write on from a prompt, with a GPT or a recurrent language model."),
+    "translate": (translate_texts, "Translate texts or a file, with the words they came from."),
     "similar": (similar, "The nearest words of a word, by its vector."),
-    "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
+    "analogy": (solve_analogy, "A is to B as C is to what, by vectors of words."),
     "evaluate-vectors": (evaluate_vectors, "Score word vectors: analogies, and likeness as people rate it."),
     "info": (info, "Say what a folder holds: a model, a tokenizer, shards."),
     "convert": (convert, "Rewrite a BERT folder as transformers does today; word vectors to other forms."),
@@ -114,7 +114,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def build() -> typer.Typer:
+def build_command() -> typer.Typer:
     app = typer.Typer(
         name="qkv",
         rich_markup_mode=None,
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         _settle_encoding(stream)
     try:
-        answer = build()(words or ["--help"], prog_name="qkv", standalone_mode=False)
+        answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:

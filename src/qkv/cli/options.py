@@ -39,7 +39,7 @@ def load_model(model: str, **how: Any) -> "Model":
     return loaded
 
 
-def load_tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
+def load_tokenizer_and_limit(name: str) -> "tuple[Tokenizer, int | None]":
     """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
     from qkv.files import read_object
     from qkv.models.folders.hub import locate
@@ -109,7 +109,7 @@ SeparatorOption = Annotated[
 ]
 
 
-def given(**options: str | None) -> dict[str, str]:
+def drop_missing(**options: str | None) -> dict[str, str]:
     """Those that were given.
 
     >>> given(text="评论", label=None)
@@ -140,7 +140,7 @@ PretrainedOption = Annotated[
     str,
     typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A pretrained model, or scratch:KIND."),
 ]
-VectorsOption = Annotated[
+EmbeddingsOption = Annotated[
     str | None,
     typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors, or ELMo."),
 ]
@@ -162,7 +162,7 @@ KindOption = Annotated[
 ]
 
 
-def refuse_beside_resume(*given: object) -> None:
+def refuse_with_resume(*given: object) -> None:
     """A run that goes on has its settings: anything else on the line would be ignored."""
     if any(value not in (None, False) and value != {} for value in given):
         raise InputError("--resume goes on with the settings of the run; leave out everything else.")
@@ -172,7 +172,7 @@ OF_ONE_TASK = {"classify.kind": "--kind", "tag.crf": "--crf"}
 """Settings that have an option of their own."""
 
 
-def checked_task(
+def check_task(
     verb: str, task: str | None, train: str | None, out: Path | None, flags: Mapping[str, Any]
 ) -> tuple[str, Path]:
     """The task and the run's folder, once all that a new run needs was given, and no setting of another task."""
@@ -202,7 +202,9 @@ def check_spelling(model: str) -> None:
         raise InputError(f"There is no model '{model}'. Did you mean 'scratch:{kind}'?")
 
 
-def tell(job: str, finished: "Finished", as_json: bool, document: Mapping[str, Any], show: Callable[[], None]) -> None:
+def report_outcome(
+    job: str, finished: "Finished", as_json: bool, document: Mapping[str, Any], show: Callable[[], None]
+) -> None:
     """What a run came to (`document` for programs, `show` for people), or how to go on with it."""
     from qkv.cli.terminal import print_json, say
     from qkv.train.run_folder import JOBS
@@ -219,7 +221,7 @@ def tell(job: str, finished: "Finished", as_json: bool, document: Mapping[str, A
         raise typer.Exit(128 + outcome.signal)
 
 
-def tell_result(
+def report_result(
     job: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str
 ) -> None:
     """The same of a job that leaves a result; `left` says what is in its folder."""
@@ -234,4 +236,4 @@ def tell_result(
         show(result)
         say(left)
 
-    tell(job, finished, as_json, {"result": result}, lines)
+    report_outcome(job, finished, as_json, {"result": result}, lines)

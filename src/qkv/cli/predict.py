@@ -13,7 +13,7 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
-    given,
+    drop_missing,
     suffix_of,
 )
 from qkv.errors import InputError
@@ -59,12 +59,12 @@ def predict(
     check_not_read(out, inputs)
     suffix = suffix_of(out, _WRITTEN) if out is not None else None
     from qkv.api.model import load
-    from qkv.api.predict import Written, inputs_of, record
-    from qkv.cli.terminal import Printed, print_json, progress, say
+    from qkv.api.predict import ResultWriter, make_record, open_inputs
+    from qkv.cli.terminal import ResultPrinter, print_json, progress, say
 
     model = load(run, device=device, threads=threads)
-    columns = given(text=text, pair=pair)
-    source = inputs_of(
+    columns = drop_missing(text=text, pair=pair)
+    source = open_inputs(
         model.solver.task,
         inputs,
         model.tokenizer,
@@ -76,17 +76,20 @@ def predict(
     )
     if out is not None:
         assert suffix is not None
-        with progress("texts", None) as advance, Written(out, suffix, model.solver.task.paired is not False) as written:
+        with (
+            progress("texts", None) as advance,
+            ResultWriter(out, suffix, model.solver.task.paired is not False) as written,
+        ):
             for examples, results in model.answer_stream(source):
                 written.add(examples, results)
                 advance(len(results))
         say(f"{out}: {written.count:,} results")
     else:
-        printed = Printed()
+        printed = ResultPrinter()
         for examples, results in model.answer_stream(source):
             for example, result in zip(examples, results, strict=True):
                 if as_json:
-                    print_json(record(example, result))
+                    print_json(make_record(example, result))
                 else:
                     printed.show(example, result)
     left_out = [fault for fault in source.faults if fault.action == "dropped"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer
 
 
-def prepare(
+def prepare_corpus(
     corpus: Annotated[list[Path], typer.Argument(metavar="FILE", help=".txt or .jsonl, also .gz and .xz.")],
     tokenizer: Annotated[str, typer.Option("--tokenizer", "-t", metavar="FOLDER", help="A tokenizer or model folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the shards go.")],

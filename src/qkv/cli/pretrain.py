@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, tell
+from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, report_outcome
 from qkv.errors import InputError, did_you_mean
 from qkv.models.table import PRETRAINED
 
@@ -73,12 +73,12 @@ def pretrain(
         given |= {"--minutes": minutes, "--device": device, "--set": settings}
         if clash := [name for name, value in given.items() if value is not None]:
             raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
-        trained = job.model_of(resume)
+        trained = job.read_model_name(resume)
         if model not in (None, trained):
             raise InputError(f"{resume} is a run of {trained}, not of {model}: qkv pretrain --resume {resume}")
         with for_stderr() as progress:
             finished = job.resume(resume, progress)
-        tell_pretrained(trained, finished, as_json)
+        report_pretrained(trained, finished, as_json)
         return
     if model not in PRETRAINED:
         named = f"'{model}' cannot be pretrained.{did_you_mean(model, PRETRAINED)} " if model else ""
@@ -86,13 +86,13 @@ def pretrain(
     if data is None or out is None:
         raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
     flags = {"data": data, "size": size, "train.minutes": minutes, "init": init, "device": device}
-    config = job.configured_pretraining(model, Requested(recipe, flags, settings or ()))
+    config = job.resolve_pretraining_settings(model, Requested(recipe, flags, settings or ()))
     with for_stderr() as progress:
         finished = job.start(config, out, progress)
-    tell_pretrained(model, finished, as_json)
+    report_pretrained(model, finished, as_json)
 
 
-def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> None:
+def report_pretrained(model: str, finished: "Finished", as_json: bool = False) -> None:
     """What a run came to, or how to go on with it."""
     run, outcome, evaluation = finished.run, finished.outcome, finished.evaluation
     document = {
@@ -102,7 +102,7 @@ def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> 
         "report": str(run / "report.html"),
         "evaluation": evaluation,
     }
-    tell("pretrain", finished, as_json, document, lambda: _show(model, finished, evaluation or {}))
+    report_outcome("pretrain", finished, as_json, document, lambda: _show(model, finished, evaluation or {}))
 
 
 def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def table(
+def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = (), padding: int = 3
 ) -> None:
     """Print a table; columns listed in `right` hold numbers. Cells are text, never markup."""
@@ -94,7 +94,7 @@ def bar(share: float, width: int = 24) -> Text:
     return Text("█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8].strip()), style="cyan")
 
 
-def shaded(value: float, digits: int = 2) -> Text:
+def shade_number(value: float, digits: int = 2) -> Text:
     """A number on a ground that is the warmer the larger it is (0 to 1)."""
     share = max(0.0, min(1.0, value))
     ground = [round(low + (high - low) * share) for low, high in zip((28, 35, 48), (214, 69, 27), strict=True)]
@@ -107,10 +107,12 @@ def shaded(value: float, digits: int = 2) -> Text:
 def similarity_table(texts: Sequence[str], similarity: Sequence[Sequence[float]]) -> None:
     """Every text against every other, numbered."""
     rows = [
-        [f"{number}  {text}  ", *(shaded(value) for value in line)]
+        [f"{number}  {text}  ", *(shade_number(value) for value in line)]
         for number, (text, line) in enumerate(zip(texts, similarity, strict=True), start=1)
     ]
-    table(["", *(f"{number + 1} " for number in range(len(texts)))], rows, right=range(1, len(texts) + 1), padding=0)
+    print_table(
+        ["", *(f"{number + 1} " for number in range(len(texts)))], rows, right=range(1, len(texts) + 1), padding=0
+    )
 
 
 class Advance(Protocol):
@@ -173,7 +175,7 @@ def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
 
 # --- Figures of an evaluation on a terminal.
 
-NAMES = {
+METRIC_NAMES = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -235,13 +237,13 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
         if key == "micro_f1" and scores.get("accuracy") == scores[key]:
             continue  # with one label a text they are the same
         ends = "–" if low is None or high is None else f"{low:.4f} – {high:.4f}"
-        rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
+        rows.append((METRIC_NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
     n = scores["examples"]
-    table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
+    print_table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
     labels = scores["labels"]
     if labels and len(labels) <= _MOST_LABELS:
         typer.echo("")
-        table(
+        print_table(
             ["label", "examples", "precision", "recall", "F1", ""],
             [
                 (
@@ -261,7 +263,7 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
-class Printed:
+class ResultPrinter:
     """Shows results as they come; every label keeps its colour."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ def _noun() -> None:
 
 
 @tokenizer.command("train")
-def train(
+def train_tokenizer(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Texts by the line: .txt .jsonl, also .gz .xz.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder to write.")],
     vocabulary_size: Annotated[
@@ -133,7 +133,7 @@ def tokenize(
         _show_steps(tokenizer, text, pair, as_json)
         return
     encoded = tokenizer.encode(text, pair)
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
 
     texts = (text, pair or "")
     tokens = [
@@ -164,7 +164,7 @@ def tokenize(
     ]
     headings = ["token", "id", "segment", "characters", "text"]
     if len(rows) <= _DRAWN:
-        table(headings, rows, right=(1, 2))
+        print_table(headings, rows, right=(1, 2))
     else:
         typer.echo("\n".join("\t".join(row) for row in [headings, *rows]))
     typer.echo(f"\n{len(tokens)} tokens")
@@ -181,7 +181,7 @@ def load_tokenizer(name: str) -> "Tokenizer":
 
 def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bool) -> None:
     """The two texts of a pair are cut each by itself; only the special tokens join them."""
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
 
     plain = tokenizer.plain()
     found = [plain.steps(one) for one in (text, pair) if one is not None]
@@ -193,4 +193,4 @@ def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bo
         if number:
             typer.echo()
         name = "gives" if len(found) == 1 else ("the first text gives", "the second text gives")[number]
-        table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])
+        print_table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])

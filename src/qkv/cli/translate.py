@@ -18,8 +18,8 @@ from qkv.cli.options import (
     ThreadsOption,
     TrainingDevice,
     check_not_read,
+    report_result,
     suffix_of,
-    tell_result,
 )
 from qkv.errors import InputError
 
@@ -40,10 +40,10 @@ _NOTHING = "Give pairs of texts with --pairs (or --example reverse) and a new fo
 
 class WithFiles(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeated(args))
+        return super().parse_args(ctx, repeat_options(args))
 
 
-def repeated(words: list[str]) -> list[str]:
+def repeat_options(words: list[str]) -> list[str]:
     """An option that takes several names, written once for each of them, as the parser wants it.
 
     >>> repeated(["--pairs", "de", "en", "--out", "run"])
@@ -143,7 +143,7 @@ def train_translate(
         "bitext.dev": tuple(dev) if dev else None,
         "bitext.test": tuple(test) if test else None,
         "bitext.more": tuple(more) if more else None,
-        "bitext.columns": two_of(columns, ",", "--columns") if columns is not None else None,
+        "bitext.columns": split_two(columns, ",", "--columns") if columns is not None else None,
         "size": size,
         "tokenizer.size": vocabulary,
         "tokenizer.joint": False if separate else None,
@@ -152,7 +152,7 @@ def train_translate(
         "device": device,
     }
     if languages is not None:
-        given["bitext.source_language"], given["bitext.target_language"] = two_of(languages, "-", "--languages")
+        given["bitext.source_language"], given["bitext.target_language"] = split_two(languages, "-", "--languages")
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         if flags or any(one is not None for one in (out, model, recipe, settings, example)):
@@ -169,7 +169,7 @@ def train_translate(
         finished = _begin(example, model, out, recipe, flags, settings or [])
     run = finished.run
     left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the whole story"
-    tell_result("translate", finished, as_json, _show, left)
+    report_result("translate", finished, as_json, _show, left)
 
 
 def _begin(
@@ -178,7 +178,7 @@ def _begin(
     from qkv.config import Requested
     from qkv.errors import did_you_mean
     from qkv.jobs.translate.example import example_settings, start_example
-    from qkv.jobs.translate.settings import TRANSLATION_MODELS, configured_translation
+    from qkv.jobs.translate.settings import TRANSLATION_MODELS, resolve_translation_settings
     from qkv.jobs.translate.training import TRANSLATING
     from qkv.train.progress import for_stderr
 
@@ -186,7 +186,7 @@ def _begin(
         hint = did_you_mean(model, TRANSLATION_MODELS)
         raise InputError(f"'{model}' does not translate.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
-    config = configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), begun)
+    config = resolve_translation_settings(Requested(recipe, {"model_type": model, **flags}, settings), begun)
     if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
         raise InputError(_NOTHING)
     with for_stderr() as progress:
@@ -195,7 +195,7 @@ def _begin(
         return TRANSLATING.start(config, out, progress)
 
 
-def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
+def split_two(text: str, separator: str, option: str) -> tuple[str, str]:
     """
     >>> two_of("en-zh-CN", "-", "--languages")
     ('en', 'zh-CN')
@@ -207,11 +207,11 @@ def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
 
 
 def _show(result: dict[str, Any]) -> None:
-    from qkv.tasks.translate import summary
+    from qkv.tasks.translate import summarize_scores
 
     for name, score in result["scores"].items():
         typer.echo(f"{name}, {score['pairs']:,} pairs:")
-        for line in summary(score):
+        for line in summarize_scores(score):
             typer.echo(f"  {line}")
     typer.echo(f"weights: {result['weights']}")
 
@@ -219,11 +219,11 @@ def _show(result: dict[str, Any]) -> None:
 # --- `qkv translate`: texts in another language, with the words they came from.
 
 _WRITTEN = {".txt": "a translation a line", ".tsv": "source and translation", ".jsonl": "JSON lines"}
-PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
-TOLD = 5  # translations without an end that are told one by one; of more, how many there are
+_PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
+_SHOWN = 5  # translations without an end that are told one by one; of more, how many there are
 
 
-def translate(
+def translate_texts(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A translation run, a model folder, or hf:owner/name.")],
     inputs: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT|FILE", help="Texts, one file of lines, or - for standard input.")
@@ -312,7 +312,7 @@ def translate(
     suffix = None if out is None else suffix_of(out, _WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
-    if suffix in PLAIN and alignments:
+    if suffix in _PLAIN and alignments:
         raise InputError(f"A {suffix} file has no place for --alignments: leave them out, or write .jsonl.")
     given: dict[str, Any] = {
         "beams": beams,
@@ -334,19 +334,19 @@ def translate(
     from qkv.cli.terminal import say
 
     # an option that is not there is told before a model is loaded
-    wanted |= assigned(options or [])
+    wanted |= parse_decoding(options or [])
     translator = load_translator(run, device, threads, precision)
     for note in translator.notes:
         say(f"note: {note}")
-    config = decoding_of(translator, wanted)
-    if suffix in PLAIN and config.n_best > 1:
+    config = resolve_decoding(translator, wanted)
+    if suffix in _PLAIN and config.n_best > 1:
         raise InputError(f"A {suffix} file has a translation a text, and n_best is {config.n_best}: write .jsonl.")
     how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
     # what cannot be translated is told before anything is; standard input can be read but once
     count = None if inputs == ["-"] else translator.check(_texts(inputs, file), split=split)
-    found = _telling(_as_far(translator.stream_placed(_texts(inputs, file), config, **how), out))
+    found = _warn_unfinished(_report_partial(translator.stream_placed(_texts(inputs, file), config, **how), out))
     if picture is not None:
-        found = _drawing(found, picture, translator, lang)
+        found = _draw_pictures(found, picture, translator, lang)
     if out is not None and suffix is not None:
         _write(out, suffix, found, count)
         return
@@ -365,7 +365,7 @@ def _segmenter(name: str | None) -> "Segmenter | None":
     return segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 
-def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
+def resolve_decoding(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
     """The model's own way of decoding, changed by what was asked for."""
     from dataclasses import asdict
 
@@ -382,7 +382,7 @@ def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateCo
     return config
 
 
-def assigned(options: list[str]) -> dict[str, Any]:
+def parse_decoding(options: list[str]) -> dict[str, Any]:
     """What --decoding gives a value."""
     import tomllib
 
@@ -435,7 +435,7 @@ def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
 
 
 def _print(one: "Translation", alignments: bool, number: int) -> None:
-    from qkv.cli.terminal import table
+    from qkv.cli.terminal import print_table
 
     if len(one.candidates) > 1:
         if number:
@@ -458,10 +458,10 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
             ]
             for link in links
         ]
-        table(["", "", "", ""], rows, right=(2,))
+        print_table(["", "", "", ""], rows, right=(2,))
 
 
-def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
+def _warn_unfinished(found: Iterator["Translation"]) -> Iterator["Translation"]:
     """The same; what was not ended is told, the first ones by name, and at the end what the vocabulary lacks."""
     from collections import Counter
 
@@ -474,11 +474,11 @@ def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
         texts += bool(one.unknown)
         if not one.best.finished:
             unfinished += 1
-            if unfinished <= TOLD:
+            if unfinished <= _SHOWN:
                 say(f"note: the translation of {one.source[:40]!r} was not ended after {one.best.n_tokens} tokens")
         yield one
-    if unfinished > TOLD:
-        say(f"note: and {unfinished - TOLD:,} more were not ended, {unfinished:,} in all")
+    if unfinished > _SHOWN:
+        say(f"note: and {unfinished - _SHOWN:,} more were not ended, {unfinished:,} in all")
     if unknown:
         say(f"note: {unknown_to_the_model(unknown, texts)}")
 
@@ -490,16 +490,16 @@ def unknown_to_the_model(unknown: "Counter[str]", texts: int, pieces: int | None
     >>> unknown_to_the_model(Counter("ï🐱🐱"), 2)
     "the vocabulary lacks 3 pieces of 2 texts, which the model reads as unknown and can only guess: '🐱' (2), 'ï'"
     """
-    words = [f"{word!r}" + (f" ({count:,})" if count > 1 else "") for word, count in unknown.most_common(TOLD)]
+    words = [f"{word!r}" + (f" ({count:,})" if count > 1 else "") for word, count in unknown.most_common(_SHOWN)]
     total = unknown.total() if pieces is None else pieces
     return (
         f"the vocabulary lacks {'a piece' if total == 1 else f'{total:,} pieces'} of "
         f"{'a text' if texts == 1 else f'{texts:,} texts'}, which the model reads as unknown and can only guess: "
-        f"{', '.join(words)}{' …' if len(unknown) > TOLD else ''}"
+        f"{', '.join(words)}{' …' if len(unknown) > _SHOWN else ''}"
     )
 
 
-def _as_far(found: Iterator["Translation"], out: Path | None) -> Iterator["Translation"]:
+def _report_partial(found: Iterator["Translation"], out: Path | None) -> Iterator["Translation"]:
     """The same; where a text cannot be translated, the message says what has become of those before it."""
     done = 0
     try:
@@ -513,7 +513,7 @@ def _as_far(found: Iterator["Translation"], out: Path | None) -> Iterator["Trans
         raise InputError(f"{error} The first {done:,} texts {kept}.") from error
 
 
-def _drawing(
+def _draw_pictures(
     found: Iterator["Translation"], picture: Path, translator: "Translator", lang: str
 ) -> Iterator["Translation"]:
     """The same, drawn as they come: of --picture there is one."""

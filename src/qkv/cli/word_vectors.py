@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qkv.models.word2vec.vectors import Neighbour, WordVectors
 
 
-VectorsOption = Annotated[
+WordVectorsOption = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -29,7 +29,7 @@ MethodOption = Annotated[
 ]
 
 
-def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
+def load_named_vectors(model: str | None, most: int | None = None) -> "WordVectors":
     """Load what was named; what is odd about it is said beside the results."""
     if model is None:
         raise InputError("Say which word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
@@ -44,11 +44,11 @@ def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
 # --- qkv analogy: a is to b as c is to what.
 
 
-def analogy(
+def solve_analogy(
     a: Annotated[str, typer.Argument(metavar="A", help="A word;")],
     b: Annotated[str, typer.Argument(metavar="B", help="what it is related to;")],
     c: Annotated[str, typer.Argument(metavar="C", help="a word that is related to what is looked for as A to B.")],
-    model: VectorsOption = None,
+    model: WordVectorsOption = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="How many answers.")] = 5,
     method: MethodOption = "add",
     as_json: JsonOption = False,
@@ -61,16 +61,18 @@ def analogy(
 
     --json prints one document: a, b, c, method, answers (word, score).
     """
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
     from qkv.models.word2vec.vectors import check_method
 
     check_method(method)  # a large file takes a while to read
-    answers = vectors_named(model).analogy(a, b, c, k, method)
+    answers = load_named_vectors(model).analogy(a, b, c, k, method)
     if as_json:
         found = [{"word": one.word, "score": one.score} for one in answers]
         print_json({"a": a, "b": b, "c": c, "method": method, "answers": found})
         return
-    table(["score", f"{a} is to {b} as {c} is to"], [[f"{one.score:.3f}", one.word] for one in answers], right=(0,))
+    print_table(
+        ["score", f"{a} is to {b} as {c} is to"], [[f"{one.score:.3f}", one.word] for one in answers], right=(0,)
+    )
 
 
 # --- qkv similar: the nearest words of a word.
@@ -78,7 +80,7 @@ def analogy(
 
 def similar(
     words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One word or several.")],
-    model: VectorsOption = None,
+    model: WordVectorsOption = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="How many neighbours.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,7 +97,7 @@ def similar(
     """
     if k < 1:
         raise InputError(f"The number of words to show is {k}; it must be at least 1.")
-    vectors = vectors_named(model)
+    vectors = load_named_vectors(model)
     found: dict[str, list[Neighbour]] = {}
     unknown: dict[str, str] = {}
     for word in words:
@@ -103,7 +105,7 @@ def similar(
             found[word] = vectors.neighbours(word, k)
         except InputError as error:
             unknown[word] = str(error)
-    from qkv.cli.terminal import bar, print_json, say, table
+    from qkv.cli.terminal import bar, print_json, print_table, say
 
     for word in dict.fromkeys(words) if as_json else ():
         pairs = [{"word": one.word, "similarity": one.score} for one in found.get(word, ())]
@@ -116,7 +118,7 @@ def similar(
         if number:
             typer.echo()
         rows = [[f"{one.score:.3f}", bar(one.score, 16), one.word] for one in neighbours]
-        table(["cosine", "", f"like {word}"], rows, right=(0,))
+        print_table(["cosine", "", f"like {word}"], rows, right=(0,))
 
 
 # --- qkv evaluate-vectors: analogies and rated pairs of words.
@@ -127,7 +129,7 @@ _LEAST = 0.01
 
 
 def evaluate_vectors(
-    model: VectorsOption = None,
+    model: WordVectorsOption = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(
@@ -172,7 +174,7 @@ def evaluate_vectors(
 
     check_method(method)
     tests = find_tests(places)
-    vectors = vectors_named(model)
+    vectors = load_named_vectors(model)
     scores: list[AnalogyScore | PairScore] = []
     for test in tests:
         if isinstance(test, Analogies):
@@ -189,7 +191,7 @@ def evaluate_vectors(
 
 def _print(scores: "list[AnalogyScore | PairScore]") -> None:
     from qkv.api.vector_scores import AnalogyScore
-    from qkv.cli.terminal import say, table
+    from qkv.cli.terminal import print_table, say
 
     solved = [score for score in scores if isinstance(score, AnalogyScore) and score.total.coverage >= _LEAST]
     rows: list[list[str]] = []
@@ -197,13 +199,13 @@ def _print(scores: "list[AnalogyScore | PairScore]") -> None:
         rows.append(_line(score.total, score.name))
         rows += [_line(part, f"  {part.name}") for part in (*score.halves, *score.sections) if part.name]
     if rows:
-        table(["analogies", "accuracy", "correct", "covered", "of"], rows, right=(1, 2, 3, 4))
+        print_table(["analogies", "accuracy", "correct", "covered", "of"], rows, right=(1, 2, 3, 4))
     pairs = [score for score in scores if not isinstance(score, AnalogyScore)]
     rated = [score for score in pairs if score.coverage >= _LEAST and math.isfinite(score.spearman)]
     if rows and rated:
         typer.echo()
     if rated:
-        table(
+        print_table(
             ["pairs", "Spearman", "95 %", "covered", "of"],
             [
                 [

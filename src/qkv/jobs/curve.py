@@ -21,12 +21,12 @@ from qkv.data.batch import ranges
 from qkv.data.batching import Integers
 from qkv.errors import InputError
 from qkv.files import to_json, write_text
-from qkv.jobs.curve_page import CurveFacts, curve_page, verdict
-from qkv.jobs.finetune.data import check_pinned, label_counts, pinned, read_data
-from qkv.jobs.finetune.model import again, begun, is_scratch
-from qkv.jobs.finetune.run import baseline
-from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
-from qkv.jobs.finetune.training import Prepared, prepare, settled, trainer_for, with_vectors
+from qkv.jobs.curve_page import CurveFacts, curve_page, remark_more_labels
+from qkv.jobs.finetune.data import check_data_unchanged, count_labels, pin_data, read_data
+from qkv.jobs.finetune.model import is_scratch, reopen_model, start_model
+from qkv.jobs.finetune.run import score_baseline
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
+from qkv.jobs.finetune.training import Prepared, build_trainer, compute_vectors, prepare_examples, resolve_data_defaults
 from qkv.jobs.lifecycle import Lifecycle
 from qkv.metrics.power_law import fit_power_law
 from qkv.report.bilingual import Phrase, Words
@@ -43,7 +43,7 @@ _FEWEST = 8
 """Examples: fewer say nothing about a task, only about themselves."""
 
 
-def sizes(shares: Sequence[float], available: int, labels: int) -> tuple[int, ...]:
+def sample_sizes(shares: Sequence[float], available: int, labels: int) -> tuple[int, ...]:
     """How many examples each share is, none less than one of each label; equal ones are one.
 
     >>> sizes((0.1, 0.5, 1.0), 200, 3), sizes((0.1, 0.5, 1.0), 200, 77)
@@ -53,8 +53,8 @@ def sizes(shares: Sequence[float], available: int, labels: int) -> tuple[int, ..
     return tuple(sorted({min(available, max(least, round(share * available))) for share in shares}))
 
 
-def drawn_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integers:
-    """(n,) examples by number, given the labels of each: any `sizes` of them from the front are a good sample.
+def draw_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integers:
+    """(n,) examples by number, given the labels of each: any `sample_sizes` of them from the front are a good sample.
 
     >>> order = drawn_order([["a"]] * 90 + [["b"]] * 9 + [["c"]], seed=0, draw=0)
     >>> sorted(number // 90 for number in order[:20].tolist()).count(1)
@@ -104,18 +104,18 @@ class CurveConfig:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     n: int
     draw: int
 
 
 @dataclass(frozen=True)
-class Plan:
+class CurvePlan:
     """What the points of a curve share, and which they are."""
 
     config: CurveConfig
     prepared: Prepared
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     orders: tuple[Integers, ...]  # of the examples, one a draw
     vectors: Vectors | None  # of all training examples, where the encoder is run once
 
@@ -124,23 +124,23 @@ class Plan:
         return self.prepared.task
 
 
-def plan_of(config: CurveConfig, prepared: Prepared, out: Path, device: torch.device) -> Plan:
+def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch.device) -> CurvePlan:
     examples = prepared.data.train.examples
     labels = _labels(prepared)
     distinct = len({label for found in labels for label in found})
     # a draw after the other, so that a curve that is looked at early has all its sizes
-    numbers = sizes(config.shares, len(examples), distinct)
-    points = tuple(Point(n, draw) for draw in range(config.draws) for n in numbers)
+    numbers = sample_sizes(config.shares, len(examples), distinct)
+    points = tuple(CurvePoint(n, draw) for draw in range(config.draws) for n in numbers)
     seed = config.finetune.train.seed
-    orders = tuple(drawn_order(labels, seed, draw) for draw in range(config.draws))
+    orders = tuple(draw_order(labels, seed, draw) for draw in range(config.draws))
     vectors = None
     if prepared.transfer.cached:
         # once for all points; a point then finds its features made, and runs no encoder
-        whole = with_vectors(prepared, out, device)
+        whole = compute_vectors(prepared, out, device)
         assert isinstance(whole.train, Vectors)
         vectors = whole.train
         prepared = replace(prepared, dev=whole.dev, transfer=replace(prepared.transfer, cached=False))
-    return Plan(config, prepared, points, orders, vectors)
+    return CurvePlan(config, prepared, points, orders, vectors)
 
 
 def _labels(prepared: Prepared) -> list[list[str]]:
@@ -148,11 +148,11 @@ def _labels(prepared: Prepared) -> list[list[str]]:
     examples = prepared.data.train.examples
     if prepared.task.numbers:
         return [[] for _ in examples]
-    return [list(label_counts((example,))) for example in examples]
+    return [list(count_labels((example,))) for example in examples]
 
 
-def measured(
-    plan: Plan, point: Point, folder: Path, device: torch.device, progress: Progress
+def train_point(
+    plan: CurvePlan, point: CurvePoint, folder: Path, device: torch.device, progress: Progress
 ) -> dict[str, Any] | Outcome:
     """Train one point and say how good it became; where somebody stopped it, the outcome alone."""
     began = time.perf_counter()
@@ -164,10 +164,10 @@ def measured(
         features = ChosenVectors(features, plan.vectors, _rows_of(plan, chosen))
     train = replace(prepared.data.train, examples=examples)
     part = replace(prepared, data=replace(prepared.data, train=train), train=features)
-    config = settled(part, Silent().message)
+    config = resolve_data_defaults(part, Silent().message)
     seed = config.train.seed + point.draw
     part = replace(part, config=replace(config, train=replace(config.train, seed=seed)))
-    trainer = trainer_for(part, 0, folder, device, progress)
+    trainer = build_trainer(part, 0, folder, device, progress)
     outcome = trainer.run()
     if not outcome.finished:
         return outcome
@@ -194,25 +194,25 @@ class ChosenVectors(Vectors):
         return self.whole.of(self.whole_rows[rows])
 
 
-def _rows_of(plan: Plan, chosen: Integers) -> Integers:
+def _rows_of(plan: CurvePlan, chosen: Integers) -> Integers:
     """Where the rows of these examples lie among those of all."""
     counts = plan.prepared.train.row_counts
     return ranges((np.cumsum(counts) - counts)[chosen], counts[chosen])
 
 
-def steps_of(plan: Plan, n: int) -> int:
-    """About how many steps a point of this size takes: the rule of `settled`, for examples of middling length."""
+def estimate_steps(plan: CurvePlan, n: int) -> int:
+    """About how many steps a point of this size takes: the rule of `resolve_data_defaults`, for examples of middling length."""
     config, tokens = plan.config.finetune, plan.prepared.train.unit_tokens
     units = max(1, round(n / len(plan.prepared.data.train.examples) * len(tokens)))
     per_step = config.tokens_per_step or max(8, round(float(tokens.mean()) * config.texts_per_step))
     per_epoch = max(1, min(units, round(units * float(tokens.mean()) / per_step)))
     return max(
-        1, round((config.epochs or epochs_for(config.task, units, per_epoch, is_scratch(config.model))) * per_epoch)
+        1, round((config.epochs or choose_epochs(config.task, units, per_epoch, is_scratch(config.model))) * per_epoch)
     )
 
 
 @dataclass
-class Within:
+class PointProgress:
     """The progress of one point as part of the whole curve's."""
 
     whole: Progress
@@ -248,22 +248,22 @@ class CurveSession:
         self.device = device_named(config.finetune.device)
         tell = progress.message
         if begins:
-            tuned, folder = begun(config.finetune, tell)
-            config = replace(config, finetune=replace(tuned, data=pinned(tuned.data)))
+            tuned, folder = start_model(config.finetune, tell)
+            config = replace(config, finetune=replace(tuned, data=pin_data(tuned.data)))
         else:
-            check_pinned(config.finetune.data)
-            folder = again(config.finetune, tell)
+            check_data_unchanged(config.finetune.data)
+            folder = reopen_model(config.finetune, tell)
         # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
         data = read_data(config.finetune, tell if begins else Silent().message)
-        self.prepared, self.config = prepare(config.finetune, folder, data, tell), config
+        self.prepared, self.config = prepare_examples(config.finetune, folder, data, tell), config
         if config.finetune.train.threads is not None:
             torch.set_num_threads(config.finetune.train.threads)
 
     def train(self) -> Outcome:
         config, out, progress = self.config, self.out, self.progress
-        self.plan = plan = plan_of(config, self.prepared, out, self.device)
-        known = {Point(line["n"], line["draw"]) for line in finished_points(out)}
-        costs = [steps_of(plan, point.n) for point in plan.points]
+        self.plan = plan = plan_curve(config, self.prepared, out, self.device)
+        known = {CurvePoint(line["n"], line["draw"]) for line in read_points(out)}
+        costs = [estimate_steps(plan, point.n) for point in plan.points]
         done = sum(cost for point, cost in zip(plan.points, costs, strict=True) if point in known)
         started, available = done, len(self.prepared.data.train.examples)
         progress.start(done, sum(costs))
@@ -274,7 +274,7 @@ class CurveSession:
             draw = f"draw {point.draw + 1} of {config.draws}"
             progress.message(f"{name}: {point.n:,} of {available:,} examples, {draw}")
             folder = out / "points" / f"{point.n}-{point.draw}"
-            found = measured(plan, point, folder, self.device, Within(progress, done, cost))
+            found = train_point(plan, point, folder, self.device, PointProgress(progress, done, cost))
             if isinstance(found, Outcome):
                 return found
             progress.message(f"{name}: {plan.task.main} {found['score']:.4f}")
@@ -285,7 +285,7 @@ class CurveSession:
         return Outcome(started, done, finished=True)
 
     def _report(self) -> CurveFacts:
-        facts = _facts(self.plan, self.out)
+        facts = _collect_facts(self.plan, self.out)
         write_report(self.out, curve_page(self.out, facts))
         return facts
 
@@ -296,23 +296,23 @@ class CurveSession:
         facts = self._report()
         shutil.rmtree(self.out / "points", ignore_errors=True)
         shutil.rmtree(self.out / "vectors", ignore_errors=True)
-        write_text(self.out / "result.json", to_json(_result(facts)))
+        write_text(self.out / "result.json", to_json(_make_result(facts)))
 
 
 CURVES = Lifecycle("curve", CurveConfig(), CurveSession)
 
 
-def finished_points(run: Path) -> list[dict[str, Any]]:
+def read_points(run: Path) -> list[dict[str, Any]]:
     return read_lines(run / "points.jsonl")
 
 
-def _facts(plan: Plan, out: Path) -> CurveFacts:
+def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
     prepared, config = plan.prepared, plan.config.finetune
     found: dict[int, list[float]] = {}
-    lines = finished_points(out)
+    lines = read_points(out)
     for line in sorted(lines, key=lambda line: (line["n"], line["draw"])):
         found.setdefault(line["n"], []).append(line["score"])
-    usual = baseline(prepared)
+    usual = score_baseline(prepared)
     points = [(n, score) for n, scores in found.items() for score in scores if math.isfinite(score)]
     return CurveFacts(
         task=config.task,
@@ -327,12 +327,12 @@ def _facts(plan: Plan, out: Path) -> CurveFacts:
         fit=fit_power_law(points),
         baseline=None if usual is None else (Phrase(f"always '{usual[0]}'", f"总答“{usual[0]}”"), usual[1]),
         seconds=sum(line["seconds"] for line in lines),
-        notes=(*prepared.notes, *_notes(plan)),
+        notes=(*prepared.notes, *_make_notes(plan)),
         config=(out / "config.toml").read_text(encoding="utf-8"),
     )
 
 
-def _notes(plan: Plan) -> list[Words]:
+def _make_notes(plan: CurvePlan) -> list[Words]:
     notes: list[Words] = [
         Phrase(
             "Every point was judged on the same held-out examples, with its best evaluation there.",
@@ -351,8 +351,8 @@ def _notes(plan: Plan) -> list[Words]:
     return notes
 
 
-def _result(facts: CurveFacts) -> dict[str, Any]:
-    remark = verdict(facts)
+def _make_result(facts: CurveFacts) -> dict[str, Any]:
+    remark = remark_more_labels(facts)
     return {
         "task": facts.task,
         "kind": facts.kind,

@@ -16,11 +16,11 @@ from qkv.report.bilingual import SPACE, Phrase, Words, duration, phrase
 from qkv.report.page import Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Band, Dots, Layer, Line, Plane, Planes, Rule
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
-from qkv.tasks.names import SHARE, Metric, metric, task_words
+from qkv.tasks.names import SHARE, Metric, find_metric, task_words
 
 _WORTH = 0.01
 """What twice as many labels must bring at least to be worth the work: a point."""
-REASONS = {
+NO_FIT_REASONS = {
     "few_sizes": Phrase("fewer than three sizes were measured", "测量的规模不足三种"),
     "few_points": Phrase("there are too few points to tell noise from a trend", "点太少，分不清波动与趋势"),
     "flat": Phrase("the scores do not rise by more than chance", "分数的上升没有超出偶然的范围"),
@@ -51,13 +51,13 @@ def curve_page(run: Path, facts: CurveFacts) -> RunPage:
     return RunPage(
         title=run.resolve().name,
         kind=Phrase(f"Learning curve: {words.name.en}", f"学习曲线：{words.name.zh}"),
-        facts=tuple(_facts(facts)),
+        facts=tuple(_fact_lines(facts)),
         figures=tuple(_figures(facts)),
         sections=tuple(_sections(facts)),
     )
 
 
-def _facts(facts: CurveFacts) -> Iterator[Words]:
+def _fact_lines(facts: CurveFacts) -> Iterator[Words]:
     words = task_words(facts.task, facts.kind)
     if facts.model:
         yield facts.model
@@ -69,19 +69,19 @@ def _facts(facts: CurveFacts) -> Iterator[Words]:
         yield duration(facts.seconds)
 
 
-def mean(scores: tuple[float, ...]) -> float:
+def mean_score(scores: tuple[float, ...]) -> float:
     known = [score for score in scores if math.isfinite(score)]
     return statistics.fmean(known) if known else math.nan
 
 
 def _largest(facts: CurveFacts) -> tuple[int, float] | None:
     """The largest size that has a score, and its mean."""
-    known = [(n, mean(scores)) for n, scores in facts.points if math.isfinite(mean(scores))]
+    known = [(n, mean_score(scores)) for n, scores in facts.points if math.isfinite(mean_score(scores))]
     return known[-1] if known else None
 
 
 def _figures(facts: CurveFacts) -> Iterator[Figure]:
-    what, words = metric(facts.main), task_words(facts.task, facts.kind)
+    what, words = find_metric(facts.main), task_words(facts.task, facts.kind)
     last = _largest(facts)
     if last is None:
         return
@@ -114,7 +114,11 @@ def _figures(facts: CurveFacts) -> Iterator[Figure]:
 
 
 def _sections(facts: CurveFacts) -> Iterator[Section]:
-    remarks = tuple(remark for remark in (verdict(facts), still_rising(facts), spread(facts)) if remark is not None)
+    remarks = tuple(
+        remark
+        for remark in (remark_more_labels(facts), remark_rising(facts), remark_spread(facts))
+        if remark is not None
+    )
     if remarks:
         yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), remarks)
     if any(math.isfinite(score) for _, scores in facts.points for score in scores):
@@ -126,14 +130,14 @@ def _sections(facts: CurveFacts) -> Iterator[Section]:
         yield Settings(Phrase("Settings", "配置"), facts.config)
 
 
-def verdict(facts: CurveFacts) -> Remark | None:
+def remark_more_labels(facts: CurveFacts) -> Remark | None:
     """Whether twice as many labels would bring `WORTH`: yes, no, perhaps, or that the data cannot say."""
     last = _largest(facts)
-    what, words = metric(facts.main), task_words(facts.task, facts.kind)
+    what, words = find_metric(facts.main), task_words(facts.task, facts.kind)
     if last is None:
         return None
     if facts.fit.law is None or not facts.fit.predictions:
-        why = REASONS.get(facts.fit.reason, phrase(facts.fit.reason or "?"))
+        why = NO_FIT_REASONS.get(facts.fit.reason, phrase(facts.fit.reason or "?"))
         return Remark(
             WARNING if facts.fit.reason != "flat" else NOTE,
             Phrase(
@@ -177,15 +181,15 @@ def _between(what: Metric, one: Prediction) -> str:
     return f"{what.shown(one.low)} – {what.shown(one.high)}"
 
 
-def still_rising(facts: CurveFacts) -> Remark | None:
+def remark_rising(facts: CurveFacts) -> Remark | None:
     """What the last doubling brought, as measured: nothing is extrapolated here."""
-    known = [(n, mean(scores)) for n, scores in facts.points if math.isfinite(mean(scores))]
+    known = [(n, mean_score(scores)) for n, scores in facts.points if math.isfinite(mean_score(scores))]
     last = known[-1] if known else (0, math.nan)
     half = [(n, score) for n, score in known if 0.35 * last[0] <= n <= 0.7 * last[0]]
     if not half:
         return None
     n, score = min(half, key=lambda point: abs(point[0] - last[0] / 2))
-    what, words = metric(facts.main), task_words(facts.task, facts.kind)
+    what, words = find_metric(facts.main), task_words(facts.task, facts.kind)
     by = what.change(last[1] - score)
     up = last[1] >= score
     return Remark(
@@ -197,9 +201,9 @@ def still_rising(facts: CurveFacts) -> Remark | None:
     )
 
 
-def spread(facts: CurveFacts) -> Remark | None:
+def remark_spread(facts: CurveFacts) -> Remark | None:
     """How far equal sizes differ by the draw alone."""
-    what = metric(facts.main)
+    what = find_metric(facts.main)
     several = [(n, scores) for n, scores in facts.points if len(scores) > 1 and all(map(math.isfinite, scores))]
     if len(several) < 2:
         return None
@@ -216,9 +220,9 @@ def spread(facts: CurveFacts) -> Remark | None:
 
 
 def _plane(facts: CurveFacts) -> Plane:
-    what, words = metric(facts.main), task_words(facts.task, facts.kind)
+    what, words = find_metric(facts.main), task_words(facts.task, facts.kind)
     every = tuple((float(n), score) for n, scores in facts.points for score in scores)
-    means = tuple((float(n), mean(scores)) for n, scores in facts.points)
+    means = tuple((float(n), mean_score(scores)) for n, scores in facts.points)
     layers: list[Layer] = []
     law, predictions = facts.fit.law, facts.fit.predictions
     low = min(n for n, _ in every)
@@ -268,12 +272,12 @@ def _plane(facts: CurveFacts) -> Plane:
 
 
 def _table(facts: CurveFacts) -> BarTable:
-    what = metric(facts.main)
+    what = find_metric(facts.main)
     rows: list[tuple[Cell, ...]] = []
     for n, scores in facts.points:
         known = [score for score in scores if math.isfinite(score)]
         deviation = what.change(statistics.stdev(known)) if len(known) > 1 else phrase("–")
-        rows.append((f"{n:,}", Bar(mean(scores), what.shown(mean(scores))), deviation, f"{len(scores):,}"))
+        rows.append((f"{n:,}", Bar(mean_score(scores), what.shown(mean_score(scores))), deviation, f"{len(scores):,}"))
     for one in facts.fit.predictions:
         bar = Bar(one.score, what.shown(one.score), "good", (one.low, one.high))
         rows.append((Phrase(f"{one.n:,} (expected)", f"{one.n:,}（预计）"), bar, "–", "–"))

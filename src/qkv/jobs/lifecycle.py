@@ -73,12 +73,12 @@ class Session(Protocol[_C_co]):
         """Write what comes of the run; last of all what `ended` knows a finished one by."""
 
 
-def by_result(run: Path, settings: Mapping[str, Any]) -> Finished | None:
+def ended_by_result(run: Path, settings: Mapping[str, Any]) -> Finished | None:
     """A job that writes RUN/result.json last has ended when it is there."""
     return Finished(run, Outcome(0, 0, finished=True), already=True) if (run / "result.json").is_file() else None
 
 
-def by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
+def ended_by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
     """A job that writes RUN/sessions.jsonl last has ended when a session reached the last step."""
     steps, reached = settings.get("train", {}).get("steps"), Sessions.of(run).reached
     written = (run / "model" / "config.json").exists() and (run / "report.html").exists()
@@ -92,7 +92,7 @@ class Lifecycle(Generic[_C]):
     job: str  # a key of JOBS (train/run_folder.py)
     defaults: _C
     open: Callable[[_C, Path, Progress, bool], Session[_C]]  # whether it begins: sources are pinned, or checked
-    ended: Callable[[Path, Mapping[str, Any]], Finished | None] = by_result
+    ended: Callable[[Path, Mapping[str, Any]], Finished | None] = ended_by_result
 
     def start(self, config: _C, out: Path, progress: Progress) -> Finished:
         """Begin a run in a new folder."""

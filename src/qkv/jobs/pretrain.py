@@ -18,7 +18,7 @@ from qkv.config import COMMAND_LINE, Requested, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
-from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
+from qkv.jobs.lifecycle import Finished, Lifecycle, ended_by_sessions
 from qkv.models.folders import hub
 from qkv.models.pretraining import C, Pretraining, T
 from qkv.models.table import PRETRAINED, pretraining_of, unknown_model
@@ -30,15 +30,15 @@ from qkv.train.run_folder import CONFIG, Sessions, settings_of
 
 def start(config: Any, out: Path, progress: Progress) -> Finished:
     """Begin a run in a new folder, of the model that the settings are for."""
-    return lifecycle_of(pretraining_of(config.model_type)).start(config, out, progress)
+    return make_lifecycle(pretraining_of(config.model_type)).start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
     """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
+    return make_lifecycle(pretraining_of(read_model_name(run))).resume(run, progress)
 
 
-def configured_pretraining(model: str, given: Requested) -> Any:
+def resolve_pretraining_settings(model: str, given: Requested) -> Any:
     """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
     which model it is for, as `model_type`; one that does not say is taken as it is."""
     file, named = given.recipe, given.tables.get("model_type", model)
@@ -52,7 +52,7 @@ def configured_pretraining(model: str, given: Requested) -> Any:
     return pretraining_of(model).settings.resolve(given)
 
 
-def model_of(run: Path) -> str:
+def read_model_name(run: Path) -> str:
     """Which model the run in this folder trains."""
     model = settings_of(run, "pretrain").get("model_type")
     if model is None:
@@ -64,8 +64,8 @@ def model_of(run: Path) -> str:
     return str(model)
 
 
-def lifecycle_of(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
-    return Lifecycle("pretrain", pretraining.settings.defaults, partial(ShardSession, pretraining), by_sessions)
+def make_lifecycle(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
+    return Lifecycle("pretrain", pretraining.settings.defaults, partial(ShardSession, pretraining), ended_by_sessions)
 
 
 class ShardSession(Generic[C, T]):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qkv.api.model import shown_tokens, without_unlearned
+from qkv.api.model import show_tokens, strip_unlearned
 from qkv.api.translator import Translator
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
@@ -24,7 +24,7 @@ from qkv.look.wire import Asked, RefusalError
 from qkv.models.encoder import Layered
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.report.attention_map import Token
-from qkv.tasks.translate import source_spans, target_spans, translated
+from qkv.tasks.translate import source_spans, target_spans, translate_batch
 
 REMEMBERED = 64  # translations
 
@@ -162,9 +162,9 @@ def _of_model(subject: Subject, kind: AttentionKind, text: str, pair: str | None
             raise _empty(name)
     encoded = model.tokenizer.encode(text, pair)
     if untaught:
-        encoded = without_unlearned(encoded, model.tokenizer)
+        encoded = strip_unlearned(encoded, model.tokenizer)
     check_length(len(encoded.ids), model.config.max_length)
-    tokens = shown_tokens(encoded, texts, model.tokenizer.special_ids)
+    tokens = show_tokens(encoded, texts, model.tokenizer.special_ids)
     return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
 
 
@@ -210,7 +210,7 @@ def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tup
     """The tokens as they were written, which need not be those that the text would be cut into."""
     translator = subject.translator
     source = translator.languages.read([text])
-    best = translated(translator.network, translator.languages, source, translator.decoding)[0][0]
+    best = translate_batch(translator.network, translator.languages, source, translator.decoding)[0][0]
     written, spans = target_spans(translator.languages.target, best.tokens)
     return best.tokens, written, tuple(spans)
 

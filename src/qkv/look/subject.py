@@ -34,8 +34,8 @@ from qkv.models.family import (
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
 from qkv.models.table import facts_of_folder, open_model
 from qkv.models.word2vec.vectors import WordVectors
-from qkv.tasks.table import task_in
-from qkv.tasks.translate import Network
+from qkv.tasks.table import detect_task
+from qkv.tasks.translate import TranslationNetwork
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
@@ -89,7 +89,7 @@ class Subject:
         return self.has(LOOKS_UP)
 
     @property
-    def network(self) -> Network | Encoder:
+    def network(self) -> TranslationNetwork | Encoder:
         """What reads texts; of all but a table."""
         return self.translator.network if self.translates else self.model.network.encoder
 
@@ -181,7 +181,7 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "kind": subject.kind,
         "views": views_of(facts),
         "heads": list(facts.heads),
-        "task": task_in(facts.record, facts.heads),
+        "task": detect_task(facts.record, facts.heads),
         "facts": dict(facts.shown),
     }
 

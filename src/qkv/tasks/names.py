@@ -135,7 +135,7 @@ _PARTS = {
 }
 
 
-def metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """
     >>> metric("has_answer_f1").name.en, metric("sparkle").name.en, metric("cost_error").kind
     ('F1, questions with an answer', 'sparkle', 'error')
@@ -250,4 +250,4 @@ def transfer_words(transfer: str, new_layers: bool = False) -> Phrase:
 
 
 UNITS = {"text": Phrase("text", "文本"), "entity": Phrase("entity", "实体"), "question": Phrase("question", "问题")}
-PARTS = {"train": Phrase("training", "训练集"), "dev": Phrase("dev", "验证集"), "test": Phrase("test", "测试集")}
+PART_NAMES = {"train": Phrase("training", "训练集"), "dev": Phrase("dev", "验证集"), "test": Phrase("test", "测试集")}

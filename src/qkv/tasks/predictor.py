@@ -19,7 +19,7 @@ from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.models.family import HAS_TASK, Opened
 from qkv.tasks.model import VECTORS, TaskModel
-from qkv.tasks.table import TASKS, AnyTask, task_in
+from qkv.tasks.table import TASKS, AnyTask, detect_task
 from qkv.tasks.task import Calibration, Features, Scores
 from qkv.text.tokenizer import Tokenizer
 
@@ -47,12 +47,12 @@ class Vectors:
         return torch.from_numpy(self.vectors[places])
 
 
-def without_vectors(features: Features) -> Features:
+def strip_vectors(features: Features) -> Features:
     """The features behind vectors, or themselves."""
     return features.features if isinstance(features, Vectors) else features
 
 
-def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
+def find_row_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
     """What an earlier session of the same run wrote: files are written whole or not at all."""
     if not file.is_file():
         return None
@@ -62,7 +62,7 @@ def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors |
 
 
 @torch.inference_mode()
-def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
+def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
     """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory."""
     rows = features.rows
     device = next(model.parameters()).device
@@ -152,10 +152,10 @@ class Solver:
             yield chunk, self.answers(chunk)
 
 
-def solver_of(opened: Opened, device: torch.device) -> Solver:
+def make_solver(opened: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
     own = opened.ability(HAS_TASK)
-    name = task_in(opened.record, own.heads)
+    name = detect_task(opened.record, own.heads)
     assert name is not None, "it has a task"
     entry = TASKS[name]
     if entry.head not in own.heads:

@@ -50,7 +50,7 @@ class Transfer:
         return self.moving_layers > 0 or self.moving_embedding
 
 
-def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
+def parse_transfer(name: str, layers: int, mixes: bool = False) -> Transfer:
     """`mixes` says whether the encoder has a mix, whose vectors cannot be written down before it is learned."""
     if name == "full":
         return Transfer(name, layers, True)
@@ -66,14 +66,14 @@ def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
     raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, _WAYS)} Known: {', '.join(_WAYS)}.")
 
 
-def transfer_from_nothing(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
+def parse_scratch_transfer(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
     """Of an encoder that was not trained, but for what lies `below` it, by its name, where it has that."""
     if name == "full":
         return Transfer(name, layers, True)
     if name not in ("freeze", "features"):
         if name.partition(":")[0] == "top":
             raise InputError(_no_top(name, layers, below))
-        return transfer_named(name, layers)
+        return parse_transfer(name, layers)
     if below is None:
         raise InputError(
             f"transfer '{name}' holds word vectors still, and a model that begins from nothing has none. Give some "
@@ -91,7 +91,7 @@ def _no_top(name: str, layers: int, below: str | None) -> str:
     return f"transfer '{name}': {above}. Possible here: full ({below} learns too), freeze and features ({below} stays)."
 
 
-def hold(model: TaskModel, transfer: Transfer) -> None:
+def freeze_parts(model: TaskModel, transfer: Transfer) -> None:
     """Fix every part of the encoder that is not to move."""
     encoder = model.network.encoder
     blocks = list(encoder.blocks)
@@ -130,7 +130,7 @@ def layer_scale(decay: float, layers: int) -> Callable[[str], float]:
     return scale
 
 
-def moving(model: nn.Module) -> Iterator[nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -162,7 +162,7 @@ class WithLanguageModel:
         return {**self.task.weights, TERM: self.weight}
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        return {**self.task.counts(batch), TERM: int((next_words(batch, self.words) != IGNORE).sum())}
+        return {**self.task.counts(batch), TERM: int((next_word_targets(batch, self.words) != IGNORE).sum())}
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, TaskModel)
@@ -170,11 +170,11 @@ class WithLanguageModel:
         assert isinstance(encoder, GPTEncoder), "only a GPT has words to predict"
         hidden = model.hidden(batch)  # (N, D)
         read = replace(batch, labels={**batch.labels, VECTORS: model.of(hidden, batch)})
-        words = word_loss(*encoder.before_words(hidden), next_words(batch, self.words))
+        words = word_loss(*encoder.before_words(hidden), next_word_targets(batch, self.words))
         return {**self.task.terms(model, read), TERM: Term(*words)}
 
 
-def next_words(batch: Batch, words: int) -> Tensor:
+def next_word_targets(batch: Batch, words: int) -> Tensor:
     """(N,) the word after each token; nothing where a mark follows, or the row ends.
 
     >>> next_words(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()

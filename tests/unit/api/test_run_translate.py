@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from qkv.api.translator import Candidate, Translator, _put_together, load_translator
+from qkv.api.translator import TranslationCandidate, Translator, _join, load_translator
 from qkv.errors import InputError
 from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
@@ -163,7 +163,7 @@ def test_guessing_ahead_is_exact(translator: Translator) -> None:
 
 def test_chinese_needs_no_space_between_sentences() -> None:
     def whole(*texts: str) -> str:
-        return _put_together("a. b.", [(0, 2), (3, 5)], [Candidate(text, 0, 0, True, 1) for text in texts]).text
+        return _join("a. b.", [(0, 2), (3, 5)], [TranslationCandidate(text, 0, 0, True, 1) for text in texts]).text
 
     assert whole("One.", "Two.") == "One. Two." and whole("一。", "二。") == "一。二。" and whole("", "x") == "x"
 

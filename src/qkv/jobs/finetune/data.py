@@ -24,7 +24,7 @@ MOST_HELD_OUT = 5_000
 
 
 @dataclass(frozen=True)
-class Part:
+class DataPart:
     """Examples of one use, with what was wrong with their file."""
 
     source: str
@@ -42,13 +42,13 @@ class Part:
 
 @dataclass(frozen=True)
 class LabelledData:
-    train: Part
-    dev: Part
+    train: DataPart
+    dev: DataPart
     notes: tuple[Phrase, ...] = ()
-    test: Part | None = None
+    test: DataPart | None = None
 
 
-def pinned(data: DataChoice) -> DataChoice:
+def pin_data(data: DataChoice) -> DataChoice:
     """With absolute paths and the files' hashes: what a resumed run finds from anywhere, and recognises."""
     paths: dict[str, Any] = {
         name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
@@ -57,7 +57,7 @@ def pinned(data: DataChoice) -> DataChoice:
     return replace(data, **paths, **hashes)
 
 
-def check_pinned(data: DataChoice) -> None:
+def check_data_unchanged(data: DataChoice) -> None:
     for name in _PARTS:
         path, expected = getattr(data, name), getattr(data, f"{name}_sha256")
         if path is not None and expected is not None and sha256_of(_file(path)) != expected:
@@ -70,35 +70,35 @@ def check_pinned(data: DataChoice) -> None:
 def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
     """Training and held-out examples; every fault is kept, none is passed over."""
     train = read_part(config.data.train, config, tell)
-    notes = slips(train)
+    notes = report_slips(train)
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config, tell)
     else:
-        train, dev = _parted(train, config)
-    notes += leaks(train, dev)
+        train, dev = _split_parts(train, config)
+    notes += report_leaks(train, dev)
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        notes += leaks(train, test)
+        notes += report_leaks(train, test)
     return LabelledData(train, dev, tuple(notes), test)
 
 
-def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
+def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
     task = TASKS[config.task].chosen(train.examples, config.settings)
     task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
-    kept, held = split(train.examples, config.data, task.numbers)
+    kept, held = split_examples(train.examples, config.data, task.numbers)
     if not held or not kept:
         different = len({example.identity() for example in train.examples})
         raise InputError(
             f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
             "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
         )
-    return replace(train, examples=kept), Part(f"held out of {Path(train.source).name}", held)
+    return replace(train, examples=kept), DataPart(f"held out of {Path(train.source).name}", held)
 
 
-def slips(train: Part) -> list[Phrase]:
+def report_slips(train: DataPart) -> list[Phrase]:
     """What to say of labels that look like one another, or like a header."""
-    counts = label_counts(train.examples)
+    counts = count_labels(train.examples)
     found = []
     for typo in list(typos(counts))[:_SLIPS]:
         found.append(
@@ -112,7 +112,7 @@ def slips(train: Part) -> list[Phrase]:
     return found
 
 
-def leaks(train: Part, other: Part) -> list[Phrase]:
+def report_leaks(train: DataPart, other: DataPart) -> list[Phrase]:
     """What to say of examples that are judged by and were learned from."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
@@ -130,7 +130,7 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
     )
 
 
-def split(
+def split_examples(
     examples: Sequence[Example], choice: DataChoice, numbers: bool
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Those to train on, and those to hold out."""
@@ -145,7 +145,7 @@ def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:
         # a label that only held-out examples have could not be learned: their groups go back, whole
-        known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
+        known = count_labels(example for example, out in zip(examples, chosen, strict=True) if not out)
         back = {
             group
             for example, group, out in zip(examples, groups, chosen, strict=True)
@@ -157,7 +157,7 @@ def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool
     return chosen
 
 
-def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
+def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> DataPart:
     source = labelled(
         path,
         config.task,
@@ -174,10 +174,10 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         examples = tuple(example.single() for example in examples)
     if tell is not None:
         tell(f"{path}: {len(examples):,} examples ({source.describe()})")
-    return Part(str(path), examples, tuple(source.faults))
+    return DataPart(str(path), examples, tuple(source.faults))
 
 
-def label_counts(examples: Iterable[Example]) -> dict[str, int]:
+def count_labels(examples: Iterable[Example]) -> dict[str, int]:
     """How many of each label, most frequent first; spans count one each, questions as answered or not."""
     return dict(Counter(label for example in examples for label in example.labels()).most_common())
 

@@ -135,12 +135,12 @@ ENOUGH = 50
 ANSWERED = Phrase("answered by itself", "自动作答")
 
 
-def reliability(facts: CalibrationFacts) -> Planes:
+def draw_reliability(facts: CalibrationFacts) -> Planes:
     planes = (_diagram(facts), *([_coverage(facts)] if facts.coverage else []))
     return Planes(Phrase("Can its probabilities be believed?", "它给的概率可信吗？"), planes)
 
 
-def n_judged(facts: CalibrationFacts) -> int:
+def count_evaluated(facts: CalibrationFacts) -> int:
     return sum(n for _, _, n in facts.before)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from qkv.config import Requested, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
-from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
+from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, default_settings
 from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
 from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate, shown_name
@@ -27,7 +27,7 @@ from qkv.models.plain.folder import check_sizes, from_nothing, layers_from_nothi
 from qkv.models.plain.network import KINDS, ReaderSettings
 from qkv.models.table import facts_of_folder, open_model
 from qkv.models.word2vec.vectors import place_of_vectors
-from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
+from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
 
@@ -38,7 +38,7 @@ def is_scratch(model: str) -> bool:
     return model.startswith(SCRATCH)
 
 
-def placed(model: str) -> str:
+def locate_model(model: str) -> str:
     """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
     if not is_scratch(model):
         place = place_of_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
@@ -51,19 +51,19 @@ def placed(model: str) -> str:
     return model
 
 
-def kind_of(config: FinetuneConfig) -> str:
+def encoder_kind(config: FinetuneConfig) -> str:
     """Of a reader that is to be made."""
-    return placed(config.model).removeprefix(SCRATCH)
+    return locate_model(config.model).removeprefix(SCRATCH)
 
 
 Described = Callable[[str], Facts]
 
 
-def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
+def resolve_encoder(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
     """What is no encoder, but can lie below one, with the reader that is put on it."""
     if is_scratch(config.model):
         return config
-    facts = describe(placed(config.model))
+    facts = describe(locate_model(config.model))
     if FEEDS not in facts.abilities:
         return config
     if config.embeddings is not None:
@@ -74,15 +74,15 @@ def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -
     return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
 
 
-def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
+def resolve_transfer(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
     """What is to move of so many layers, and of what lies below them."""
     if is_scratch(config.model):
         below = None if config.embeddings is None else shown_name(config.embeddings)
-        return transfer_from_nothing(config.transfer, layers, below, mixes)
-    return transfer_named(config.transfer, layers, mixes)
+        return parse_scratch_transfer(config.transfer, layers, below, mixes)
+    return parse_transfer(config.transfer, layers, mixes)
 
 
-def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
+def default_transfer(sizes: EncoderSizes, is_new: bool) -> str:
     """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3)."""
     if not sizes.mixed_layers:
         return "full"
@@ -97,7 +97,7 @@ def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> 
             raise InputError(instead(facts, TAKES_HEAD))
         return facts.sizes
     below = None if config.embeddings is None else _facts_below(config.embeddings).sizes
-    layers, width = layers_from_nothing(kind_of(config), config.reader), config.reader.inner_width
+    layers, width = layers_from_nothing(encoder_kind(config), config.reader), config.reader.inner_width
     return EncoderSizes(
         0,
         layers,
@@ -130,23 +130,23 @@ def check_sources(config: FinetuneConfig) -> None:
         raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
 
 
-def check_reader(config: FinetuneConfig) -> None:
+def check_encoder_sizes(config: FinetuneConfig) -> None:
     """Of a run that is new, the sizes of a reader that is to be made."""
     if is_scratch(config.model):
         on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
-        check_sizes(kind_of(config), config.reader, f"{config.model}{on}")
+        check_sizes(encoder_kind(config), config.reader, f"{config.model}{on}")
 
 
-def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
+def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
     """The model of a new run, and the config with its sources pinned."""
-    config = spelled_out(config)
+    config = resolve_encoder(config)
     check_sources(config)
-    check_reader(config)
+    check_encoder_sizes(config)
     if not is_scratch(config.model):
-        opened = _started(model_folder(locate(config.model)))
+        opened = _open_start(model_folder(locate(config.model)))
         path = opened.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), opened
-    reader = new_reader(config, tell)  # first: it says what is wrong with the sources
+    reader = build_encoder(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
         embeddings=None if config.embeddings is None else str(place_of_vectors(config.embeddings).resolve()),
@@ -155,38 +155,38 @@ def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[Finetune
     return replace(config, model_sha256=_sources_sha256(config)), reader
 
 
-def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+def reopen_model(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     """The model of a run that goes on, if it is still the same."""
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return _started(folder)
+        return _open_start(folder)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(
             f"{sources} has changed since the run began: a resumed run would go on from other vectors. Put it back, or "
             "begin another run."
         )
-    return new_reader(config, tell)
+    return build_encoder(config, tell)
 
 
-def _started(folder: Path) -> Opened:
+def _open_start(folder: Path) -> Opened:
     """A folder that a task can be put on, one that is there or a new one."""
     opened = open_model(folder, Loading(spelled=None))  # a run keeps the tokens of all its texts
     opened.ability(TAKES_HEAD)
     return opened
 
 
-def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+def build_encoder(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     check_sources(config)
     below = None if config.embeddings is None else _open_below(config.embeddings)
     named = config.model if below is None else f"{config.model} + {shown_name(below.place)}"
-    return from_nothing(kind_of(config), config.reader, below, _tokenizer(config, below), named, tell)
+    return from_nothing(encoder_kind(config), config.reader, below, _tokenizer(config, below), named, tell)
 
 
-def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
+def load_run_tokenizer(config: FinetuneConfig) -> Tokenizer:
     """The one that a run is going to have, as it lies on the disk."""
-    config = spelled_out(config)
+    config = resolve_encoder(config)
     if not is_scratch(config.model):
         return _tokenizer_in(config.model)
     check_sources(config)
@@ -232,7 +232,7 @@ def _sources_sha256(config: FinetuneConfig) -> str:
 # --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
 
 
-def configured_for(
+def resolve_finetune_settings(
     task: str,
     model: str,
     transfer: str | None = None,
@@ -241,21 +241,21 @@ def configured_for(
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
     """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
-    named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
+    named = {"task": task, "model": locate_model(model), "transfer": transfer, **(flags or {})}
     given = Requested(recipe, named, assignments)
 
     described = cache(facts_of_folder)  # once, however often it is asked
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
+        return resolve_encoder(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
 
     first = asked({})
     check_sources(first)
-    check_reader(first)
+    check_encoder_sizes(first)
     sizes, is_new = sizes_for(first, described), is_scratch(first.model)
-    usual: dict[str, Any] = {"transfer": usual_transfer(sizes, is_new)}
+    usual: dict[str, Any] = {"transfer": default_transfer(sizes, is_new)}
     config = asked(usual)
-    moves = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
+    moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     if sizes.attends:
-        return asked(usual | starting_point(moves, config.device, sizes.width))
-    return asked(usual | starting_point(moves, config.device, on_language_model=sizes.on_features))
+        return asked(usual | default_settings(moves, config.device, sizes.width))
+    return asked(usual | default_settings(moves, config.device, on_language_model=sizes.on_features))

@@ -7,24 +7,32 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.jobs.finetune.facts import ENOUGH, CalibrationFacts, FinetuneFacts, Shown, n_judged, reliability
+from qkv.jobs.finetune.facts import ENOUGH, CalibrationFacts, FinetuneFacts, Shown, count_evaluated, draw_reliability
 from qkv.jobs.finetune.remarks import finetune_remarks
-from qkv.jobs.finetune.seeds import Seeds, best
-from qkv.jobs.finetune.tables import DataUsed, ExamplesShown, by_length, cost, layer_mix, per_label, scores
+from qkv.jobs.finetune.seeds import Seeds, choose_best_seed
+from qkv.jobs.finetune.tables import (
+    DataUsed,
+    ExamplesShown,
+    cost_table,
+    label_table,
+    layer_mix_table,
+    length_table,
+    score_sections,
+)
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.confusion import Confusion
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
 from qkv.report.run_log import RunLog, read_run
-from qkv.tasks.names import ERROR, PARTS, SHARE, metric, task_words
+from qkv.tasks.names import ERROR, PART_NAMES, SHARE, find_metric, task_words
 from qkv.tasks.task import Scored
 
 SECOND = ("macro_f1", "f1", "em", "pearson", "spearman", "accuracy", "mcc", "recall", "mean_absolute_error")
 """Where there is no test score, the first of these stands beside the main one."""
 
 
-def figures(facts: FinetuneFacts) -> Iterator[Figure]:
+def headline_figures(facts: FinetuneFacts) -> Iterator[Figure]:
     yield from _score(facts, facts.scored, facts.main, "dev")
     if facts.test_scored is not None:
         yield from _score(facts, facts.test_scored, facts.main, "test")
@@ -43,12 +51,12 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
     value = scored.values.get(name, math.nan)
     if not math.isfinite(value):
         return
-    what = metric(name)
+    what = find_metric(name)
     interval = scored.intervals.get(name)
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
     words = task_words(facts.task, facts.kind)
-    of, where = words.of(scored.n), PARTS[part]
+    of, where = words.of(scored.n), PART_NAMES[part]
     label = Phrase(f"{what.name.en} ({where.en})", f"{what.name.zh}（{where.zh}）")
     means = (words.f1 if name == "f1" else None) or what.means
     notes = [Phrase(f"{means.en[0].upper()}{means.en[1:]}.", f"{means.zh}。")] if means else []
@@ -80,10 +88,10 @@ def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
             f"No threshold reaches {target}: somebody should look at every answer.",
             f"没有阈值能达到 {target}：每个回答都应由人看过。",
         )
-        if n_judged(facts) < ENOUGH:
+        if count_evaluated(facts) < ENOUGH:
             note = Phrase(
-                f"{n_judged(facts):,} answers are too few to find a threshold by.",
-                f"只有 {n_judged(facts):,} 个回答，太少，定不出阈值。",
+                f"{count_evaluated(facts):,} answers are too few to find a threshold by.",
+                f"只有 {count_evaluated(facts):,} 个回答，太少，定不出阈值。",
             )
         yield Figure(label, percent(0.0, 0), note, Gauge(0, 1, 0.0))
         return
@@ -118,7 +126,7 @@ TRAINING, DEV, OTHERS = Phrase("training", "训练集"), Phrase("dev", "验证�
 _WORDS = "language_model_loss"
 
 
-def curves(
+def draw_training_curves(
     log: RunLog, main: str, baseline: float | None, best_step: int | None, others: Mapping[int, RunLog]
 ) -> Iterator[Chart]:
     """Of the kept run; `others` by seed. What a GPT learns beside its task is drawn by itself."""
@@ -135,7 +143,7 @@ def curves(
         loss = Phrase("Loss of the next word", "下一个词的损失")
         yield Chart(loss, (Series(TRAINING, words, smooth=True),), from_zero=True)
     scores = log.evaluated(main)
-    what = metric(main)
+    what = find_metric(main)
     background = tuple(
         Series(OTHERS, points, "other") for other in others.values() if len(points := other.evaluated(main)) > 1
     )
@@ -169,7 +177,7 @@ DOTS = 2000
 
 
 def finetune_page(run: Path, facts: FinetuneFacts) -> RunPage:
-    kept = best(facts.seeds)
+    kept = choose_best_seed(facts.seeds)
     log = read_run(run / kept.folder if kept is not None else run)
     config = log.config if kept is None or not kept.folder else read_run(run).config or log.config
     words = task_words(facts.task, facts.kind)
@@ -178,7 +186,7 @@ def finetune_page(run: Path, facts: FinetuneFacts) -> RunPage:
         kind=Phrase(f"Fine-tuning report: {words.name.en}", f"微调报告：{words.name.zh}"),
         facts=tuple(_facts(facts)),
         notices=tuple(_notices(log, bool(config.strip()))),
-        figures=tuple(figures(facts)),
+        figures=tuple(headline_figures(facts)),
         sections=tuple(_sections(run, log, config, facts)),
     )
 
@@ -213,13 +221,13 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     calibration, scored = facts.calibration, facts.scored
     if scored.per_label:
         thresholds = calibration.thresholds if calibration is not None else {}
-        yield per_label(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
+        yield label_table(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
     if scored.confusion is not None and len(scored.confusion_labels) > 1:
         yield Confusion(Phrase("What is taken for what", "哪些标签容易混淆"), scored.confusion, scored.confusion_labels)
     if facts.numbers is not None and len(facts.numbers):
         yield _scatter(facts.numbers)
     if calibration is not None and (calibration.before or calibration.after):
-        yield reliability(calibration)
+        yield draw_reliability(calibration)
     yield from _examples(facts)
     charts = tuple(_curves(run, log, facts))
     if charts:
@@ -236,14 +244,14 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
 
 def _narrow(facts: FinetuneFacts) -> Iterator[Section]:
     """Half a page each; with a test score the table of scores takes the width and comes first."""
-    yield from scores(facts)
+    yield from score_sections(facts)
     if any(one.n for one in facts.by_length):
-        yield by_length(facts.by_length)
+        yield length_table(facts.by_length)
     if facts.mix is not None:
-        yield layer_mix(facts.mix)
+        yield layer_mix_table(facts.mix)
     if len(facts.seeds) > 1:
-        yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, metric(facts.main))
-    yield cost(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
+        yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, find_metric(facts.main))
+    yield cost_table(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
 
 
 def _examples(facts: FinetuneFacts) -> Iterator[Section]:
@@ -275,14 +283,14 @@ def _key(one: Shown) -> tuple[str, int, str, str | None]:
 def _curves(run: Path, log: RunLog, facts: FinetuneFacts) -> Iterator[Chart]:
     if not log.steps and not log.evaluations:
         return
-    kept = best(facts.seeds)
+    kept = choose_best_seed(facts.seeds)
     others = {
         seed.seed: read_run(run / seed.folder)
         for seed in facts.seeds
         if kept is not None and seed.folder != kept.folder
     }
     baseline = facts.baseline[1] if facts.baseline is not None else None
-    yield from curves(log, facts.main, baseline, kept.best_step if kept else None, others)
+    yield from draw_training_curves(log, facts.main, baseline, kept.best_step if kept else None, others)
 
 
 def _scatter(numbers: NDArray[np.float64]) -> Planes:

@@ -14,19 +14,19 @@ from qkv.tasks.names import SHARE, Metric
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSpread:
     mean: float
     deviation: float  # of the sample; 0 of a single score
 
 
-def spread(seeds: Sequence[SeedFacts]) -> Spread | None:
+def measure_spread(seeds: Sequence[SeedFacts]) -> SeedSpread | None:
     scores = [seed.score for seed in seeds if math.isfinite(seed.score)]
     if not scores:
         return None
-    return Spread(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0)
+    return SeedSpread(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0)
 
 
-def best(seeds: Sequence[SeedFacts]) -> SeedFacts | None:
+def choose_best_seed(seeds: Sequence[SeedFacts]) -> SeedFacts | None:
     """The one that was kept; the first of equals."""
     known = [seed for seed in seeds if math.isfinite(seed.score)]
     return max(known, key=lambda seed: seed.score) if known else next(iter(seeds), None)
@@ -44,7 +44,7 @@ class Seeds:
         return resources.files("qkv.jobs.finetune").joinpath("seeds.css").read_text(encoding="utf-8")
 
     def html(self) -> str:
-        kept = best(self.seeds)
+        kept = choose_best_seed(self.seeds)
         rows = [
             (
                 Phrase(f"{seed.seed} (kept)", f"{seed.seed}（保留）") if seed == kept else str(seed.seed),
@@ -64,7 +64,7 @@ class Seeds:
 
     def _ruler(self) -> str:
         """All scores on one line, with the mean and one standard deviation to either side."""
-        found = spread(self.seeds)
+        found = measure_spread(self.seeds)
         scores = [seed.score for seed in self.seeds if math.isfinite(seed.score)]
         if found is None or len(scores) < 2:
             return ""
@@ -80,7 +80,7 @@ class Seeds:
         marks = "".join(
             f'<em style="left:{place(tick):.1f}%">{label}</em>' for tick, label in zip(ticks, labels, strict=True)
         )
-        kept = best(self.seeds)
+        kept = choose_best_seed(self.seeds)
         dots = "".join(
             f'<i class="{"kept" if seed == kept else ""}" style="left:{place(seed.score):.1f}%"></i>'
             for seed in self.seeds

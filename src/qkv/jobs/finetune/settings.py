@@ -123,7 +123,7 @@ LONE, SMALL = 1e-3, 3e-4
 """Learning rates: of a head without its encoder, and of a small BERT."""
 
 
-def starting_point(
+def default_settings(
     transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
     """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
@@ -141,7 +141,7 @@ def starting_point(
     return {"train": train}
 
 
-def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool = False) -> float:
+def choose_epochs(task: str, units: int, steps_per_epoch: int, from_nothing: bool = False) -> float:
     """Large files are read a few times, small ones until there were enough steps to learn something.
 
     A model that begins from nothing has the language to learn as well, and its steps cost little.

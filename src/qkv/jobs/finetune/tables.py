@@ -12,7 +12,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.report.bars import Bar, BarTable, Cell, Label, table
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.page import Section, Table
-from qkv.tasks.names import ERROR, PARTS, TaskWords, metric, task_words, transfer_words
+from qkv.tasks.names import ERROR, PART_NAMES, TaskWords, find_metric, task_words, transfer_words
 from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {
@@ -71,7 +71,7 @@ def _row(name: str, part: DataFacts) -> tuple[Cell, ...]:
         share = percent(part.windowed / max(1, part.examples))
         windowed = Phrase(f"{part.windowed:,} ({share})", f"{part.windowed:,}（{share}）")
     return (
-        PARTS.get(name, name),
+        PART_NAMES.get(name, name),
         Label(part.source or "–"),
         f"{part.examples:,}",
         count(part.tokens),
@@ -255,7 +255,7 @@ NEAR = 1e-6
 """Shares that differ by less are told as the same."""
 
 
-def layer_mix(mix: MixFacts) -> BarTable:
+def layer_mix_table(mix: MixFacts) -> BarTable:
     even = (1 / len(mix.shares),) * len(mix.shares)
     began = mix.began or even
     goes_on = any(abs(one - other) > NEAR for one, other in zip(began, even, strict=True))
@@ -264,7 +264,7 @@ def layer_mix(mix: MixFacts) -> BarTable:
         Phrase("What it takes from each layer of ELMo", "ELMo 各层用了多少"),
         (Phrase("layer", "层"), Phrase("weight", "权重")),
         tuple(
-            _row_in_layer_mix(number, share, before)
+            _layer_row(number, share, before)
             for number, (share, before) in enumerate(zip(mix.shares, began, strict=True))
         ),
         note=Phrase(
@@ -278,7 +278,7 @@ def layer_mix(mix: MixFacts) -> BarTable:
     )
 
 
-def _row_in_layer_mix(number: int, share: float, before: float) -> tuple[Cell, ...]:
+def _layer_row(number: int, share: float, before: float) -> tuple[Cell, ...]:
     name = Phrase("spelling: the same in every sentence", "拼写层：与语境无关")
     if number:
         name = Phrase(f"recurrent layer {number}", f"第 {number} 层循环网络")
@@ -292,7 +292,7 @@ def _number(value: float) -> str:
 # --- The tables of a fine-tuning report: all scores, every label, lengths, and what the training cost.
 
 
-def scores(facts: FinetuneFacts) -> Iterator[Section]:
+def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
     """Every metric, dev and test beside each other."""
     parts = [("dev", facts.scored)] + ([("test", facts.test_scored)] if facts.test_scored is not None else [])
     names = [name for name in facts.scored.values if name != facts.main]
@@ -301,7 +301,7 @@ def scores(facts: FinetuneFacts) -> Iterator[Section]:
         return
     yield BarTable(
         Phrase("All scores", "全部得分"),
-        (Phrase("metric", "指标"), *(PARTS[part] for part, _ in parts)),
+        (Phrase("metric", "指标"), *(PART_NAMES[part] for part, _ in parts)),
         tuple((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
         note=Phrase(
             f"The first counts: training was stopped by it. Whiskers are 95{SPACE}% intervals.",
@@ -317,18 +317,18 @@ def _name(name: str, facts: FinetuneFacts) -> Phrase:
     labels = facts.scored.confusion_labels
     if name == "f1" and task_words(facts.task, facts.kind).f1_of_second and len(labels) == 2:
         return Phrase(f"F1 of “{labels[1]}”", f"「{labels[1]}」的 F1")
-    return metric(name).name
+    return find_metric(name).name
 
 
 def _score(scored: Scored, name: str) -> Cell:
     value = scored.values.get(name, math.nan)
-    what = metric(name)
+    what = find_metric(name)
     if what.kind == ERROR:
         return Bar(math.nan, what.shown(value))
     return Bar(value, what.shown(value), "train", scored.intervals.get(name))
 
 
-def per_label(
+def label_table(
     labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], unit: Phrase
 ) -> BarTable:
     """Weakest first: that is where work pays; `unit` says what is counted."""
@@ -371,7 +371,7 @@ def _share(value: float, role: str = "train") -> Bar:
     return Bar(value, percent(value, 0) if math.isfinite(value) else "–", role)
 
 
-def by_length(bins: tuple[LengthBin, ...]) -> BarTable:
+def length_table(bins: tuple[LengthBin, ...]) -> BarTable:
     return BarTable(
         Phrase("By length", "按长度"),
         (Phrase("tokens", "词元数"), Phrase("right", "答对"), Phrase("how many", "条数")),
@@ -394,7 +394,7 @@ def by_length(bins: tuple[LengthBin, ...]) -> BarTable:
     )
 
 
-def cost(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
+def cost_table(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
     """What it took; `total` is the time of all seeds together. `new_layers` as in `FinetuneFacts`."""
     moved = transfer_words(transfer, new_layers)
     rows: list[tuple[Words, ...]] = [(Phrase("What was trained", "训练了什么"), moved)]

@@ -26,10 +26,10 @@ from qkv.files import sha256_of, to_json, write_text
 from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.jobs.translate.data import (
     PairData,
-    check_pinned,
-    forget,
-    keep_pairs,
-    pinned,
+    cache_pairs,
+    check_bitext_unchanged,
+    clear_cached_ids,
+    pin_bitext,
     read_pairs,
     save_tokenizers,
     write_held_out,
@@ -38,9 +38,9 @@ from qkv.jobs.translate.evaluation import (
     SELECTION,
     TranslationEvaluation,
     check_selection,
-    judged,
-    not_chosen_by,
-    not_translated,
+    find_unevaluated,
+    find_untranslatable,
+    translate_and_score,
 )
 from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
@@ -54,7 +54,7 @@ from qkv.nn.block import matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
-from qkv.tasks.translate import TranslationScore, check_scores, scored
+from qkv.tasks.translate import TranslationScore, check_scores, score_translations
 from qkv.train.checkpoint import averaged, forget_stops, kept_for
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Outcome, Trainer, step_seed
@@ -74,13 +74,13 @@ class TranslateSession:
         device_named(config.device)
         check_selection(config.select, progress.message)
         if begins:
-            config = replace(config, bitext=pinned(config.bitext))
+            config = replace(config, bitext=pin_bitext(config.bitext))
         else:
-            check_pinned(config.bitext)
+            check_bitext_unchanged(config.bitext)
         config, self.data = _read(config, out, progress if begins else Silent())
         if begins:
             check_scores(config.bitext.target_language)
-            config = _settled(config, self.data, progress)
+            config = _resolve_defaults(config, self.data, progress)
         self.network = new_network(config, self.data)
         self.trainer = _trainer(config, self.data, self.network, out, progress)
         self.config = in_time(config, self.trainer, progress) if begins else config
@@ -129,7 +129,7 @@ class TranslateSession:
         sessions.write(out)
         write_text(out / "result.json", to_json(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
-        forget(out)
+        clear_cached_ids(out)
 
     def _choose(self) -> Chosen:
         """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
@@ -161,19 +161,23 @@ class TranslateSession:
         All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
         """
         config, data = self.config, self.data
-        name, pairs = _judged(data)
+        name, pairs = _evaluated_pairs(data)
         if not pairs:
             return name, None
         self.progress.message(f"translating {len(pairs):,} texts of {name}")
         network, budget = self.network.eval(), 4 * config.tokens_per_batch
         with memory_for(self.trainer.device, f"translating {name}"):
-            found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
+            found = translate_and_score(
+                network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget
+            )
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         table = zip(sources, references, found.texts, strict=True)
         lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
         write_text(self.out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
         language, unfinished = config.bitext.target_language, found.finished.count(False)
-        return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
+        return name, score_translations(
+            sources, found.texts, references, language, interval=True, unfinished=unfinished
+        )
 
     def _facts(self, sessions: Sessions) -> TranslationFacts:
         config, data = self.config, self.data
@@ -198,9 +202,9 @@ TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
     """The pairs, and with their faults those of dev and test that the model will be too short for."""
     config, data = read_pairs(config, out, progress.message)
-    dev = not_chosen_by(data.dev, data.languages, config.max_length)
-    name, pairs = _judged(data)
-    judged = not_translated(name, pairs, data.languages, config.max_length)
+    dev = find_unevaluated(data.dev, data.languages, config.max_length)
+    name, pairs = _evaluated_pairs(data)
+    judged = find_untranslatable(name, pairs, data.languages, config.max_length)
     longest = f"more than {config.max_length - 1} tokens, or none"
     if dev:
         progress.message(
@@ -219,12 +223,12 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Pr
     """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
     if not (out / "tokenizer").is_dir():
         save_tokenizers(out, data)
-    keep_pairs(out, config, data, progress.message)
+    cache_pairs(out, config, data, progress.message)
     write_held_out(out, config, data)
     write_faults(out, data.faults)
 
 
-def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
+def _resolve_defaults(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
     """The settings with every default that depends on the data written out."""
     batches = _batches(config, data)
     train = config.train
@@ -338,5 +342,5 @@ def _take(trainer: Trainer[PairBatch], weights: dict[str, torch.Tensor]) -> None
             parameter.copy_(weights[name])
 
 
-def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:
+def _evaluated_pairs(data: PairData) -> tuple[str, tuple[Pair, ...]]:
     return ("test", data.test) if data.test else ("dev", data.dev)
