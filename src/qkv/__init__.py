@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from importlib.abc import Loader as Loader_of_module
+    from importlib.abc import Loader
 
     from qkv.api.classifier import Classifier as Classifier
     from qkv.api.model import Model as Model
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     __version__: str
 else:
-    Loader_of_module = object  # importlib.abc takes longer to import than all of this file
+    Loader = object  # importlib.abc takes longer to import than all of this file
 
 _PLACES = {
     "AttentionMap": "qkv.report.attention_map",
@@ -67,7 +67,7 @@ _FORMER = {
 __all__ = ["__version__", *_PLACES]
 
 
-class _Former(Loader_of_module):
+class _Former(Loader):
     """Finds modules by their former names. It is asked last, after every real module."""
 
     packages = frozenset(name.rpartition(".")[0] for name in _FORMER)

@@ -15,8 +15,8 @@ from typing import BinaryIO, Protocol, TypeVar
 
 import numpy as np
 
+from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
-from qkv.api.results import Embeddings, TokenVectors
 from qkv.data.readers import STDIN, placed, read_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file

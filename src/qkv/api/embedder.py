@@ -1,15 +1,8 @@
-"""Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
+"""What the Python API hands back: frozen dataclasses of plain fields, numpy for what is large.
 
-pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
-[SEP] included, as sentence-transformers does; of a model that no task was put on they are the text's
-own, and of word vectors those that have a vector.
-
-A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what lies
-below the layers, the same in every sentence but for BERT's positions, and 1 is the first.
-
-Every token counts in one window alone, the one where it lies further from an edge (data/batching.py).
-
-Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
+Every result says how much text it stands for: `n_tokens` counts the special tokens (but in a mean that they are no part
+of, that of a model which no task was put on), and `n_windows` is above 1 where a
+text was longer than the model and was read in overlapping parts.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,12 +14,96 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.results import Embeddings, TokenVectors
-from qkv.api.results import normalize as normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+
+
+@dataclass(frozen=True)
+class BlankCandidate:
+    """One proposal for a blank: the vocabulary's spelling, the same as running text, and its probability."""
+
+    token: str
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Blank:
+    """One [MASK] at text[start:end] and its candidates, most probable first."""
+
+    start: int
+    end: int
+    candidates: tuple[BlankCandidate, ...]
+    n_tokens: int
+    n_windows: int = 1
+
+    @property
+    def best(self) -> BlankCandidate:
+        return self.candidates[0]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector a text, in the order the texts were given."""
+
+    vectors: NDArray[np.float32]  # (texts, width)
+    n_tokens: NDArray[np.int64]  # (texts,)
+    n_windows: NDArray[np.int64]  # (texts,)
+    n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def similarity(self) -> NDArray[np.float32]:
+        """(texts, texts) cosine of every pair."""
+        unit = scale_to_unit(self.vectors)
+        return np.clip(unit @ unit.T, -1, 1)
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """One vector a token of a text; a token stands at text[start:end]."""
+
+    tokens: tuple[str, ...]  # as the vocabulary spells them
+    offsets: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]  # (tokens, width)
+    has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
+    n_windows: int = 1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """How likely the second text follows the first (BERT §3.1, task 2)."""
+
+    is_next: float
+    not_next: float
+    n_tokens: int
+    n_windows: int = 1
+
+
+def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows scaled to length 1; a row of zeros stays as it is."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+
+
+# --- Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
+#
+# pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
+# [SEP] included, as sentence-transformers does; of a model that no task was put on they are the text's
+# own, and of word vectors those that have a vector.
+#
+# A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what
+# lies
+# below the layers, the same in every sentence but for BERT's positions, and 1 is the first.
+#
+# Every token counts in one window alone, the one where it lies further from an edge (data/batching.py).
+#
+# Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -168,7 +245,7 @@ class Embedder:
             ).float()  # (N, D): a mean over half precision would lose what is left of it
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
-        vectors = normalized(vectors) if normalize else vectors
+        vectors = scale_to_unit(vectors) if normalize else vectors
         if self.encodes.counts_marks:
             return Embeddings(vectors, rows.n_tokens, rows.n_windows)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
@@ -190,7 +267,7 @@ class Embedder:
                 TokenVectors(
                     tuple(one.tokens),
                     tuple(one.offsets),
-                    normalized(of_text) if normalize else of_text,
+                    scale_to_unit(of_text) if normalize else of_text,
                     self._has_vector(one.ids),
                     windows,
                 )

@@ -14,9 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.api.embedder import Embedder, check_texts, describe_empty_text
+from qkv.api.embedder import (
+    Blank,
+    BlankCandidate,
+    Embedder,
+    Embeddings,
+    NextSentence,
+    TokenVectors,
+    check_texts,
+    describe_empty_text,
+)
 from qkv.api.predict import is_one_input, make_examples
-from qkv.api.results import Blank, BlankCandidate, Embeddings, NextSentence, TokenVectors
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean

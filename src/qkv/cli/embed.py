@@ -25,8 +25,8 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks
+    from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
-    from qkv.api.results import Embeddings
 
 
 _MOST = 100
@@ -62,7 +62,7 @@ def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: i
     import numpy as np
 
     from qkv.api.embed_files import token_parts
-    from qkv.api.results import normalize as normalized
+    from qkv.api.embedder import scale_to_unit as normalized
     from qkv.cli.terminal import print_table, shade_number
 
     rows: list[list[object]] = []

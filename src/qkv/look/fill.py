@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qkv.api.embedder import BlankCandidate
 from qkv.api.model import Model
-from qkv.api.results import BlankCandidate
 from qkv.data.batch import Batch
 from qkv.look.scene import check_length
 from qkv.look.subject import Subject

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.api.results import normalize
+from qkv.api.embedder import scale_to_unit
 from qkv.metrics.numbers import principal
 
 Floats = NDArray[np.float32]
@@ -58,6 +58,6 @@ def on_a_plane(vectors: Floats) -> tuple[Floats, Floats]:
 
 def cosines(vectors: Floats, others: Floats | None = None) -> Floats:
     """(n, D), and (m, D) if they are others → (n, m)"""
-    unit = normalize(vectors.astype(np.float32))
-    with_ = unit if others is None else normalize(others.astype(np.float32))
+    unit = scale_to_unit(vectors.astype(np.float32))
+    with_ = unit if others is None else scale_to_unit(others.astype(np.float32))
     return np.clip(unit @ with_.T, -1, 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.api.results import normalize
+from qkv.api.embedder import scale_to_unit
 from qkv.look.plane import Floats, on_a_plane
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
@@ -64,9 +64,9 @@ def analogy(subject: Subject, asked: Asked) -> Reply:
     a, b, c = (table.words[row] for row in rows)
     found = table.analogy(a, b, c, k, method)
     answers = [table.rows[one.word] for one in found]
-    corners = normalize(table.vectors[[*rows]].numpy())  # (3, D)
+    corners = scale_to_unit(table.vectors[[*rows]].numpy())  # (3, D)
     target = corners[1] - corners[0] + corners[2]
-    others = normalize(table.vectors[answers].numpy())
+    others = scale_to_unit(table.vectors[answers].numpy())
     points, above = on_the_plane_of(corners, np.concatenate([corners, target[None], others]))
     head = {
         "model": subject.title,
@@ -95,7 +95,7 @@ def word_map(subject: Subject, asked: Asked) -> Reply:
     if len(rows) < 2:
         raise RefusalError("number", "A map needs two words at least.", most=most)
     chosen = list(rows)
-    unit = normalize(table.vectors[chosen].numpy())  # (n, D)
+    unit = scale_to_unit(table.vectors[chosen].numpy())  # (n, D)
     points, shares = on_a_plane(unit)
     alike = unit @ unit.T  # (n, n)
     np.fill_diagonal(alike, -np.inf)

@@ -33,9 +33,9 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import bootstrap, wilson_interval
 from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
-from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, round_result
 from qkv.tasks.task import Weighed as Weighed_of_task
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
 from qkv.train.loop import Term

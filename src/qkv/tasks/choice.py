@@ -33,8 +33,8 @@ from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
 from qkv.tasks.answer_features import check_room, name_place
-from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 

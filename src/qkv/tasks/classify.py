@@ -28,7 +28,6 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
-from qkv.tasks.model import TaskModel
 from qkv.tasks.task import (
     Calibration,
     FloatArray,
@@ -43,6 +42,7 @@ from qkv.tasks.task import (
     round_result,
 )
 from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 

@@ -18,9 +18,9 @@ from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.models.family import HAS_TASK, Opened
-from qkv.tasks.model import VECTORS, TaskModel
 from qkv.tasks.table import TASKS, AnyTask, detect_task
 from qkv.tasks.task import Calibration, Features, Scores
+from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
 
 

@@ -25,7 +25,6 @@ from qkv.data.labelled.examples import NOWHERE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.entities import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, beliefs, log_partition, path_scores, viterbi
-from qkv.tasks.model import TaskModel
 from qkv.tasks.tag_units import TagFeatures, cut_units, fit_spans, tokenize_texts
 from qkv.tasks.task import (
     Calibration,
@@ -41,6 +40,7 @@ from qkv.tasks.task import (
     compute_f1,
     round_result,
 )
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 

@@ -22,7 +22,7 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
-from qkv.tasks.model import TaskModel
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Objective
 

@@ -26,8 +26,8 @@ from qkv.data.batch import Batch
 from qkv.data.batching import BothOrders, Integers, Windowed, merged
 from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.tasks.model import TaskModel
 from qkv.tasks.task import Calibration, Scores, ShownPart, Task, Weighed, round_result
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 

@@ -1,35 +1,107 @@
-"""How much of a pretrained encoder a task may change: the ways of the notes, by name.
+"""An encoder with the one head of a task, and the few parameters that a task may have beside it (a CRF's).
 
-    full        everything moves (fine-tuning)
-    top:K       the last K layers and the head move, the rest stays
-    freeze      the encoder stays, the head learns in place
-    features    the encoder is run once, its vectors are written down, and the head learns from them
+The head of a task is everything between the encoder's last layer and the scores: for a head that reads [CLS] that is
+BERT's pooler and the linear layer, because the pooler of a pretrained model was made for another question. How much of
+each layer of ELMo a task uses is learned with its head too, though it stands below.
 
-A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that `freeze`
-and `features` learn the same head, one of them without running the encoder again and again.
-
-An encoder that begins from nothing has nothing to hold still but what was trained before and lies below it: word
-vectors, or a language model. Its layers are as new as the head and always move with it; `freeze` and `features` hold
-what lies below, and are then the same thing. An encoder of vectors and nothing else (`lookup`) is all pretrained, and
-has both ways like any other.
-
-A mix of ELMo's layers is part of the head: it is learned whatever stays. What `features` would write down is what comes
-out of it, so that there it is the same as `freeze`.
+Shapes: R rows, N tokens of all rows, D width, L outputs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qkv.data.batch import IGNORE, Batch
 from qkv.errors import InputError, did_you_mean
+from qkv.models.encoder import READS_POOLED, WithHeads
 from qkv.models.gpt.encoder import GPTEncoder
 from qkv.nn.gpu.layers import word_loss
-from qkv.tasks.model import OF_THE_HEAD, VECTORS, TaskModel, is_encoder
 from qkv.train.loop import Objective, Term
+
+OF_THE_HEAD = ("pooler", "mix")
+"""Parts that stand in an encoder and are made for one task."""
+VECTORS = "vectors"
+"""The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
+
+
+class TaskModel(nn.Module):
+    def __init__(self, network: WithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self.head = head
+        self.extra = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in (extra or {}).items()})
+
+    @property
+    def reads_rows(self) -> bool:
+        """One vector a row, at [CLS] or wherever the encoder has it; else one a token."""
+        return self.head in READS_POOLED
+
+    def vectors(self, batch: Batch) -> Tensor:
+        """What the head reads: (R, D) at [CLS], or (N, D)."""
+        return batch.labels[VECTORS] if VECTORS in batch.labels else self.of(self.hidden(batch), batch)
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """(N, D), what the encoder says."""
+        return self.network.encoder(**batch.inputs(), pool=False).hidden
+
+    def of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """(N, D) → what the head reads of it."""
+        return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, L) or (N, L)"""
+        vectors, pooler = self.vectors(batch), self.network.encoder.pooler
+        if self.reads_rows and pooler is not None:  # a GPT has none
+            vectors = pooler(vectors)
+        return self.network.predict(self.head, vectors)
+
+    def head_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name, parameter in self.named_parameters():
+            if not is_encoder(name):
+                yield name, parameter
+
+    def extra_arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {name: value.detach().float().cpu().numpy() for name, value in self.extra.items()}
+
+
+def is_encoder(name: str) -> bool:
+    """Whether a parameter belongs to the encoder; the pooler is part of the head, and so is a mix of layers.
+
+    >>> is_encoder("network.encoder.blocks.0.attention.qkv.weight"), is_encoder("network.encoder.pooler.dense.bias")
+    (True, False)
+    >>> is_encoder("network.encoder.mix.gamma"), is_encoder("network.heads.token.linear.bias")
+    (False, False)
+    """
+    network, _, rest = name.partition(".encoder.")
+    return network == "network" and bool(rest) and rest.split(".")[0] not in OF_THE_HEAD
+
+
+# --- How much of a pretrained encoder a task may change: the ways of the notes, by name.
+#
+#     full        everything moves (fine-tuning)
+#     top:K       the last K layers and the head move, the rest stays
+#     freeze      the encoder stays, the head learns in place
+#     features    the encoder is run once, its vectors are written down, and the head learns from them
+#
+# A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that
+# `freeze`
+# and `features` learn the same head, one of them without running the encoder again and again.
+#
+# An encoder that begins from nothing has nothing to hold still but what was trained before and lies below it: word
+# vectors, or a language model. Its layers are as new as the head and always move with it; `freeze` and `features`
+# hold
+# what lies below, and are then the same thing. An encoder of vectors and nothing else (`lookup`) is all pretrained,
+# and
+# has both ways like any other.
+#
+# A mix of ELMo's layers is part of the head: it is learned whatever stays. What `features` would write down is what
+# comes
+# out of it, so that there it is the same as `freeze`.
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.jobs.curve_page import (
+from qkv.jobs.curve import (
     NO_FIT_REASONS,
     CurveFacts,
     curve_page,

@@ -18,9 +18,9 @@ from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.tasks.answer import AnswerResult, AnswerSettings, AnswerTask
 from qkv.tasks.answer_features import END, START, AnswerFeatures
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import infer
 from qkv.tasks.task import Calibration, Scores, Task
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import SMALL, make_tokenizer
 

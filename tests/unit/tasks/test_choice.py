@@ -13,9 +13,9 @@ from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
 from qkv.tasks.choice import SLOT, TARGET, WINDOWS, ChoiceFeatures, ChoiceResult, ChoiceSettings, ChoiceTask
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import infer
 from qkv.tasks.task import Calibration, Task
+from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")

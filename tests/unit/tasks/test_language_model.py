@@ -11,8 +11,7 @@ from qkv.models.encoder import Encoding
 from qkv.models.gpt.encoder import GPTEncoder, GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.network import GPTConfig
 from qkv.tasks.classify import CrossEntropy
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import TERM, WithLanguageModel, next_word_targets
+from qkv.tasks.transfer import TERM, TaskModel, WithLanguageModel, next_word_targets
 
 ROWS = [[3, 5, 6, 9], [3, 7, 5, 8, 4, 6, 9]]  # 3 starts, 8 parts, 9 ends; words are 0 … 7
 EXPECTED = [5, 6, IGNORE, IGNORE, 7, 5, IGNORE, 4, 6, IGNORE, IGNORE]

@@ -4,8 +4,7 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import Transfer, freeze_parts, layer_scale, parse_scratch_transfer, parse_transfer
+from qkv.tasks.transfer import TaskModel, Transfer, freeze_parts, layer_scale, parse_scratch_transfer, parse_transfer
 from tests.support.folders import make_model
 
 

@@ -7,9 +7,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.jobs.finetune.facts import ENOUGH, CalibrationFacts, FinetuneFacts, Shown, count_evaluated, draw_reliability
+from qkv.jobs.finetune.facts import (
+    ENOUGH,
+    CalibrationFacts,
+    FinetuneFacts,
+    Seeds,
+    Shown,
+    choose_best_seed,
+    count_evaluated,
+    draw_reliability,
+)
 from qkv.jobs.finetune.remarks import finetune_remarks
-from qkv.jobs.finetune.seeds import Seeds, choose_best_seed
 from qkv.jobs.finetune.tables import (
     DataUsed,
     ExamplesShown,

@@ -18,8 +18,8 @@ from qkv.jobs.finetune.facts import (
     SeedFacts,
     Shown,
     count_evaluated,
+    measure_spread,
 )
-from qkv.jobs.finetune.seeds import measure_spread
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, Words, percent, phrase
 from qkv.report.confusion import largest

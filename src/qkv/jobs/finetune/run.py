@@ -37,11 +37,10 @@ from qkv.models.plain.network import mix_of
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import extra_record, strip_vectors
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
-from qkv.tasks.transfer import TERM, trainable_parameters
+from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Progress

@@ -27,7 +27,6 @@ from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, matrices_of
 from qkv.nn.gpu.layers import Halves
 from qkv.report.bilingual import Phrase
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import (
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
@@ -39,7 +38,7 @@ from qkv.tasks.predictor import (
 )
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
-from qkv.tasks.transfer import WEIGHT, Transfer, WithLanguageModel, freeze_parts, layer_scale
+from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.train.device import Sizes
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 from qkv.train.progress import Progress

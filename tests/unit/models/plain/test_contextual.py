@@ -13,8 +13,7 @@ from qkv.models.elmo.network import Elmo, ElmoVectors, ScalarMix
 from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, StateVectors
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import freeze_parts, parse_scratch_transfer
+from qkv.tasks.transfer import TaskModel, freeze_parts, parse_scratch_transfer
 from tests.support.below_readers import elmo_config, tokens_by_id, word_tokenizer
 
 TEXTS = ["the cat sat on the mat", "paris is wide", "a", "he owes me money because it was too wide", "猫 吃 鱼"]
