@@ -136,7 +136,7 @@ def test_embed_on_the_terminal(capsys: pytest.CaptureFixture[str], folder: str) 
     assert f"{similarity[0, 1]:.2f}" in shown and "2  a dog" in shown
     assert said(capsys, "embed", "a cat", "--model", folder).startswith("32 numbers: ")
     assert main(["embed", "the cat " * 100, "--model", folder]) == 0
-    assert "text 1 is 202 tokens long and was read in" in capsys.readouterr().err
+    assert "text 1 is 202 tokens long and was split into" in capsys.readouterr().err
 
 
 def test_embed_as_json_lines(capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
     assert "float16" in said(capsys, "convert", str(new), str(tmp_path / "again")), "the dtype stays as it was"
     before = (tmp_path / "again" / "model.safetensors").read_bytes()
     assert main(["convert", folder, str(tmp_path / "again")]) == 2
-    assert "is there already" in (error := capsys.readouterr().err) and "--overwrite" in error
+    assert "already exists" in (error := capsys.readouterr().err) and "--overwrite" in error
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == before
     assert "float32" in said(capsys, "convert", folder, str(tmp_path / "again"), "--overwrite")
 

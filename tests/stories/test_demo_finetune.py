@@ -23,7 +23,7 @@ def test_one_model_for_two_languages(
     for part in ([], ["finetune"]):  # the second makes room
         assert main(["demo", *part, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("What stands behind [MASK]?") == 1
+    assert shown.count("Which token is behind [MASK]?") == 1
     with (tmp_path / "out" / "intents.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
     both = []
@@ -32,7 +32,7 @@ def test_one_model_for_two_languages(
             both.append(list(csv.reader(stream))[1:])
     assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
     assert "English: " in shown and "Chinese: " in shown
-    surest = shown.split("The surest of these answers:")[-1].split("report.html")[0].strip().splitlines()
+    surest = shown.split("The most confident predictions:")[-1].split("report.html")[0].strip().splitlines()
     texts = {text for text, _ in rows}
     assert len([line for line in surest if line in texts]) == 2 * demo.SHOWN
     assert (tmp_path / "out" / "finetune" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
@@ -57,7 +57,7 @@ def test_a_run_of_ones_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     run.mkdir(parents=True)
     text = f'model = "/models/bert"\n[data]\n{settings.format(there=tmp_path, out=run.parent)}\n'
     (run / "config.toml").write_text(text, encoding="utf-8")
-    assert "is not the demonstration's" in fails(capsys, "demo", "finetune", "--out", run.parent)
+    assert "is not from a demonstration" in fails(capsys, "demo", "finetune", "--out", run.parent)
     assert (run / "config.toml").read_text(encoding="utf-8") == text
 
 
@@ -66,5 +66,5 @@ def test_other_peoples_files_stay(tmp_path: Path, capsys: pytest.CaptureFixture[
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("my own", encoding="utf-8")
-    assert "is not the demonstration's" in fails(capsys, "demo", "finetune", "--out", tmp_path)
+    assert "is not from a demonstration" in fails(capsys, "demo", "finetune", "--out", tmp_path)
     assert file.read_text(encoding="utf-8") == "my own"

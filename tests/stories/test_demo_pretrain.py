@@ -29,7 +29,7 @@ def test_an_earlier_demonstration_makes_room(tmp_path: Path) -> None:
 
 def test_other_peoples_files_stay(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("我自己的语料")
-    with pytest.raises(InputError, match="another corpus, which is not the demonstration's"):
+    with pytest.raises(InputError, match="another corpus, which is not from a demonstration"):
         _clear_pretraining(tmp_path, "text")
     (tmp_path / "corpus.txt").write_text("text")
     (tmp_path / "mine").mkdir()

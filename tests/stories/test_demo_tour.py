@@ -69,11 +69,11 @@ def test_what_is_given_narrows_the_search() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["finetune", "--layer", "1"], "--layer is for the pictures, which qkv demo finetune does not draw"),
-        (["finetune", "--head", "1"], "--head is for the pictures"),
-        (["pretrain", "--layer", "0"], "--layer is for the pictures, which qkv demo pretrain does not draw"),
-        (["--minutes", "1"], "--minutes is for qkv demo pretrain"),
-        (["finetune", "--minutes", "1"], "--minutes is for qkv demo pretrain"),
+        (["finetune", "--layer", "1"], "--layer is for pictures, which qkv demo finetune does not draw"),
+        (["finetune", "--head", "1"], "--head is for pictures"),
+        (["pretrain", "--layer", "0"], "--layer is for pictures, which qkv demo pretrain does not draw"),
+        (["--minutes", "1"], "--minutes is only for qkv demo pretrain"),
+        (["finetune", "--minutes", "1"], "--minutes is only for qkv demo pretrain"),
     ],
 )
 def test_options_of_another_part(

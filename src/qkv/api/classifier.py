@@ -58,9 +58,9 @@ class TargetLabels:
 
 def parse_labels(y: Any, kind: str) -> TargetLabels:
     """
-    >>> labels_of([1, 0, 1], "auto")
-    Labels(form='single', classes=(0, 1), spelled=('1', '0', '1'))
-    >>> labels_of([["好", "快"], []], "auto").spelled
+    >>> parse_labels([1, 0, 1], "auto")
+    TargetLabels(form='single', classes=(0, 1), spelled=('1', '0', '1'))
+    >>> parse_labels([["好", "快"], []], "auto").spelled
     (('好', '快'), ())
     """
     if hasattr(y, "to_numpy"):
@@ -88,7 +88,7 @@ def parse_labels(y: Any, kind: str) -> TargetLabels:
 
 def spell_label(label: Any) -> str:
     """
-    >>> spelling(True), spelling(2.0), spelling(-3), spelling("好")
+    >>> spell_label(True), spell_label(2.0), spell_label(-3), spell_label("好")
     ('true', '2', '-3', '好')
     """
     if isinstance(label, bool):

@@ -309,7 +309,8 @@ def is_of_text(batch: Batch, places: Tensor) -> Tensor:
 def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
     """Of the counted tokens those to keep (M,).
 
-    >>> [part.tolist() for part in only((torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])), torch.tensor([0, 1, 0, 1]))]
+    >>> counted = torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])
+    >>> [part.tolist() for part in keep_counted(counted, torch.tensor([0, 1, 0, 1]))]
     [[1, 6], [0, 1]]
     """
     places, offsets = counted

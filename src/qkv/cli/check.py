@@ -1,4 +1,4 @@
-"""The report on labelled files as people read it: what is in them, a bar for each label, and findings by kind."""
+"""`qkv check`: check a corpus, labelled files or sentence pairs before training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,9 +39,9 @@ def print_labelled(report: "LabelledReport") -> None:
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
     for facts in report.files:
-        against = ", held against the others" if facts.against else ""
+        against = ", compared with the others" if facts.against else ""
         lost = "".join(
-            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("mended", facts.mended)) if count
+            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("repaired", facts.mended)) if count
         )
         rows.append((facts.path, f"{facts.examples:,} examples{lost}{against} ({facts.read_as})"))
     for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
@@ -53,7 +53,7 @@ def print_labelled(report: "LabelledReport") -> None:
     _print_labels(report)
     print_findings(report.counts, report.findings, KINDS)
     if report.sound:
-        typer.echo("\nNothing is wrong with it.")
+        typer.echo("\nNo errors found.")
     for note in report.notes:
         typer.echo(f"\nnote: {note}")
 
@@ -79,41 +79,46 @@ def _describe_lengths(lengths: "Lengths") -> str:
     said += f", longest {lengths.longest:,}"
     if lengths.limit is not None:
         said += f"; {lengths.over:,} above the model's {lengths.limit:,}"
-        said += ", which are read in windows" if lengths.over else ""
+        said += ", which are split into windows" if lengths.over else ""
     return said
 
 
-# --- `qkv check --pairs …`: pairs of texts before a model that translates is trained on them.
+# Sentence pairs.
 
 TrainPairsOption = Annotated[
-    list[str] | None, typer.Option("--pairs", metavar="FILE [FILE]", help="Pairs to train a translation on.")
+    list[str] | None,
+    typer.Option(
+        "--pairs",
+        metavar="FILE [FILE]",
+        help="Training set for translation: source and target file, or one file with both.",
+    ),
 ]
-DevPairsOption = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Pairs to choose by.")]
-TestPairsOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Pairs to judge by.")]
+DevPairsOption = Annotated[
+    list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Development set, for model selection.")
+]
+TestPairsOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Test set.")]
 MorePairsOption = Annotated[
-    list[str] | None, typer.Option("--more", metavar="FILE …", help="Further pairs to train on, both in a file.")
+    list[str] | None,
+    typer.Option("--more", metavar="FILE …", help="Additional training pairs; each file has both sides."),
 ]
 PairColumnsOption = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B", help="Of source and target in a file of pairs.")
+    str | None, typer.Option("--columns", metavar="A,B", help="Columns of source and target in a file with both.")
 ]
 
 
 def check_pair_files(
     given: dict[str, list[str]], columns: str | None, model: str | None, named: int, as_json: bool
 ) -> None:
-    """`given`: files by the option that named them, train, more, dev, test."""
+    """Check sentence pairs and print the report; `given` maps train, more, dev, test to files."""
     from qkv.cli.terminal import fraction, print_json
     from qkv.data.pairs.check import check_pairs
     from qkv.data.pairs.files import PairFiles
 
     names = () if columns is None else split_two(columns, ",", "--columns")
-    # of --more every file has both sides; of the others, two files are one set of pairs
+    # each file of --more has both sides; two files of another option are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
     if names and all(len(files) == 2 for found in sets.values() for files in found):
-        raise InputError(
-            f"--columns are {' and '.join(names)}, and no file has both sides: of two files each is one. Leave the "
-            "columns out."
-        )
+        raise InputError(f"--columns are {' and '.join(names)}, and no file has both sides. Leave --columns out.")
     parts = {
         part: [PairFiles.of(files, names if len(files) == 1 else ()) for files in found] for part, found in sets.items()
     }
@@ -127,8 +132,8 @@ def check_pair_files(
 
 
 def _limits(model: str | None) -> "tuple[Languages | None, int]":
-    """The tokenizers of a model that translates and its longest text; of another model, its own for both sides; of a
-    tokenizer alone, what is usual."""
+    """Return the tokenizers and the maximum length of a translation model; for another model or a tokenizer, its own
+    tokenizer for both sides, and its maximum length or the default."""
     from pathlib import Path
 
     from qkv.api.translator import load_translator, translates
@@ -149,22 +154,24 @@ def print_pairs(report: "PairReport") -> None:
     from qkv.cli.terminal import print_findings, print_table
     from qkv.data.pairs.check import KINDS
 
-    rows = [("pairs to train on", f"{report.pairs:,}")]
+    rows = [("training pairs", f"{report.pairs:,}")]
     for facts in report.files:
-        left = f", {facts.dropped:,} left out" if facts.dropped else ""
+        left = f", {facts.dropped:,} dropped" if facts.dropped else ""
         rows.append((facts.name, f"{facts.part}: {facts.pairs:,} pairs{left}"))
     for unit, by_side in (("characters", report.characters), ("tokens", report.tokens)):
         rows += [
             (f"{unit}, {side}", _describe_pair_lengths(found)) for side, found in by_side.items() if found is not None
         ]
     if report.ratio is not None:
-        rows.append(("length", f"{report.ratio:.2f} characters of the translation for one of the source (median)"))
+        rows.append(("length", f"{report.ratio:.2f} characters of target per character of source (median)"))
     if report.several:
-        rows.append(("several translations", f"{report.several:,} pairs give another one of a source that was there"))
+        rows.append(
+            ("several translations", f"{report.several:,} pairs have a source that also has another translation")
+        )
     print_table(["", ""], rows)
     print_findings(report.counts, report.findings, KINDS)
     if report.sound:
-        typer.echo("\nNothing is wrong with them.")
+        typer.echo("\nNo errors found.")
     for note in report.notes:
         typer.echo(f"\nnote: {note}")
 
@@ -175,8 +182,6 @@ def _describe_pair_lengths(lengths: "Lengths") -> str:
     return said if lengths.limit is None else f"{said}; {lengths.over:,} above {lengths.limit:,}"
 
 
-# --- `qkv check`: what is in a corpus, labelled files or pairs and what is wrong, before anything is trained on them.
-
 _LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
 
@@ -185,19 +190,21 @@ def check(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="A corpus, .txt or .jsonl; or labelled files: csv, tsv, jsonl, CoNLL, SQuAD … (.gz .xz).",
+            help="Corpus (.txt, .jsonl) or labelled files (csv, tsv, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
         ),
     ] = None,
     field: Annotated[
-        str | None, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl; else text.")
+        str | None, typer.Option("--field", metavar="NAME", help="Text field of a .jsonl corpus (default text).")
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", metavar="TASK", help="The files are labelled, for classify, tag, answer or choice."),
+        typer.Option("--task", metavar="TASK", help="Task of labelled files: classify, tag, answer or choice."),
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option("--against", metavar="TEST", help="Labelled files that must not hold the same texts; repeatable."),
+        typer.Option(
+            "--against", metavar="TEST", help="Labelled test file, checked for texts that FILE also has; repeatable."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -206,7 +213,7 @@ def check(
             "-m",
             "--tokenizer",
             metavar="FOLDER",
-            help="Count lengths in its tokens, and hold them to its limit.",
+            help="Count lengths in tokens of this model and compare with its maximum length.",
         ),
     ] = None,
     text: TextColumn = None,
@@ -223,10 +230,10 @@ def check(
     test: TestPairsOption = None,
     more: MorePairsOption = None,
     pair_columns: PairColumnsOption = None,
-    named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
+    named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to list per kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Look through a corpus, labelled files or pairs: what there is, and everything that is wrong, by file and line.
+    """Check a corpus, labelled files or sentence pairs: statistics, and every error by file and line.
 
     \b
     qkv check corpus.txt
@@ -235,17 +242,17 @@ def check(
     qkv check 评论.txt --task classify --text 2 --label 1
     qkv check --pairs train.de train.en --dev val.de val.en --test test.de test.en
 
-    A file is taken as labelled when --task or a column is given, or when it looks so: a table, words with tags, JSON
-    with questions, spans or labels. Then labels are counted and compared for slips, repeated texts are found, those
-    with another label, those that stand in TEST too, spans and answers that do not stand where the file says, mixed
-    full and half width, 简 and 繁, and lengths against the model's limit.
+    A file is labelled if --task or a column is given, or if it is a table, words with tags, or JSON with questions,
+    spans or labels. Checked are: similar spellings of labels, duplicate texts, duplicates with different labels, texts
+    that are also in TEST, wrong offsets of spans and answers, mixed full and half width, mixed 简 and 繁, and lengths
+    above the model's maximum.
 
-    --pairs, --dev, --test, --more and --columns are those of `qkv train translate`: empty sides, files of different
-    length, pairs that are there again, those of dev and test that are trained on as well, sides of unlikely length, and
-    lengths; with --model RUN, in its tokens.
+    --pairs, --dev, --test, --more and --columns are those of `qkv train translate`. Checked are: empty sides, files of
+    different length, duplicate pairs, development and test pairs that are also in the training set, unlikely length
+    ratios, and lengths (with --model RUN in tokens).
 
-    Nothing is changed. Files are read once, in little memory. The exit code is 0 whatever was found, and 2 when a file
-    is not there or its columns cannot be told. --json prints one document: for a corpus files, bytes, documents,
+    Files are not changed; they are read once, in constant memory. The exit code is 0 whatever was found, and 2 if a
+    file is missing or its columns are unknown. --json prints one document: for a corpus files, bytes, documents,
     sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
     files, examples, labels, characters, tokens, counts, findings, notes, …; for pairs files, pairs, ratio, several, …
     """
@@ -257,7 +264,7 @@ def check(
     given_pairs = {"train": pairs, "more": more, "dev": dev, "test": test}
     if any(given_pairs.values()):
         if not pairs:
-            raise InputError("--dev, --test and --more go with pairs to train on: give those with --pairs.")
+            raise InputError("--dev, --test and --more need a training set: give it with --pairs.")
         if corpus or task or against or columns or format or separator or field:
             raise InputError(
                 "--pairs is checked alone: leave out other files, --field, --task, --against and their columns."
@@ -296,7 +303,7 @@ def _is_labelled(path: Path) -> bool:
             checked(path)
         except InputError:
             raise error from None
-        return False  # the check of a corpus says what is wrong with it, and goes on
+        return False  # check_corpus reports the error and continues
 
 
 def _check_labelled(
@@ -338,7 +345,7 @@ def _print(report: "CorpusReport") -> None:
     )
     print_findings(report.counts, report.findings, KINDS)
     if not report.counts and report.documents:
-        typer.echo("\nNothing is wrong with it.")
+        typer.echo("\nNo errors found.")
     for limit in report.limits:
         typer.echo(f"\nnote: {limit}")
 

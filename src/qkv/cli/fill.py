@@ -1,4 +1,4 @@
-"""qkv fill: what stands behind each [MASK]."""
+"""`qkv fill`: predict the token of each [MASK]."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -12,14 +12,12 @@ _SHOWN = 32  # characters on either side of a blank
 
 
 def fill_blanks(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A text with one or more [MASK]; - reads standard input.")
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with one or more [MASK]; - reads standard input.")],
     model: ModelOption = DEFAULT_MODEL,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates for every blank.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates per blank.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill the blanks of a text: the likeliest words for every [MASK], with their probabilities.
+    """Predict the most probable tokens for every [MASK] of a text.
 
     \b
     qkv fill "The capital of France is [MASK]."
@@ -55,7 +53,7 @@ def fill_blanks(
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and after a blank.
+    """Return the text before and after a blank, shortened.
 
     >>> _around("The capital of France is [MASK].", 25, 31)
     ('The capital of France is ', '.')

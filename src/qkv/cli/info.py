@@ -1,4 +1,4 @@
-"""qkv info, for folders that hold no model: a tokenizer's, and a prepared corpus."""
+"""`qkv info`: describe a folder: model, tokenizer or shards."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:
-    """What a folder of a tokenizer or of shards holds, with what it is as `holds`; None for any other folder."""
+    """Describe a folder of a tokenizer or of shards; None for any other folder."""
     from qkv.data.corpus.shards import MANIFEST, STATE, Shards
     from qkv.text.tokenizer import FILES, Tokenizer
 
@@ -33,7 +33,7 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
             "sources": [source["name"] for source in corpus["sources"]],
             "vocabulary": _vocabulary(train.tokenizer()),
         }
-    # weights beside them are a model's that has lost its config.json
+    # a folder with weights is a model without its config.json
     held = {entry.name for entry in folder.iterdir()}
     if held & {"tokenizer.json", "vocab.txt"} and held <= set(FILES):
         return {"path": str(folder), "holds": "tokenizer", "vocabulary": _vocabulary(Tokenizer.load(folder))}
@@ -41,7 +41,7 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
 
 
 def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The same, for people, with the verbs that take such a folder."""
+    """Format the facts of `describe_data` as table rows, with the verbs that use such a folder."""
     from qkv.models.folders.info import vocabulary_line
 
     vocabulary, path = facts["vocabulary"], facts["path"]
@@ -67,21 +67,19 @@ def _vocabulary(tokenizer: Any) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in ("size", "kind", "lowercase", "segmenter")}
 
 
-# --- qkv info: what a model folder holds.
-
 LICENCE = re.compile(r"^license:[ \t]*['\"]?(?P<name>[^'\"\n]+)", re.MULTILINE)
-"""A line in the head of a model card, as the hub has it."""
+"""The licence line in the front matter of a model card."""
 
 
 def info(
     model: Annotated[
-        str, typer.Argument(metavar="FOLDER", envvar="QKV_MODEL", help="A model folder, or hf:owner/name.")
+        str, typer.Argument(metavar="FOLDER", envvar="QKV_MODEL", help="Model folder, or hf:owner/name.")
     ] = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a model folder holds: architecture, size, vocabulary, labels, licence. Weights are not read.
+    """Describe a model folder: architecture, size, vocabulary, labels, licence. Weights are not read.
 
-    Of a tokenizer and of a prepared corpus it says how large they are, and what takes them.
+    For tokenizers and shards it prints their sizes and the verbs that use them.
 
     \b
     qkv info
@@ -113,7 +111,7 @@ def info(
 
 
 def read_licence(folder: Path) -> dict[str, str | None]:
-    """The card of a model, the licence that its head names, and the file with the licence itself."""
+    """Return the model card, the licence named in its front matter, and the licence file."""
     card = folder / "README.md"
     text = ""
     if card.is_file():

@@ -1,4 +1,4 @@
-"""What the verbs that ask word vectors share on their command line."""
+"""`qkv analogy`, `qkv similar` and `qkv evaluate-vectors`: use and evaluate word vectors."""
 
 import math
 from pathlib import Path
@@ -21,18 +21,18 @@ WordVectorsOption = Annotated[
         "-m",
         envvar="QKV_VECTORS",
         metavar="VECTORS",
-        help="Word vectors: a folder or run of word2vec or nnlm, or a file .txt .vec .bin, also packed.",
+        help="Word vectors: folder or run of word2vec or nnlm, or a file .txt .vec .bin, also compressed.",
     ),
 ]
 MethodOption = Annotated[
-    str, typer.Option("--method", metavar="add|multiply", help="How analogies are solved: 3CosAdd or 3CosMul.")
+    str, typer.Option("--method", metavar="add|multiply", help="Method for analogies: 3CosAdd or 3CosMul.")
 ]
 
 
 def load_named_vectors(model: str | None, most: int | None = None) -> "WordVectors":
-    """Load what was named; what is odd about it is said beside the results."""
+    """Load word vectors and print the notes about them to standard error."""
     if model is None:
-        raise InputError("Say which word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
+        raise InputError("Give word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
     from qkv.models.word2vec.vectors import load_vectors
 
     vectors = load_vectors(model, most)
@@ -41,15 +41,12 @@ def load_named_vectors(model: str | None, most: int | None = None) -> "WordVecto
     return vectors
 
 
-# --- qkv analogy: a is to b as c is to what.
-
-
 def solve_analogy(
-    a: Annotated[str, typer.Argument(metavar="A", help="A word;")],
-    b: Annotated[str, typer.Argument(metavar="B", help="what it is related to;")],
-    c: Annotated[str, typer.Argument(metavar="C", help="a word that is related to what is looked for as A to B.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="First word.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Word related to A.")],
+    c: Annotated[str, typer.Argument(metavar="C", help="Word related to the answer as A is to B.")],
     model: WordVectorsOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many answers.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of answers.")] = 5,
     method: MethodOption = "add",
     as_json: JsonOption = False,
 ) -> None:
@@ -75,28 +72,25 @@ def solve_analogy(
     )
 
 
-# --- qkv similar: the nearest words of a word.
-
-
 def similar(
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One word or several.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One or more words.")],
     model: WordVectorsOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many neighbours.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of neighbours.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which words are most like a word, by the cosine of their vectors (1: the same direction, 0: unrelated).
+    """Print the nearest neighbours of a word, by the cosine of their vectors (1: same direction, 0: unrelated).
 
     \b
     qkv similar king --model FOLDER
     qkv similar 国王 女王 -k 5 --model vectors.bin
     qkv similar king --model GoogleNews-vectors-negative300.bin.gz --json
 
-    A word without a vector is told beside the answers for the others; the exit code is 2 when no word has one.
+    A word without a vector is reported; the exit code is 2 if no word has one.
 
-    --json prints one line a word: word, neighbours (word, similarity); or word, error.
+    --json prints one line per word: word, neighbours (word, similarity); or word, error.
     """
     if k < 1:
-        raise InputError(f"The number of words to show is {k}; it must be at least 1.")
+        raise InputError(f"-k is {k}; it must be at least 1.")
     vectors = load_named_vectors(model)
     found: dict[str, list[Neighbour]] = {}
     unknown: dict[str, str] = {}
@@ -118,14 +112,12 @@ def similar(
         if number:
             typer.echo()
         rows = [[f"{one.score:.3f}", bar(one.score, 16), one.word] for one in neighbours]
-        print_table(["cosine", "", f"like {word}"], rows, right=(0,))
+        print_table(["cosine", "", f"neighbours of {word}"], rows, right=(0,))
 
-
-# --- qkv evaluate-vectors: analogies and rated pairs of words.
 
 _USUAL = Path("../shared/data")
 _LEAST = 0.01
-"""Coverage of a set that is shown: a figure from a handful of English words in Chinese vectors says nothing."""
+"""Minimum coverage of a test set to be shown: a few English words in Chinese vectors give no meaningful score."""
 
 
 def evaluate_vectors(
@@ -146,12 +138,12 @@ def evaluate_vectors(
     ] = 300_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Score word vectors: analogies solved (Google, CA8), and how well likeness agrees with people (WS-353 …).
+    """Evaluate word vectors on analogies (Google, CA8) and word similarity (WS-353 …).
 
-    Scores are over the questions and pairs whose words are all in the vocabulary; coverage says how many those are.
-    Accuracy is as gensim counts it. The figure for pairs is Spearman's correlation, with its 95 % interval.
+    Scores count the questions and pairs whose words are all in the vocabulary; coverage is their share. Accuracy is
+    defined as in gensim. For pairs the score is Spearman's correlation, with its 95 % interval.
 
-    Sets of which less than 1 % is covered are only named; --json has them all.
+    Sets with less than 1 % coverage are only named; --json has all of them.
 
     \b
     qkv evaluate-vectors --model FOLDER --data questions-words.txt
@@ -164,9 +156,9 @@ def evaluate_vectors(
     places = data or ([_USUAL] if _USUAL.is_dir() else [])
     if not places:
         raise InputError(
-            "Say where the test sets are: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
-            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) serve; docs/word2vec.md says where "
-            "the published ones can be had."
+            "Give the test sets: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
+            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) work; docs/word2vec.md lists where "
+            "to get published ones."
         )
     from qkv.api.vector_scores import Analogies, as_document, find_tests, score_analogies, score_pairs
     from qkv.cli.terminal import print_json, progress
@@ -220,7 +212,7 @@ def _print(scores: "list[AnalogyScore | PairScore]") -> None:
             right=(1, 2, 3, 4),
         )
     if missed := [score.name for score in scores if score not in solved and score not in rated]:
-        say(f"not in this vocabulary, or hardly: {', '.join(missed)}")
+        say(f"hardly covered by this vocabulary: {', '.join(missed)}")
 
 
 def _line(part: "Solved", name: str) -> list[str]:

@@ -575,7 +575,7 @@ class Regression(TextTask):
 
 def parse_number(label: object) -> float | None:
     """
-    >>> as_number("4.5"), as_number("nan"), as_number("good")
+    >>> parse_number("4.5"), parse_number("nan"), parse_number("good")
     (4.5, None, None)
     """
     try:
@@ -648,7 +648,7 @@ def describe_foreign(where: str, problem: object, outputs: int, reads_pairs: boo
 def infer_problem_kind(problem: object, outputs: int) -> str:
     """What a head of others is for, by transformers' `problem_type` or, as there, by its number of outputs.
 
-    >>> kind_of_problem("multi_label_classification", 3), kind_of_problem(None, 1), kind_of_problem(None, 2)
+    >>> infer_problem_kind("multi_label_classification", 3), infer_problem_kind(None, 1), infer_problem_kind(None, 2)
     ('multi', 'regression', 'single')
     """
     kinds = {task.problem: kind for kind, task in CLASSIFIERS.items()}
@@ -657,9 +657,9 @@ def infer_problem_kind(problem: object, outputs: int) -> str:
 
 def infer_label_kind(examples: Sequence[TextExample]) -> str:
     """
-    >>> kind_of([TextExample("a", label="1"), TextExample("b", label="0")])
+    >>> infer_label_kind([TextExample("a", label="1"), TextExample("b", label="0")])
     'single'
-    >>> kind_of([TextExample("a", label="4.5"), TextExample("b", label="0")])
+    >>> infer_label_kind([TextExample("a", label="4.5"), TextExample("b", label="0")])
     'regression'
     """
     labels = [example.label for example in examples]
@@ -673,7 +673,7 @@ def infer_label_kind(examples: Sequence[TextExample]) -> str:
 def sort_labels(labels: Mapping[str, int]) -> tuple[str, ...]:
     """Numbers by size, names by the alphabet: the order of the head's outputs, the same on every machine.
 
-    >>> in_order({"10": 1, "9": 1}), in_order({"好评": 1, "bad": 2})
+    >>> sort_labels({"10": 1, "9": 1}), sort_labels({"好评": 1, "bad": 2})
     (('9', '10'), ('bad', '好评'))
     """
     numbers = {label: parse_number(label) for label in labels}

@@ -137,7 +137,7 @@ _PARTS = {
 
 def find_metric(name: str) -> Metric:
     """
-    >>> metric("has_answer_f1").name.en, metric("sparkle").name.en, metric("cost_error").kind
+    >>> find_metric("has_answer_f1").name.en, find_metric("sparkle").name.en, find_metric("cost_error").kind
     ('F1, questions with an answer', 'sparkle', 'error')
     """
     if name in METRICS:
@@ -174,7 +174,7 @@ class TaskWords:
 
     def of(self, n: int) -> Phrase:
         """
-        >>> TASKS["answer", ""].of(1).en, TASKS["classify", "single"].of(1200).zh
+        >>> _TASKS["answer", ""].of(1).en, _TASKS["classify", "single"].of(1200).zh
         ('1 question', '1,200 条文本')
         """
         return Phrase(f"{n:,} {self.one.en if n == 1 else self.many.en}", f"{n:,} {self.many.zh}")

@@ -164,9 +164,9 @@ class TagScorer:
 
 def list_spans(text: str, spans: Sequence[Span]) -> str:
     """
-    >>> in_words("Tom 在北京", [Span(5, 7, "LOC"), Span(0, 3, "PER")])
+    >>> list_spans("Tom 在北京", [Span(5, 7, "LOC"), Span(0, 3, "PER")])
     'PER Tom; LOC 北京'
-    >>> in_words("nobody", [])
+    >>> list_spans("nobody", [])
     '–'
     """
     return "; ".join(f"{label} {text[start:end]}" for start, end, label in sorted(spans)) or "–"
@@ -211,7 +211,7 @@ def find_overlap(spans: Sequence[Span]) -> tuple[Span, Span] | None:
 def keep_outermost(example: TagExample) -> TagExample:
     """Of spans that overlap, the longest; of equals, the first.
 
-    >>> outermost(TagExample("南京大学", (Span(0, 2, "LOC"), Span(0, 4, "ORG")))).spans
+    >>> keep_outermost(TagExample("南京大学", (Span(0, 2, "LOC"), Span(0, 4, "ORG")))).spans
     (Span(start=0, end=4, label='ORG'),)
     """
     if example.spans is None or not find_overlap(sorted(example.spans)):
@@ -233,7 +233,7 @@ def _check_inside(start: int, end: int, what: str, example: TagExample, where: s
 
 def describe_span(text: str, span: Span) -> str:
     """
-    >>> named("Tom lives here", Span(0, 3, "PER"))
+    >>> describe_span("Tom lives here", Span(0, 3, "PER"))
     "PER 'Tom' (characters 0 to 3)"
     """
     words = text[span.start : span.end]

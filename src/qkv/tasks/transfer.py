@@ -249,7 +249,7 @@ class WithLanguageModel:
 def next_word_targets(batch: Batch, words: int) -> Tensor:
     """(N,) the word after each token; nothing where a mark follows, or the row ends.
 
-    >>> next_words(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()
+    >>> next_word_targets(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()
     [5, 6, -100, -100, 7, -100, 5, -100, -100]
     """
     following, targets = batch.ids[1:], torch.full_like(batch.ids, IGNORE)

@@ -100,7 +100,7 @@ def test_a_constant_is_told_in_words(
     file = write_numbers(tmp_path / "a.csv")
     model = str(task_folder(tmp_path / "model", "classify", kind="regression"))
     assert main(["evaluate", model, str(file), "--against", model]) == 0
-    assert "the pearson of one of the two cannot be said" in capfd.readouterr().out
+    assert "the pearson of one of the two is undefined" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_examples_are_not_written_over(tmp_path: Path, capfd: pytest.Capture
     model = str(task_folder(tmp_path / "model", "classify", kind="multi"))
     for out in (file, link):
         assert main(["evaluate", model, str(file), "--out", str(out)]) == 2
-        assert f"--out {out} is a file that is read" in capfd.readouterr().err
+        assert f"--out {out} is also an input file" in capfd.readouterr().err
     assert file.read_bytes() == before
 
 

@@ -130,7 +130,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureF
     model = task_folder(tmp_path / "model", "classify")
     path = write(tmp_path / "a.csv", "text\nthe cat\n")
     assert main(["predict", str(model), str(path), "--out", str(path)]) == 2
-    assert "is a file that is read" in capfd.readouterr().err and path.read_text() == "text\nthe cat\n"
+    assert "is also an input file" in capfd.readouterr().err and path.read_text() == "text\nthe cat\n"
 
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,11 @@ SAID = {
     "elmo": ("perplexity ", " forward and ", " backward, on ", ": the model\n", "curves, remarks"),
     "rnnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
     "nnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
-    "gpt": (" bits a character", ": the model, for qkv and transformers. Try: qkv generate ", "curves, what it writes"),
+    "gpt": (
+        " bits per character",
+        ": the model, for qkv and transformers. Try: qkv generate ",
+        "curves, what it writes",
+    ),
 }
 
 
@@ -86,7 +90,7 @@ def test_a_run_that_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[st
         report_pretrained("elmo", stopped)
     assert exit_code.value.exit_code == 130
     assert capsys.readouterr().err == (
-        f"Stopped and saved at step 1,200. Go on with: qkv pretrain --resume {tmp_path}\n"
+        f"Stopped and saved at step 1,200. Resume with: qkv pretrain --resume {tmp_path}\n"
     )
     with pytest.raises(typer.Exit):
         report_pretrained("elmo", stopped, as_json=True)
