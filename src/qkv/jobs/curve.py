@@ -1,7 +1,12 @@
-"""The report of `qkv curve`: what was reached with fewer labels, and what more would bring, or that nobody can tell.
+"""Learning curves: short fine-tunings on growing shares of the training set, a power law through them, and the report.
 
-Every size was trained several times on other draws of the training file. The curve through them is a power law
-(metrics/power_law.py); its predictions come with intervals, and where the points do not determine it the page says so.
+Every point is evaluated on the same development set, by its best evaluation. The power law (metrics/power_law.py)
+predicts scores for more labels with intervals; the page says so if the points do not determine it.
+
+RUN/config.toml    the resolved settings; a resumed run reads nothing else
+RUN/points.jsonl   one line per finished point
+RUN/report.html    the curve as a page, rewritten after every point
+RUN/result.json    the figures; written last, so it exists only for a finished run
 """
 
 import math
@@ -42,7 +47,7 @@ from qkv.train.progress import Progress, Silent
 from qkv.train.run_folder import add_line, read_lines
 
 _WORTH = 0.01
-"""What twice as many labels must bring at least to be worth the work: a point."""
+"""Minimum gain from twice as many labels that is worth the work: one point."""
 NO_FIT_REASONS = {
     "few_sizes": Phrase("fewer than three sizes were measured", "测量的规模不足三种"),
     "few_points": Phrase("there are too few points to tell noise from a trend", "点太少，分不清波动与趋势"),
@@ -98,7 +103,7 @@ def mean_score(scores: tuple[float, ...]) -> float:
 
 
 def _largest(facts: CurveFacts) -> tuple[int, float] | None:
-    """The largest size that has a score, and its mean."""
+    """Return the largest size that has a score, and its mean."""
     known = [(n, mean_score(scores)) for n, scores in facts.points if math.isfinite(mean_score(scores))]
     return known[-1] if known else None
 
@@ -143,18 +148,18 @@ def _sections(facts: CurveFacts) -> Iterator[Section]:
         if remark is not None
     )
     if remarks:
-        yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), remarks)
+        yield Remarks(Phrase("Remarks", "结果分析"), remarks)
     if any(math.isfinite(score) for _, scores in facts.points for score in scores):
-        yield Planes(Phrase("The curve", "曲线"), (_plane(facts),))
+        yield Planes(Phrase("Learning curve", "学习曲线"), (_plane(facts),))
         yield _table(facts)
     if facts.notes:
-        yield Notes(Phrase("Chosen by itself", "自动选择"), facts.notes)
+        yield Notes(Phrase("Default choices", "自动选择的设置"), facts.notes)
     if facts.config.strip():
         yield Settings(Phrase("Settings", "配置"), facts.config)
 
 
 def remark_more_labels(facts: CurveFacts) -> Remark | None:
-    """Whether twice as many labels would bring `WORTH`: yes, no, perhaps, or that the data cannot say."""
+    """Say whether twice as many labels would gain `_WORTH`: yes, no, perhaps, or undetermined."""
     last = _largest(facts)
     what, words = find_metric(facts.main), task_words(facts.task, facts.kind)
     if last is None:
@@ -164,8 +169,8 @@ def remark_more_labels(facts: CurveFacts) -> Remark | None:
         return Remark(
             WARNING if facts.fit.reason != "flat" else NOTE,
             Phrase(
-                f"How many more labels would help, this data cannot say: {why.en}.",
-                f"再多标注能有多大帮助，这份数据说不准：{why.zh}。",
+                f"The gain from more labels cannot be estimated: {why.en}.",
+                f"无法估计增加标注的收益：{why.zh}。",
             ),
         )
     one = facts.fit.predictions[0]
@@ -205,7 +210,7 @@ def _between(what: Metric, one: Prediction) -> str:
 
 
 def remark_rising(facts: CurveFacts) -> Remark | None:
-    """What the last doubling brought, as measured: nothing is extrapolated here."""
+    """Report the measured gain of the last doubling, without extrapolation."""
     known = [(n, mean_score(scores)) for n, scores in facts.points if math.isfinite(mean_score(scores))]
     last = known[-1] if known else (0, math.nan)
     half = [(n, score) for n, score in known if 0.35 * last[0] <= n <= 0.7 * last[0]]
@@ -225,7 +230,7 @@ def remark_rising(facts: CurveFacts) -> Remark | None:
 
 
 def remark_spread(facts: CurveFacts) -> Remark | None:
-    """How far equal sizes differ by the draw alone."""
+    """Report the standard deviation between draws of equal size."""
     what = find_metric(facts.main)
     several = [(n, scores) for n, scores in facts.points if len(scores) > 1 and all(map(math.isfinite, scores))]
     if len(several) < 2:
@@ -263,7 +268,7 @@ def _plane(facts: CurveFacts) -> Plane:
         layers.append(Rule(Phrase("all there is", "现有全部"), x=float(facts.available)))
     ends = [score for _, score in every if math.isfinite(score)]
     ends += [end for one in predictions for end in (one.low, one.high)]
-    # far below all points it would only flatten them
+    # a baseline far below all points would flatten them
     if facts.baseline is not None and facts.baseline[1] > min(ends) - 0.5 * (max(ends) - min(ends)):
         layers.append(Rule(Phrase("baseline", "基线"), y=facts.baseline[1]))
     layers += [
@@ -287,9 +292,9 @@ def _plane(facts: CurveFacts) -> Plane:
         tuple(layers),
         shape="wide",
         note=Phrase(
-            "To the right every step is a multiple: the axis is logarithmic. The interval holds what the draw of the "
-            "training examples does by chance, not that dev is itself a sample.",
-            "横轴是对数的：每一格是倍数。区间只包含抽取训练样本的偶然性，不包含验证集本身也是抽样这一点。",
+            "The horizontal axis is logarithmic. The interval covers the random draw of the training examples, not the "
+            "sampling of the development set.",
+            "横轴为对数刻度。区间只反映训练样本抽取的随机性，不包括验证集本身的抽样误差。",
         ),
     )
 
@@ -310,25 +315,20 @@ def _table(facts: CurveFacts) -> BarTable:
         Phrase("standard deviation", "标准差"),
         Phrase("draws", "抽取次数"),
     )
-    return BarTable(Phrase("Size by size", "各规模得分"), headings, tuple(rows))
+    return BarTable(Phrase("Results by size", "各规模得分"), headings, tuple(rows))
 
 
-# --- Which training examples each point of a learning curve gets.
-#
-# A draw is one order of all examples, and a size is a beginning of it: within a draw the sizes are nested, as a file
-# is
-# when it grows; between draws nothing is shared. The order brings every label early, and then each by its share, so
-# that
-# a tenth of the file has about a tenth of each label's examples, and no label is missing that a model is asked for.
+# Sampling: a draw is an order of all examples, and a size is a prefix of it, so the sizes of a draw are nested. The
+# order is stratified by label and starts with one example of every label, so that no size lacks a label.
 
 _FEWEST = 8
-"""Examples: fewer say nothing about a task, only about themselves."""
+"""Minimum number of examples of a point."""
 
 
 def sample_sizes(shares: Sequence[float], available: int, labels: int) -> tuple[int, ...]:
-    """How many examples each share is, none less than one of each label; equal ones are one.
+    """Return the distinct sizes of the shares, each at least one example per label.
 
-    >>> sizes((0.1, 0.5, 1.0), 200, 3), sizes((0.1, 0.5, 1.0), 200, 77)
+    >>> sample_sizes((0.1, 0.5, 1.0), 200, 3), sample_sizes((0.1, 0.5, 1.0), 200, 77)
     ((20, 100, 200), (77, 100, 200))
     """
     least = max(labels, _FEWEST)
@@ -336,9 +336,9 @@ def sample_sizes(shares: Sequence[float], available: int, labels: int) -> tuple[
 
 
 def draw_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integers:
-    """(n,) examples by number, given the labels of each: any `sample_sizes` of them from the front are a good sample.
+    """Return (n,) the indices of the examples in an order whose prefixes are stratified by label.
 
-    >>> order = drawn_order([["a"]] * 90 + [["b"]] * 9 + [["c"]], seed=0, draw=0)
+    >>> order = draw_order([["a"]] * 90 + [["b"]] * 9 + [["c"]], seed=0, draw=0)
     >>> sorted(number // 90 for number in order[:20].tolist()).count(1)
     3
     """
@@ -353,7 +353,7 @@ def draw_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integer
     places = np.empty(len(labels))
     for number, luck in zip(shuffled.tolist(), chance.random(len(labels)).tolist(), strict=True):
         name = strata[number]
-        # the first to have a label come before all others, in the order they were drawn in
+        # the first example of each label comes before all others
         new = not seen.issuperset(labels[number])
         seen.update(labels[number])
         places[number] = luck - 1 if new else (ranks[name] + luck) / counts[name]
@@ -361,11 +361,8 @@ def draw_order(labels: Sequence[Sequence[str]], seed: int, draw: int) -> Integer
     return np.argsort(places, kind="stable")
 
 
-# --- The points of a learning curve: which examples each gets, and one short fine-tuning on them.
-#
-# Examples are made ready once for the whole curve, with every label known. Where the encoder stays as it is and is
-# run
-# once (transfer "features"), its vectors are computed once too, and a point costs no more than training a head.
+# Points: examples are prepared once for the whole curve, with all labels known. With transfer "features" the vectors of
+# the encoder are computed once too, and a point only trains a head.
 
 _SHARES = (0.1, 0.2, 0.4, 0.7, 1.0)
 
@@ -382,7 +379,7 @@ class CurveConfig:
         if self.draws < 1:
             raise InputError(f"draws must be at least 1, not {self.draws}.")
         if self.finetune.seeds != 1:
-            raise InputError("Every draw of a curve has a seed of its own: give --draws instead of seeds.")
+            raise InputError("Every draw of a curve has its own seed: give --draws instead of seeds.")
 
 
 @dataclass(frozen=True)
@@ -393,13 +390,13 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurvePlan:
-    """What the points of a curve share, and which they are."""
+    """The points of a curve, and what they share."""
 
     config: CurveConfig
     prepared: Prepared
     points: tuple[CurvePoint, ...]
-    orders: tuple[Integers, ...]  # of the examples, one a draw
-    vectors: Vectors | None  # of all training examples, where the encoder is run once
+    orders: tuple[Integers, ...]  # of the examples, one per draw
+    vectors: Vectors | None  # of all training examples, with transfer "features"
 
     @property
     def task(self) -> Any:
@@ -410,14 +407,14 @@ def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch
     examples = prepared.data.train.examples
     labels = _labels(prepared)
     distinct = len({label for found in labels for label in found})
-    # a draw after the other, so that a curve that is looked at early has all its sizes
+    # draw by draw, so that an unfinished curve has all sizes
     numbers = sample_sizes(config.shares, len(examples), distinct)
     points = tuple(CurvePoint(n, draw) for draw in range(config.draws) for n in numbers)
     seed = config.finetune.train.seed
     orders = tuple(draw_order(labels, seed, draw) for draw in range(config.draws))
     vectors = None
     if prepared.transfer.cached:
-        # once for all points; a point then finds its features made, and runs no encoder
+        # once for all points; a point does not run the encoder
         whole = compute_vectors(prepared, out, device)
         assert isinstance(whole.train, Vectors)
         vectors = whole.train
@@ -426,7 +423,7 @@ def plan_curve(config: CurveConfig, prepared: Prepared, out: Path, device: torch
 
 
 def _labels(prepared: Prepared) -> list[list[str]]:
-    """Of every training example; a number is no label."""
+    """Return the labels of every training example; none for regression."""
     examples = prepared.data.train.examples
     if prepared.task.numbers:
         return [[] for _ in examples]
@@ -436,7 +433,7 @@ def _labels(prepared: Prepared) -> list[list[str]]:
 def train_point(
     plan: CurvePlan, point: CurvePoint, folder: Path, device: torch.device, progress: Progress
 ) -> dict[str, Any] | Outcome:
-    """Train one point and say how good it became; where somebody stopped it, the outcome alone."""
+    """Train one point and return its line of points.jsonl, or the outcome if it was stopped."""
     began = time.perf_counter()
     prepared = plan.prepared
     chosen = np.sort(plan.orders[point.draw][: point.n])
@@ -466,7 +463,7 @@ def train_point(
 
 
 class ChosenVectors(Vectors):
-    """Vectors of some examples, read where those of all of them lie."""
+    """Vectors of some examples, as a view of the vectors of all."""
 
     def __init__(self, features: Features, whole: Vectors, rows: Integers) -> None:
         super().__init__(features, whole.vectors, whole.reads_rows)
@@ -477,7 +474,7 @@ class ChosenVectors(Vectors):
 
 
 def _rows_of(plan: CurvePlan, chosen: Integers) -> Integers:
-    """Where the rows of these examples lie among those of all."""
+    """Return the rows of these examples among the rows of all."""
     counts = plan.prepared.train.row_counts
     return ranges((np.cumsum(counts) - counts)[chosen], counts[chosen])
 
@@ -495,7 +492,7 @@ def estimate_steps(plan: CurvePlan, n: int) -> int:
 
 @dataclass
 class PointProgress:
-    """The progress of one point as part of the whole curve's."""
+    """Progress of one point, as part of the progress of the curve."""
 
     whole: Progress
     before: int
@@ -509,19 +506,8 @@ class PointProgress:
         self.whole.step(self.before + round(self.planned * step / self.steps), figures)
 
     def message(self, text: str) -> None:
-        if text.startswith("warning"):  # every evaluation of every point would be too much
+        if text.startswith("warning"):  # the evaluations of every point are not shown
             self.whole.message(text)
-
-
-# --- A learning curve: one fine-tuning after the other on growing parts of the training examples.
-#
-# Every point is a short run of its own, judged on the same held-out examples, with its best evaluation, as a run of
-# `qkv finetune` is. A power law through the points says what more labels would bring, or that the points cannot tell.
-#
-# RUN/config.toml    the resolved settings; a resumed run reads nothing else
-# RUN/points.jsonl   one line a finished point
-# RUN/report.html    the curve as a page, rewritten after every point
-# RUN/result.json    the figures; written last, so its presence means: finished
 
 
 class CurveSession:
@@ -535,7 +521,7 @@ class CurveSession:
         else:
             check_data_unchanged(config.finetune.data)
             folder = reopen_model(config.finetune, tell)
-        # all examples are made ready once: the task knows every label, whatever a small draw happens to hold
+        # prepare all examples once, so that the task knows every label, also those missing in a small draw
         data = read_data(config.finetune, tell if begins else Silent().message)
         self.prepared, self.config = prepare_examples(config.finetune, folder, data, tell), config
         if config.finetune.train.threads is not None:
@@ -572,7 +558,7 @@ class CurveSession:
         return facts
 
     def stop(self, outcome: Outcome) -> None:
-        """Every point was reported when it was finished."""
+        """Nothing to do: every point is reported when it is finished."""
 
     def finish(self, outcome: Outcome) -> None:
         facts = self._report()
@@ -617,8 +603,8 @@ def _collect_facts(plan: CurvePlan, out: Path) -> CurveFacts:
 def _make_notes(plan: CurvePlan) -> list[Words]:
     notes: list[Words] = [
         Phrase(
-            "Every point was judged on the same held-out examples, with its best evaluation there.",
-            "每个点都在同一份留出样本上评分，取其中最好的一次评估。",
+            "Every point was evaluated on the same development set; its best evaluation counts.",
+            "每个点都在同一验证集上评估，取最好的一次。",
         )
     ]
     wanted = min(plan.config.shares) * len(plan.prepared.data.train.examples)

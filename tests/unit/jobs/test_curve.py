@@ -217,7 +217,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path:
     assert main([str(word) for word in words(folder, tmp_path / "run")]) == 0
     out, err = capsys.readouterr()
     assert "point 2 of 2" in err and "report.html" in err
-    assert out.startswith("examples") and "accuracy" in out and "this data cannot say" in out
+    assert out.startswith("examples") and "accuracy" in out and "cannot be estimated" in out
     assert main(["curve", "--resume", str(tmp_path / "run"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["finished"] and len(document["result"]["points"]) == 2
@@ -235,7 +235,7 @@ def test_the_command_stopped(
 
 def test_wrong_words(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     assert "Did you mean 'classify'" in fails(capsys, "curve", "clasify", "--train", "x", "-o", tmp_path / "run")
-    assert "Say what is to be learned" in fails(capsys, "curve")
+    assert "Name the task" in fails(capsys, "curve")
     assert "--train" in fails(capsys, "curve", "classify")
     assert "--kind is for classify" in fails(
         capsys, "curve", "tag", "--train", "x", "-o", tmp_path / "run", "--kind", "multi"

@@ -142,7 +142,7 @@ ANSWERED = Phrase("answered by itself", "自动作答")
 
 def draw_reliability(facts: CalibrationFacts) -> Planes:
     planes = (_diagram(facts), *([_coverage(facts)] if facts.coverage else []))
-    return Planes(Phrase("Can its probabilities be believed?", "它给的概率可信吗？"), planes)
+    return Planes(Phrase("Calibration", "概率校准"), planes)
 
 
 def count_evaluated(facts: CalibrationFacts) -> int:
@@ -166,7 +166,7 @@ def _diagram(facts: CalibrationFacts) -> Plane:
     ]
     unit = UNITS.get(facts.unit, Phrase(facts.unit, facts.unit))
     return Plane(
-        Phrase("How sure, and how often right", "有多大把握，对了多少"),
+        Phrase("Reliability diagram", "可靠性图"),
         Axis(Phrase("how sure it was", "置信度"), "percent", 0.0, 1.0),
         Axis(Phrase("share that is right", "答对的比例"), "percent", 0.0, 1.0),
         (Rule(Phrase("as often right as it says", "说几成就对几成")), *dots),
@@ -198,7 +198,7 @@ def _coverage(facts: CalibrationFacts) -> Plane:
         layers.append(Dots(name, ((answered, reached),), "kept", labels=(label,), read=False))
     lowest = min([precision for _, precision in points] + [facts.target])
     return Plane(
-        Phrase("How much it may answer by itself", "放手让它答，能答多少"),
+        Phrase("Coverage and precision", "作答比例与精确率"),
         Axis(ANSWERED, "percent", 0.0, 1.0),
         Axis(Phrase("share that is right", "精确率"), "percent", max(0.0, lowest - 0.06), 1.0),
         tuple(layers),

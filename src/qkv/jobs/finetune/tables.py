@@ -54,7 +54,7 @@ class DataUsed:
                 f"没有截断：超过模型长度的文本分成互相重叠的窗口来读（这里最多 {most:,} 个），每个窗口都算数。",
             )
         else:
-            note = Phrase("Every text fits the model whole; nothing is cut off.", "每条文本都放得进模型，没有截断。")
+            note = Phrase("No text exceeds the maximum length.", "所有文本都未超过最大长度。")
         text += f'<p class="note">{spans(note)}</p>'
         return text + _faults([fault for _, part in self.parts for fault in part.faults], self._missing())
 
@@ -261,7 +261,7 @@ def layer_mix_table(mix: MixFacts) -> BarTable:
     goes_on = any(abs(one - other) > NEAR for one, other in zip(began, even, strict=True))
     start = Phrase("those of the model that this run went on from", "所接续的模型的权重") if goes_on else EQUAL
     return BarTable(
-        Phrase("What it takes from each layer of ELMo", "ELMo 各层用了多少"),
+        Phrase("Weights of the ELMo layers", "ELMo 各层的权重"),
         (Phrase("layer", "层"), Phrase("weight", "权重")),
         tuple(
             _layer_row(number, share, before)
@@ -300,7 +300,7 @@ def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
     if len(names) * len(parts) < 2:  # it stands at the head of the page
         return
     yield BarTable(
-        Phrase("All scores", "全部得分"),
+        Phrase("Results", "全部得分"),
         (Phrase("metric", "指标"), *(PART_NAMES[part] for part, _ in parts)),
         tuple((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
         note=Phrase(
@@ -345,7 +345,7 @@ def label_table(
     headings += [many] if train else []
     headings += [Phrase("threshold", "阈值")] if thresholds else []
     return BarTable(
-        Phrase("Label by label", "各标签得分"),
+        Phrase("Results by label", "各标签得分"),
         tuple(headings),
         tuple(_label_row(one, train, thresholds) for one in ordered),
         note=Phrase(
@@ -373,7 +373,7 @@ def _share(value: float, role: str = "train") -> Bar:
 
 def length_table(bins: tuple[LengthBin, ...]) -> BarTable:
     return BarTable(
-        Phrase("By length", "按长度"),
+        Phrase("Results by length", "按长度分组的得分"),
         (Phrase("tokens", "词元数"), Phrase("right", "答对"), Phrase("how many", "条数")),
         tuple(
             (
@@ -395,9 +395,9 @@ def length_table(bins: tuple[LengthBin, ...]) -> BarTable:
 
 
 def cost_table(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
-    """What it took; `total` is the time of all seeds together. `new_layers` as in `FinetuneFacts`."""
+    """Return the table of time and memory; `total` is the time of all seeds. `new_layers` as in `FinetuneFacts`."""
     moved = transfer_words(transfer, new_layers)
-    rows: list[tuple[Words, ...]] = [(Phrase("What was trained", "训练了什么"), moved)]
+    rows: list[tuple[Words, ...]] = [(Phrase("Trained layers", "训练的部分"), moved)]
     if facts.parameters:
         n, all_ = count(facts.trained_parameters), count(facts.parameters)
         part = facts.trained_parameters / facts.parameters
@@ -409,7 +409,7 @@ def cost_table(facts: CostFacts, transfer: str, total: float, new_layers: bool =
     if facts.seconds > 0:
         rows.append((Phrase("Training and evaluation", "训练与评估用时"), duration(facts.seconds)))
     if total > 1.05 * facts.seconds and facts.seconds > 0:
-        rows.append((Phrase("All seeds together", "全部种子合计"), duration(total)))
+        rows.append((Phrase("All seeds", "全部种子合计"), duration(total)))
     if facts.seconds_vectors is not None:
         name = Phrase("of which the encoder's one pass", "其中编码器运行一遍")
         rows.append((name, duration(facts.seconds_vectors)))
@@ -419,4 +419,4 @@ def cost_table(facts: CostFacts, transfer: str, total: float, new_layers: bool =
         rows.append((Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)))
     if facts.device:
         rows.append((Phrase("Machine", "设备"), facts.device))
-    return Table(Phrase("What it cost", "训练开销"), tuple(rows))
+    return Table(Phrase("Performance", "训练开销"), tuple(rows))

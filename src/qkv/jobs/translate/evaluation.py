@@ -81,7 +81,7 @@ class TranslationEvaluation:
 def pick_evenly(count: int, wanted: int) -> list[int]:
     """So many places of `count`, at most all, evenly over them: a file is often sorted.
 
-    >>> spread(10, 4), spread(3, 8)
+    >>> pick_evenly(10, 4), pick_evenly(3, 8)
     ([0, 2, 5, 7], [0, 1, 2])
     """
     wanted = min(count, wanted)

@@ -55,9 +55,9 @@ def test_lengths_have_intervals() -> None:
 
 def test_what_it_cost() -> None:
     rows = {phrase(row[0]).en: phrase(row[1]) for row in cost_table(COST, "full", 118.9).rows}
-    assert rows["Parameters trained"] == ("all 22.7\u00a0M", "全部 2,272\u00a0万") and "All seeds together" in rows
+    assert rows["Parameters trained"] == ("all 22.7\u00a0M", "全部 2,272\u00a0万") and "All seeds" in rows
     few = replace(COST, trained_parameters=385, seconds_vectors=12.3)
     rows = {phrase(row[0]).en: phrase(row[1]) for row in cost_table(few, "features", 41.0).rows}
     assert rows["Parameters trained"].en.endswith("(0.002\u00a0%)") and "the encoder's one pass" in " ".join(rows)
-    assert "All seeds together" not in rows
+    assert "All seeds" not in rows
     assert len(cost_table(CostFacts(0.0, None, None, None, 0, 0, ""), "freeze", 0.0).rows) == 1
