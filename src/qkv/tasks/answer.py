@@ -1,14 +1,21 @@
-"""The best spans of every question, over all windows of its passage.
+"""Extractive question answering: the span of a passage that answers a question, or no answer (BERT §4.2 and §4.3).
 
-A span runs from a token of the passage to the same or a later one, at most `longest` tokens, within one window. Its
-score is the start score of its first token plus the end score of its last. A span that lies in several windows counts
-with its best score; spans of the same characters are one. The score of no answer is what [CLS] gets, start plus end, in
-the window where it gets least: a passage answers a question if any of its windows does (BERT §4.3).
+Rows and targets are in answer_features.py. The loss of a row is the mean cross entropy of the first and the last token
+of the answer, over all tokens of the row; [CLS] means "no answer here".
 
-The search is exact, and no Python loop touches a row: the n best spans of a window begin at the n tokens whose own best
-span is best, so only these are looked at in full.
+A span has at most `longest` tokens within one window; its score is start score plus end score. A span in several
+windows keeps its best score. The score of no answer is that of [CLS], minimised over the windows (BERT §4.3). The
+search is exact and vectorised: the n best spans of a window begin at the n tokens whose own best span is best.
 
-Shapes: E examples, R rows, N tokens of all rows, K candidates an example; B rows of a group, T tokens of its longest.
+Probabilities are the softmax over the `n_best` spans and, where allowed, no answer; the temperature divides these
+scores. The model abstains if no answer is the most probable, or reaches the fitted threshold "no_answer". An answer is
+always a substring of the passage: `text == passage[start:end]`.
+
+Exact match and F1 are those of SQuAD or CMRC (metrics/answers.py), from 0 to 1, in total and for questions with and
+without an answer. F1 has a bootstrap interval over questions, exact match the interval of a share.
+
+Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example; B rows of a group,
+T tokens of its longest.
 """
 
 import hashlib
@@ -139,11 +146,7 @@ def _largest(values: _Floats, n: int) -> Integers:
     return np.argpartition(values, -n, axis=1)[:, -n:]
 
 
-# --- Figures of a reader: exact match and F1, as SQuAD or CMRC counts them (see metrics/answers.py), from 0 to 1.
-#
-# Where some questions have an answer and some have none, each kind is also counted by itself. F1 has a bootstrap
-# interval
-# over questions, exact match the interval of a share, which F1 has, too, where it is 0 or 1.
+# Scores.
 
 
 class Spoken(Protocol):
@@ -233,24 +236,7 @@ def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results:
     return float((likely[best] + likely[best + 1]) / 2)
 
 
-# --- Extractive reading: the span of a passage that answers a question, or that it does not (BERT §4.2 and §4.3).
-#
-# Rows and targets are in answer_features.py, the search for spans in answer.py, figures in answer.py.
-#
-# The loss of a row is the mean of two cross entropies, of the answer's first and of its last token, each over all
-# tokens
-# of the row; [CLS] stands for "not here". The probability of an answer is the softmax over the `n_best` best spans
-# of all
-# windows and, where no answer is allowed, over that too. What the temperature divides: the scores of these
-# candidates,
-# start plus end, before the softmax. The model answers nothing where no answer is the likeliest candidate, or where
-# its
-# probability reaches the threshold "no_answer" if one was fitted.
-#
-# What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`,
-# always.
-#
-# Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example.
+# The task.
 
 NO_ANSWER = "no_answer"
 """The key in `Calibration.thresholds`."""

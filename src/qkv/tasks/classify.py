@@ -1,4 +1,14 @@
-"""Figures of classification as examples stream by: counts for labels, two numbers a text for numbers."""
+"""Text classification from [CLS] (BERT §4.1): one label, several labels, or a number. texts.py encodes the texts.
+
+    single       one label of several         every label is a name (or a whole number); softmax
+    multi        any number of labels         labels are lists; one sigmoid and one fitted threshold per label
+    regression   a number                     every label is a number, and at least one has a decimal point
+
+The temperature divides the pooled scores of a text, before softmax or sigmoid; a number is not calibrated. Scorers
+stream.
+
+Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+"""
 
 import math
 import statistics
@@ -150,11 +160,7 @@ def _per_label(labels: Sequence[str], counts: Counts) -> tuple[LabelScore, ...]:
     )
 
 
-# --- One label of several, from [CLS] (BERT §4.1).
-#
-# What the temperature divides: the pooled scores of a text, before the softmax.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+# One label.
 
 OTHERS = 3  # labels shown beside the first
 
@@ -304,12 +310,7 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shifted / shifted.sum(-1, keepdims=True)
 
 
-# --- Any number of labels a text, none included: every label is asked for by itself.
-#
-# What the temperature divides: the pooled scores of a text, before each sigmoid. A label is said when its probability
-# reaches the threshold that was best for it on held-out texts.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+# Several labels.
 
 
 @dataclass(frozen=True)
@@ -443,11 +444,7 @@ def _listed(labels: Iterable[str]) -> str:
     return ", ".join(sorted(labels)) or "–"
 
 
-# --- A number from [CLS]: how similar two sentences are, how many stars a review gives.
-#
-# A number has no probability, and nothing to calibrate.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch.
+# Numbers.
 
 
 @dataclass(frozen=True)
@@ -585,13 +582,7 @@ def parse_number(label: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-# --- Classification: which of three small tasks the training labels call for, and how they come back from a folder.
-#
-#     single       one label of several         every label is a name (or a whole number)
-#     multi        any number of labels         labels are lists
-#     regression   a number                     every label is a number, and one at least has a decimal point
-#
-# The files beside this one hold the tasks; `texts.py` says how texts are read.
+# The choice between the three.
 
 Classify = SingleLabel | MultiLabel | Regression
 CLASSIFIERS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}

@@ -1,6 +1,6 @@
-"""What tasks, ways of transfer and metrics are called in both languages, and how a metric's value is written.
+"""Names of tasks, transfer methods and metrics in both languages, and the format of metric values.
 
-A metric that is not in the table keeps its own name: the page of a new task is plain before it is pretty.
+A metric that is not in the table keeps its own name.
 """
 
 import math

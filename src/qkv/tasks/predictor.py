@@ -1,4 +1,7 @@
-"""What the encoder says about every row, computed once and kept in a file: the features of `--transfer features`.
+"""Predict with a fine-tuned model: features to scores to results, in bounded memory.
+
+Rows are sorted by length, packed up to a budget of tokens, and returned in their order. With `--transfer features` the
+vectors of the encoder are computed once and stored in a file.
 
 Shapes: R rows, N tokens of all rows, D width.
 """
@@ -84,9 +87,6 @@ def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_p
     return Vectors(features, np.load(file, mmap_mode="r"), model.reads_rows)
 
 
-# --- Features to scores: rows sorted by length, packed up to a budget of tokens, back in their own order.
-
-
 @torch.inference_mode()
 def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision: torch.dtype | None = None) -> Scores:
     """(R, L) for a head that reads rows, (N, L) for one that reads tokens; rows in order, as the features have them.
@@ -110,8 +110,6 @@ def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision
     assert found is not None, "there is at least one row"
     return found
 
-
-# --- A model with the task it was fine-tuned for: examples in, results out, in bounded memory.
 
 TOKENS_PER_BATCH = {"cpu": 4096}
 TOKENS_PER_BATCH_ELSEWHERE = 65_536

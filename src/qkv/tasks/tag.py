@@ -1,9 +1,21 @@
-"""The tags of a head: "O" outside, "B-x" where a span with label x begins, "I-x" where it goes on.
+"""Tagging: labelled spans of a text, such as names, from one tag per unit (BERT §5.3; with a CRF, Lample et al. 2016).
 
-This is IOB2, in which every span begins with B: the one scheme that models are trained with here. Files may be written
-in others (data/labelled/reader.py reads them). I-x may follow only B-x or I-x, and no text starts with I.
+    Tom  lives  in  New   York       a tag for every unit: a word, a token, or a line of a column file
+    B-PER  O    O   B-LOC I-LOC      read from the head at the first token of the unit (tag_units.py)
 
-Shapes: L tags.
+Tags are IOB2: I-x follows only B-x or I-x, and no text starts with I. Files may use other schemes
+(data/labelled/reader.py).
+
+Loss: the mean cross entropy of units, each counted in one window; with a CRF the −log probability of the tags of a row.
+In training, spans that begin or end inside a unit are widened to whole units, and `find_misaligned` lists them;
+evaluation compares with the original characters: start, end and label must be equal, as in conlleval.
+
+Decoding: the scores of all windows are merged, and the best valid path of the whole text is found. Both taggers are
+chains (nn/crf.py); without a CRF the transitions are 0. The probability of an entity is the exact marginal of its span;
+the temperature divides all scores of the chain. Overlapping spans are not supported: files with them are rejected,
+unless the settings keep the outer ones; evaluation counts the inner ones as missed.
+
+Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
 """
 
 import math
@@ -87,11 +99,7 @@ class TagLabels:
         return Potentials(start, transitions, torch.zeros_like(start))
 
 
-# --- What a tagger answers: entities as spans of the user's characters; and how good its answers are.
-#
-# An entity is right when its start, its end and its label are exactly what the file says, character for character:
-# the
-# figures are conlleval's where spans lie on words, and hold for texts that nobody cut into words too.
+# Results and scores.
 
 
 class Entity(NamedTuple):
@@ -172,7 +180,7 @@ def list_spans(text: str, spans: Sequence[Span]) -> str:
     return "; ".join(f"{label} {text[start:end]}" for start, end, label in sorted(spans)) or "–"
 
 
-# --- What can be wrong with a tagged text: refused if it makes no sense, listed if a tagger cannot follow it.
+# Checks.
 
 
 def name_example(example: TagExample, number: int) -> str:
@@ -271,32 +279,7 @@ def find_misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: 
     return sorted(faults)
 
 
-# --- Tagging: labelled spans of a text, such as names, from one tag a word (BERT §5.3; with a CRF, Lample et al.
-# 2016).
-#
-#     Tom  lives  in  New   York       a tag for every unit: a word or a piece, or what the file gave one line each
-#     B-PER  O    O   B-LOC I-LOC      read from the head at the unit's first token (tag_units.py)
-#
-# Loss: the mean cross entropy of units, each counted in one window (tag_units.py); with a CRF −log probability of the
-# tags that a row counts, as one chain, also as a mean over units. Spans that begin or end inside a unit are widened
-# to
-# whole units for training, and `misaligned` lists them; evaluation holds answers against the user's own characters.
-#
-# Decoding: the scores of all windows are put together, and a text is decoded once, whatever its length: the best
-# path of
-# tags that never has I-x but after B-x or I-x. Both taggers are chains (nn/crf.py); the plain one's transitions are
-# 0.
-#
-# The probability of an entity is the exact marginal of its span: the share of all allowed paths, weighed by their
-# probability, in which just this span has just this label. What the temperature divides: every score of the chain,
-# that
-# is the head's and the CRF's.
-#
-# What this file does NOT do: answer with spans that overlap. Files that hold them are refused, unless the settings
-# say
-# that the outer one is to be learned; evaluation counts the inner ones as missed.
-#
-# Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
+# The task.
 
 _UNITS = ("auto", "word", "piece")
 NESTED = ("refuse", "outer")

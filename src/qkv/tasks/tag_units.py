@@ -187,15 +187,8 @@ def _is_mark(character: str) -> bool:
     return character in JOINERS or unicodedata.category(character)[0] == "M"
 
 
-# --- Tagged texts as rows for an encoder, and each unit's place in what the encoder's head says.
-#
-# A unit is labelled at its first token; of a GPT, where the first has not seen the others, at its last. A text longer
-# than the model is read in overlapping windows, in training as in prediction. A unit counts once: in the window that
-# counts this token. In training a row is a unit of its own, with the tags of the units it counts; for a CRF these
-# are one
-# chain, whose start and end are scored only where the text itself starts and ends.
-#
-# Shapes: E examples, R rows, N tokens of all rows, C tokens of all texts, U units, M units of a batch.
+# Rows: a unit is labelled at its first token (GPT: its last), in one window. In training each window is a unit of the
+# batch; for a CRF it is one chain, whose start and end are scored only at the start and end of the text.
 
 
 class TagFeatures:

@@ -1,8 +1,7 @@
-"""What the workbench asks of a task, and what every task hands back.
+"""The protocol of a task.
 
-A task turns examples into rows for an encoder with one head, says what is wrong with an answer (the loss), and turns
-the head's scores back into answers about the user's text. Training, evaluation, calibration, reports, look and the
-command line know tasks through this file alone: where tasks differ, they ask the task.
+A task turns examples into rows for an encoder with one head, defines the loss, and decodes the scores of the head into
+results. Training, evaluation, calibration, reports, look and the command line use tasks only through this protocol.
 
     examples ──features──▶ rows ──encoder + head──▶ scores ──decode──▶ results ──judge, scorer──▶ figures
 

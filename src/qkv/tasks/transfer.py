@@ -1,10 +1,19 @@
-"""An encoder with the one head of a task, and the few parameters that a task may have beside it (a CRF's).
+"""An encoder with the head of a task, and which of its parameters are trained.
 
-The head of a task is everything between the encoder's last layer and the scores: for a head that reads [CLS] that is
-BERT's pooler and the linear layer, because the pooler of a pretrained model was made for another question. How much of
-each layer of ELMo a task uses is learned with its head too, though it stands below.
+    full        all parameters are trained
+    top:K       the last K layers and the head are trained
+    freeze      only the head is trained
+    features    the encoder is run once, its vectors are stored, and the head is trained on them
 
-Shapes: R rows, N tokens of all rows, D width, L outputs.
+The head includes BERT's pooler and the weights of ELMo's layers. Frozen parts run without dropout, so `freeze` and
+`features` learn the same head. A new encoder has only pretrained parts below it (word vectors, a language model):
+`freeze` and `features` then both freeze these, and its own layers are always trained. With ELMo's layer weights
+`features` equals `freeze`, since the stored vectors would depend on them.
+
+A GPT may also learn its language model on the texts (Radford et al. 2018, §3.2, equation 5): L = L(task) + λ L(next
+word), λ = 0.5, on the tokens of the text without special tokens.
+
+Shapes: R rows, N tokens of all rows, D width, L outputs, W words.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -81,27 +90,7 @@ def is_encoder(name: str) -> bool:
     return network == "network" and bool(rest) and rest.split(".")[0] not in OF_THE_HEAD
 
 
-# --- How much of a pretrained encoder a task may change: the ways of the notes, by name.
-#
-#     full        everything moves (fine-tuning)
-#     top:K       the last K layers and the head move, the rest stays
-#     freeze      the encoder stays, the head learns in place
-#     features    the encoder is run once, its vectors are written down, and the head learns from them
-#
-# A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that
-# `freeze`
-# and `features` learn the same head, one of them without running the encoder again and again.
-#
-# An encoder that begins from nothing has nothing to hold still but what was trained before and lies below it: word
-# vectors, or a language model. Its layers are as new as the head and always move with it; `freeze` and `features`
-# hold
-# what lies below, and are then the same thing. An encoder of vectors and nothing else (`lookup`) is all pretrained,
-# and
-# has both ways like any other.
-#
-# A mix of ELMo's layers is part of the head: it is learned whatever stays. What `features` would write down is what
-# comes
-# out of it, so that there it is the same as `freeze`.
+# Transfer.
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
@@ -206,17 +195,7 @@ def trainable_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
-# --- A task learned together with the language model of its texts (Radford et al. 2018, §3.2, equation 5).
-#
-#     L = L(task) + λ L(next word)
-#
-# The same texts are predicted word by word, from the same vectors that the task's head reads: the encoder runs once.
-# What
-# is predicted is the text's own tokens, not the marks around them. The paper has λ = 0.5, and found that it helps
-# where
-# there is much to learn from and not where there is little.
-#
-# Shapes: N tokens of all rows, D width, W words.
+# Auxiliary language model.
 
 WEIGHT = 0.5
 """λ of the paper."""

@@ -1,7 +1,7 @@
-"""Texts to translations with any encoder-decoder, and what the translations are worth.
+"""Translate batches with an encoder-decoder, and score translations.
 
-Texts are sorted by length and put into batches by a budget of tokens; what comes back is in the order that was given.
-Nothing is cut: a source that is longer than the model was made for is the caller's to refuse or to split.
+Texts are sorted by length, batched by a budget of tokens, and returned in their order. Nothing is truncated: the caller
+rejects or splits sources that are too long.
 
 Shapes: T tokens of a translation, S tokens of its source.
 """
