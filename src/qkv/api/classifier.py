@@ -1,11 +1,14 @@
-"""Labels as scikit-learn's users hand them over, as the spellings that a task reads, and back.
+"""`qkv.Classifier`: fine-tuning with the interface of scikit-learn: fit, predict, predict_proba and score.
+
+It supports cross-validation, grid search and pipelines without requiring scikit-learn. A fit is a run of
+jobs/finetune/run.py in a temporary folder: part of the examples is held out for model selection and calibration.
+
+Labels keep their type (3 is returned as 3, not "3"):
 
     single    one label each: texts, whole numbers, true and false
     lists     any number of labels each, as lists
-    columns   the same as a table of 0 and 1, a column a label: the form that scikit-learn itself understands
-    numbers   what is to be learned is a number (kind="regression")
-
-A label comes back as what it was: 3 as 3 and not as "3".
+    columns   the same as a table of 0 and 1, one column per label, as in scikit-learn
+    numbers   numbers (kind="regression")
 """
 
 import inspect
@@ -144,13 +147,7 @@ def restore_labels(form: str, classes: Sequence[Any]) -> TargetLabels:
     return TargetLabels(form, tuple(classes))
 
 
-# --- `qkv.Classifier`: fine-tuning as scikit-learn's users know it, with fit, predict, predict_proba and score.
-#
-# It takes part in cross-validation, grid searches and pipelines. scikit-learn is not needed for it, and is imported
-# only
-# when scikit-learn itself asks. A fit is a whole run of jobs/finetune/run.py in a temporary folder: part of the
-# examples is
-# held out, and on these the best weights are chosen and the probabilities calibrated.
+# The estimator.
 
 RECORD = "classifier"
 """Under this name a saved folder keeps what the labels were before they were written down."""

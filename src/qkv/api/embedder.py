@@ -1,8 +1,13 @@
-"""What the Python API hands back: frozen dataclasses of plain fields, numpy for what is large.
+"""Compute vectors of texts and tokens, and the result types of the Python API.
 
-Every result says how much text it stands for: `n_tokens` counts the special tokens (but in a mean that they are no part
-of, that of a model which no task was put on), and `n_windows` is above 1 where a
-text was longer than the model and was read in overlapping parts.
+Texts are split into windows, and tokens pooled to one vector per text, or returned. Pooling "mean" averages the tokens,
+with [CLS] and [SEP] as in sentence-transformers (without them for models without a task head; for word vectors only
+tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
+edge (data/batching.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
+
+`n_tokens` counts the tokens of a result, `n_windows` its windows.
+
+Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -91,19 +96,7 @@ def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
 
 
-# --- Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
-#
-# pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
-# [SEP] included, as sentence-transformers does; of a model that no task was put on they are the text's
-# own, and of word vectors those that have a vector.
-#
-# A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what
-# lies
-# below the layers, the same in every sentence but for BERT's positions, and 1 is the first.
-#
-# Every token counts in one window alone, the one where it lies further from an edge (data/batching.py).
-#
-# Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
+# The embedder.
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768

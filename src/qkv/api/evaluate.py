@@ -1,4 +1,8 @@
-"""A saved model held against a labelled file, alone or beside another one."""
+"""Evaluate a model on a labelled file or on sentence pairs, alone or compared with another model.
+
+All pairs count: a source that is too long for the model counts as an empty translation, as at the end of training.
+Pairs with an empty side are dropped and reported. Decoding options are those of the model, updated by the caller.
+"""
 
 import json
 import math
@@ -157,13 +161,7 @@ def compare_answers(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, 
     return {name: number if math.isfinite(number) else None for name, number in found.items()}
 
 
-# --- A model that translates held against pairs that people translated, alone or beside another model.
-#
-# All pairs count: the translation of a source that is too long for the model is empty, as at the end of a training,
-# so
-# that a run's own figures come out again. Pairs with an empty side are left out and told.
-#
-# What this file does NOT do: choose how to decode; a model's own way is taken, changed by what the caller asks for.
+# Sentence pairs.
 
 _UNKNOWN = 20  # words that the vocabulary lacks, likewise
 ChooseDecoding = Callable[[Translator], GenerateConfig]

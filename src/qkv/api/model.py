@@ -1,6 +1,9 @@
-"""What a text is to a network that attends, as it is shown: its tokens with their characters, and the marks around it.
+"""`qkv.load` and `Model`: fill blanks, embed texts, show attention, predict.
 
-What this file does NOT do: say whether the text fits the model (model.py, inside/).
+A `Model` keeps no state between calls, so several threads may use one. Layers and heads are counted from 0, as in the
+names of the weights and in transformers.
+
+Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 """
 
 import re
@@ -59,14 +62,6 @@ def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
     kept = slice(first, -1)
     return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])
 
-
-# --- A loaded model and what it can be asked: fill a blank, embed texts, show its attention, judge a pair.
-#
-# A `Model` keeps nothing between calls, so several threads may use one. Layers and heads are counted from 0, as in
-# the
-# weights' own names and in transformers.
-#
-# Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
 _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
@@ -391,8 +386,6 @@ def _no_mask(text: str, mask: str) -> str:
             return f"The text has '{spelling}', which is not a blank for this model. {example}"
     return f"The text has no blank to fill. {example}"
 
-
-# --- `qkv.load`: a folder, a name of the zoo or a hub id in, a model that answers out.
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

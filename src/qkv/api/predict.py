@@ -1,4 +1,7 @@
-"""What a person hands to `predict` in Python, as the examples of a task."""
+"""Inputs and outputs of predictions: Python objects, texts and files to examples, and files of results.
+
+Files of results are written atomically.
+"""
 
 import csv
 import json
@@ -51,8 +54,7 @@ def describe_empty(name: str) -> str:
     return f"the {name} is empty (nothing is left of it after tokenization)"
 
 
-# --- Predictions for texts and files: where they come from, and files of results that are written whole or not at
-# all.
+# Files.
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
 OPTIONS = {"question": "--question", "pair": "--with", "choices": "--choice"}

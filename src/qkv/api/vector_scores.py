@@ -1,9 +1,12 @@
-"""Test sets for word vectors: analogies, and pairs of words that people have rated by how alike they are.
+"""Evaluate word vectors on analogies and on rated word pairs.
 
-    analogies   a line with a colon names a section, every other one has four words: Athens Greece Bern Switzerland
-    pairs       two words and a number, between tabs (or spaces): tiger  cat  7.35
+    analogies   a line with a colon names a section, other lines have four words: Athens Greece Bern Switzerland
+    pairs       two words and a rating, separated by tabs or spaces: tiger  cat  7.35
 
-KNOWN are the published sets by the names under which they are passed around. What this file does NOT do: score.
+Scores count only questions whose words are in the vocabulary, and come with this coverage. The rules are those of
+gensim: an analogy is solved if the best word by 3CosAdd (or 3CosMul), without the words of the question, is the
+expected one; candidates are the 300,000 most frequent words; an unknown word is looked up in lower case. KNOWN lists
+the file names of published sets.
 """
 
 import math
@@ -123,18 +126,7 @@ def _pair(file: Path, number: int, line: str) -> tuple[str, str, float]:
     return fields[0], fields[1], score
 
 
-# --- What word vectors know: the share of analogies they solve, and whether they find those words alike that people
-# do.
-#
-# Only what is in the vocabulary can be asked. Every score therefore comes with its coverage, and is over what is
-# covered:
-# two vocabularies are compared fairly where both cover the same. The rules are those of gensim's evaluation, so that
-# the
-# figures are too: an analogy is solved when the best word by 3CosAdd (or 3CosMul), the three words of the question
-# left
-# out, is the expected one; the candidates, and the words of the questions, are the 300,000 most frequent words. A
-# word
-# that is not there as it is written is looked up in lower case.
+# Scores.
 
 _MOST = 300_000
 """Candidates for an answer, as gensim has it."""
