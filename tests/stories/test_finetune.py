@@ -317,7 +317,7 @@ def test_a_run_begins_where_an_earlier_one_ended(tmp_path: Path, pretrained: Pat
     recorder = Recorder()
     prepared = prepare_examples(settings, open_model(tmp_path / "run" / "model"), read_data(settings), recorder.message)
     model = build_network(prepared, settings.train.seed, recorder.message).eval()
-    assert any("training goes on from it" in message for message in recorder.messages)
+    assert any("training continues from it" in message for message in recorder.messages)
     later = Solver(model, prepared.task, earlier.tokenizer, earlier.max_length)
     examples = prepared.data.dev.examples
     found = [replace(earlier, calibration=later.calibration).answers(examples), later.answers(examples)]

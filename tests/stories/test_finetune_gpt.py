@@ -213,7 +213,7 @@ def test_training_goes_on_from_a_fine_tuned_one(tmp_path: Path, pretrained: Path
     settings = config(begun, "classify", file)
     prepared = prepare_examples(settings, open_model(begun), read_data(settings), told.message)
     network = build_network(prepared, settings.train.seed, told.message).network
-    assert any("training goes on from it" in message for message in told.messages)
+    assert any("training continues from it" in message for message in told.messages)
     for name, value in open_model(begun).ability(TAKES_HEAD).network.state_dict().items():
         assert torch.equal(network.state_dict()[name], value), name
         assert network.state_dict()[name].is_contiguous(), name

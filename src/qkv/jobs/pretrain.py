@@ -1,12 +1,12 @@
-"""`qkv pretrain`: shards in, a model folder out, exactly resumable, for every family that can be trained so.
+"""`qkv pretrain`: pretrain a model on shards, exactly resumable, for every family that supports it.
 
 RUN/config.toml       the resolved settings; a resumed run reads nothing else
 RUN/log.jsonl         step, losses, learning rate; evaluations with samples. Reproducible
-RUN/timing.jsonl      speed, by the clock
-RUN/checkpoints/      what a resume starts from
+RUN/timing.jsonl      speed
+RUN/checkpoints/      checkpoints to resume from
 RUN/model/            the finished model
-RUN/report.html       the run as a page
-RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
+RUN/report.html       the report page
+RUN/sessions.jsonl    one line per start or resume; written last, so a session that reached the end marks a finished run
 """
 
 import time
@@ -29,18 +29,18 @@ from qkv.train.run_folder import CONFIG, Sessions, settings_of
 
 
 def start(config: Any, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder, of the model that the settings are for."""
+    """Start a run in a new folder, for the model of these settings."""
     return make_lifecycle(pretraining_of(config.model_type)).start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
+    """Resume a run from its newest checkpoint; a finished one is unchanged."""
     return make_lifecycle(pretraining_of(read_model_name(run))).resume(run, progress)
 
 
 def resolve_pretraining_settings(model: str, given: Requested) -> Any:
-    """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
-    which model it is for, as `model_type`; one that does not say is taken as it is."""
+    """Return the settings of a model from recipe, flags and --set. A recipe may name its model as `model_type`, which
+    must agree, since settings of different models share names."""
     file, named = given.recipe, given.tables.get("model_type", model)
     if named not in PRETRAINED:
         raise InputError(f"{file}: {unknown_model(named)}")
@@ -53,7 +53,7 @@ def resolve_pretraining_settings(model: str, given: Requested) -> Any:
 
 
 def read_model_name(run: Path) -> str:
-    """Which model the run in this folder trains."""
+    """Return the model type that a run trains."""
     model = settings_of(run, "pretrain").get("model_type")
     if model is None:
         raise InputError(
@@ -92,7 +92,7 @@ class ShardSession(Generic[C, T]):
 
 
 def _places(config: Any) -> dict[str, Any]:
-    """Where a resumed run finds corpus and model, from wherever it is called, and by which hash it knows the corpus."""
+    """Return absolute paths of corpus and model and the hash of the corpus, for a resume."""
     folder = Path(config.data).expanduser().resolve()
     manifest = folder / MANIFEST
     found = {"data": str(folder), "data_sha256": sha256_of(manifest) if manifest.is_file() else "none"}

@@ -1,4 +1,4 @@
-"""The labelled data of a run: read, held out, looked through before the first step."""
+"""The labelled data of a run: read, checked, and split into training, development and test set."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,15 +17,15 @@ from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
 from qkv.report.bilingual import Phrase
 from qkv.tasks.table import TASKS
 
-_SLIPS = 5  # labels that may be slips, told
+_SLIPS = 5  # possible misspellings reported
 _PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 5_000
-"""Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
+"""Maximum held-out examples: more would slow down every evaluation without need."""
 
 
 @dataclass(frozen=True)
 class DataPart:
-    """Examples of one use, with what was wrong with their file."""
+    """The examples of one part (train, dev or test), with the faults of their file."""
 
     source: str
     examples: tuple[Any, ...]
@@ -49,7 +49,7 @@ class LabelledData:
 
 
 def pin_data(data: DataChoice) -> DataChoice:
-    """With absolute paths and the files' hashes: what a resumed run finds from anywhere, and recognises."""
+    """Return the data settings with absolute paths and hashes, for a resume."""
     paths: dict[str, Any] = {
         name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
     }
@@ -68,7 +68,7 @@ def check_data_unchanged(data: DataChoice) -> None:
 
 
 def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
-    """Training and held-out examples; every fault is kept, none is passed over."""
+    """Read training, development and test set, with all their faults."""
     train = read_part(config.data.train, config, tell)
     notes = report_slips(train)
     if config.data.dev is not None:
@@ -97,7 +97,7 @@ def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, Dat
 
 
 def report_slips(train: DataPart) -> list[Phrase]:
-    """What to say of labels that look like one another, or like a header."""
+    """Report labels that may be misspelt, or a header."""
     counts = count_labels(train.examples)
     found = []
     for typo in list(typos(counts))[:_SLIPS]:
@@ -113,7 +113,7 @@ def report_slips(train: DataPart) -> list[Phrase]:
 
 
 def report_leaks(train: DataPart, other: DataPart) -> list[Phrase]:
-    """What to say of examples that are judged by and were learned from."""
+    """Report examples that are in the training set and in another part."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
@@ -133,13 +133,13 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
 def split_examples(
     examples: Sequence[Example], choice: DataChoice, numbers: bool
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Those to train on, and those to hold out."""
+    """Split examples into training and held-out ones."""
     chosen = hold_out(examples, choice.dev_share, choice.split_seed, numbers)
     return tuple(compress(examples, (not out for out in chosen))), tuple(compress(examples, chosen))
 
 
 def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool = False) -> list[bool]:
-    """Which to hold out; `numbers` are no labels to go by."""
+    """Return which examples to hold out, stratified by label unless they are `numbers`."""
     groups = [example.group if example.group is not None else example.identity() for example in examples]
     strata = ["" if numbers else example.stratum() for example in examples]
     chosen: list[bool] = held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
@@ -178,7 +178,7 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
 
 
 def count_labels(examples: Iterable[Example]) -> dict[str, int]:
-    """How many of each label, most frequent first; spans count one each, questions as answered or not."""
+    """Count the labels, most frequent first: each span, or questions with and without an answer."""
     return dict(Counter(label for example in examples for label in example.labels()).most_common())
 
 

@@ -1,9 +1,10 @@
-"""Honest confidence: a temperature, thresholds and a rule for not answering, fitted on held-out examples.
+"""Calibration and evaluation on held-out examples.
 
-What is fitted on examples looks too good on the same ones. So each example is answered here with the temperature and
-the thresholds of the folds it is not in: these answers are what the held-out score, the predictions and the calibration
-error are made of. The rule for not answering is one number, chosen by the probabilities of all these answers together.
-What is saved is fitted on all examples.
+Temperature, thresholds and the abstention threshold are fitted on the development set. To avoid optimistic figures,
+each example is answered with the calibration of the folds it is not in; score, predictions and calibration error use
+these answers. The saved calibration is fitted on all examples.
+
+Evaluation streams: it keeps counts, a few of the worst examples and counts by length, so memory is constant.
 """
 
 import heapq
@@ -129,11 +130,7 @@ def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Cali
     return found
 
 
-# --- A model held against labelled examples: figures, and the examples that people want to see.
-#
-# Examples stream by. What is kept is the scorer's counts, a few of the worst examples, and counts by length, so that
-# a
-# file of any size is judged in the same memory.
+# Evaluation.
 
 _SHOWN = 12  # of each kind
 NUMBERS = 2_000  # drawn as a scatter

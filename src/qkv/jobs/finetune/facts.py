@@ -1,4 +1,7 @@
-"""What the report of a fine-tuning run is drawn from: plain data, put together by the job that ran."""
+"""The data of a fine-tuning report, the calibration plots, and the spread between seeds.
+
+Reliability: accuracy of the answers in bins of confidence. Coverage: precision of the most confident answers.
+"""
 
 import math
 import statistics
@@ -129,11 +132,7 @@ class FinetuneFacts:
     new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
 
 
-# --- Whether probabilities can be believed, in two pictures: the reliability diagram, and what may be answered
-# unseen.
-#
-# Reliability: answers in bins by how sure they were, against the share of them that was right. On the diagonal a
-# probability means what it says. Coverage: the surest answers first, how many of them are right.
+# Calibration plots.
 
 ENOUGH = 50
 """Answers under which nothing can be said about probabilities."""
@@ -209,7 +208,7 @@ def _coverage(facts: CalibrationFacts) -> Plane:
     )
 
 
-# --- The same training with other random seeds: how far the score moves by luck alone.
+# Seeds.
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
-"""What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/plain/network.py) that is new.
+"""The model of a fine-tuning run: a pretrained folder, or `scratch:KIND`, a new encoder (models/plain/network.py).
 
-A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/folder.py) or from
-another folder (`tokenizer`).
+A new encoder takes its tokenizer from what is below it (`embeddings`, see models/plain/folder.py) or from another
+folder (`tokenizer`). Word vectors or a language model given as the model mean a lookup encoder on them: `--model ELMO`
+is stored as `--model scratch:lookup --embeddings ELMO`.
 
-Word vectors, a folder or a file, or the folder of a language model, given as the model, are the shortest way to write a
-reader of kind lookup on them: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
-
-All sources are hashed when a run begins, like a pretrained folder: a resumed run goes on from the same or not at all.
+All sources are hashed at the start; a resumed run requires the same ones. Settings come from a recipe, flags, --set and
+defaults that depend on task and model.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ def is_scratch(model: str) -> bool:
 
 
 def locate_model(model: str) -> str:
-    """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
+    """Return the absolute path of the model, or scratch:KIND unchanged."""
     if not is_scratch(model):
         place = place_of_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
         if place.is_file() and (place.parent / CONFIG).is_file():
@@ -52,7 +51,7 @@ def locate_model(model: str) -> str:
 
 
 def encoder_kind(config: FinetuneConfig) -> str:
-    """Of a reader that is to be made."""
+    """Return the kind of a new encoder."""
     return locate_model(config.model).removeprefix(SCRATCH)
 
 
@@ -60,7 +59,7 @@ Described = Callable[[str], Facts]
 
 
 def resolve_encoder(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
-    """What is no encoder, but can lie below one, with the reader that is put on it."""
+    """Replace word vectors or a language model given as the model by a lookup encoder on them."""
     if is_scratch(config.model):
         return config
     facts = describe(locate_model(config.model))
@@ -75,7 +74,7 @@ def resolve_encoder(config: FinetuneConfig, describe: Described = facts_of_folde
 
 
 def resolve_transfer(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
-    """What is to move of so many layers, and of what lies below them."""
+    """Return which layers are trained, including those below a new encoder."""
     if is_scratch(config.model):
         below = None if config.embeddings is None else shown_name(config.embeddings)
         return parse_scratch_transfer(config.transfer, layers, below, mixes)
@@ -83,14 +82,14 @@ def resolve_transfer(config: FinetuneConfig, layers: int, mixes: bool = False) -
 
 
 def default_transfer(sizes: EncoderSizes, is_new: bool) -> str:
-    """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3)."""
+    """Return the default transfer: full, except for ELMo, which is frozen (Peters et al. 2018, §3.3)."""
     if not sizes.mixed_layers:
         return "full"
     return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
 def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
-    """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
+    """Return the sizes of the encoder on which defaults depend, without reading weights."""
     if not is_scratch(config.model):
         facts = describe(config.model)
         if facts.sizes is None:
@@ -111,7 +110,7 @@ def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> 
 
 
 def check_sources(config: FinetuneConfig) -> None:
-    """What a run that begins from nothing needs, and what one that begins from a folder cannot use."""
+    """Check that a new encoder has its sources, and that a pretrained one has none."""
     if is_scratch(config.model):
         if config.embeddings is None and config.tokenizer is None:
             raise InputError(
@@ -131,14 +130,14 @@ def check_sources(config: FinetuneConfig) -> None:
 
 
 def check_encoder_sizes(config: FinetuneConfig) -> None:
-    """Of a run that is new, the sizes of a reader that is to be made."""
+    """Check the sizes of a new encoder."""
     if is_scratch(config.model):
         on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
         check_sizes(encoder_kind(config), config.reader, f"{config.model}{on}")
 
 
 def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
-    """The model of a new run, and the config with its sources pinned."""
+    """Open the model of a new run; return it and the settings with pinned sources."""
     config = resolve_encoder(config)
     check_sources(config)
     check_encoder_sizes(config)
@@ -156,7 +155,7 @@ def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[Fi
 
 
 def reopen_model(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
-    """The model of a run that goes on, if it is still the same."""
+    """Open the model of a resumed run; raise if its sources have changed."""
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
@@ -171,7 +170,7 @@ def reopen_model(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
 
 
 def _open_start(folder: Path) -> Opened:
-    """A folder that a task can be put on, one that is there or a new one."""
+    """Open a folder that takes a task head."""
     opened = open_model(folder, Loading(spelled=None))  # a run keeps the tokens of all its texts
     opened.ability(TAKES_HEAD)
     return opened
@@ -185,7 +184,7 @@ def build_encoder(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened
 
 
 def load_run_tokenizer(config: FinetuneConfig) -> Tokenizer:
-    """The one that a run is going to have, as it lies on the disk."""
+    """Load the tokenizer that a run will use."""
     config = resolve_encoder(config)
     if not is_scratch(config.model):
         return _tokenizer_in(config.model)
@@ -194,7 +193,7 @@ def load_run_tokenizer(config: FinetuneConfig) -> Tokenizer:
 
 
 def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
-    """Another one can be given than what comes along, if the vectors are not those of its own tokens alone."""
+    """Return the tokenizer of a new encoder: the given one, if the vectors allow it, else that of the vectors."""
     if config.tokenizer is None:
         assert below is not None  # as was checked
         return below.tokenizer
@@ -205,7 +204,7 @@ def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
 
 
 def _tokenizer_in(name: str) -> Tokenizer:
-    """That of a folder, or of a run's model."""
+    """Load the tokenizer of a folder or of the model of a run."""
     return Tokenizer.load(model_folder(locate(name)))
 
 
@@ -229,9 +228,6 @@ def _sources_sha256(config: FinetuneConfig) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
-# --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
-
-
 def resolve_finetune_settings(
     task: str,
     model: str,
@@ -240,7 +236,7 @@ def resolve_finetune_settings(
     flags: Mapping[str, Any] | None = None,
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
-    """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
+    """Resolve the settings: recipe, flags and --set, then defaults by task, model size and transfer."""
     named = {"task": task, "model": locate_model(model), "transfer": transfer, **(flags or {})}
     given = Requested(recipe, named, assignments)
 

@@ -1,6 +1,6 @@
-"""What the figures of single labels say, in words: rare ones, silent ones, two that are taken for each other.
+"""Remarks of a fine-tuning report: rules that turn figures into a sentence, or None.
 
-Rules as in remarks.py: every sentence holds its figures, or there is none.
+As in report/remarks.py every sentence contains its figures, and the docstring states the rule.
 """
 
 import math
@@ -139,9 +139,7 @@ def _named(names: Sequence[str]) -> Phrase:
     return Phrase(f"{en} and {more} more", f"{zh} 等 {len(names)} 个") if more > 0 else Phrase(en, zh)
 
 
-# --- What the figures of a fine-tuning run say, in words for somebody who was not there: a sentence each, or None.
-#
-# As in report/remarks.py every sentence holds the figures it rests on, and the rule stands in the docstring.
+# Remarks on the whole run.
 
 _FEWEST = 10
 """Examples from which an interval shrinks by the rule."""

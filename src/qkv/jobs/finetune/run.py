@@ -1,4 +1,13 @@
-"""The end of a fine-tuning run: calibrate, judge, save the model, gather what the report tells."""
+"""`qkv finetune`: train on a labelled file, calibrate, evaluate, save the model and the report; exactly resumable.
+
+RUN/config.toml       the resolved settings; a resumed run reads nothing else
+RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
+RUN/faults.jsonl      every example that was dropped or repaired, with file, line and reason
+RUN/predictions.jsonl held-out examples with their predictions
+RUN/model/            the finished model, with its labels, calibration and training record
+RUN/report.html       the report page
+RUN/result.json       the figures; written last, so it exists only for a finished run
+"""
 
 import json
 import math
@@ -301,15 +310,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
     }
 
 
-# --- A whole fine-tuning run: a model to begin from and a labelled file in, a calibrated model and a report out.
-#
-# RUN/config.toml       the resolved settings; a resumed run reads nothing else
-# RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
-# RUN/faults.jsonl      every example that was dropped or mended, with file, line and reason
-# RUN/predictions.jsonl held-out examples with what was answered
-# RUN/model/            the finished model, with its labels, calibration and training record
-# RUN/report.html       the run as a page
-# RUN/result.json       the figures; written last, so its presence means: finished
+# The run.
 
 
 class FinetuneSession:

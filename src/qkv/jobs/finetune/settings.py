@@ -1,7 +1,7 @@
-"""Every setting of a fine-tuning run, with its default: the keys of RUN/config.toml, of recipes and of --set.
+"""All settings of a fine-tuning run with their defaults: the keys of RUN/config.toml, of recipes and of --set.
 
-Some defaults depend on the task, the model's width, how much of it moves and how much data there is. They are settled
-once, at the start, and written into config.toml, where they can be looked at.
+Some defaults depend on the task, the width of the model, the trained layers and the amount of data. They are resolved
+once, at the start, and written to config.toml.
 """
 
 from dataclasses import dataclass, field, fields

@@ -1,4 +1,7 @@
-"""What became of the labelled data: how much of each part was used, cut into windows, mended or left out, by name."""
+"""Tables of a fine-tuning report: data, examples, ELMo layer weights (Peters et al. 2018, §5.1), scores, labels, cost.
+
+A long text is shown around its answer, or from its beginning, with its length. User text is always escaped.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,12 +105,7 @@ def _faults(faults: Sequence[Fault], missing: int) -> str:
     return f'<div class="scroll faulty">{text}</div>'
 
 
-# --- Examples to be looked at: the text, what was expected, what was answered, how sure, and where it stands in the
-# file.
-#
-# A long text is shown around its answer, or from its beginning, and says how long it is: the file and the line lead
-# to
-# the rest. What a user wrote enters as text alone.
+# Examples.
 
 LENGTH = 260
 """Characters of a text that are shown."""
@@ -248,7 +246,7 @@ def _length(example: Shown, cut: bool) -> str:
     return "".join(f" · {spans(part)}" for part in parts)
 
 
-# --- How much of each layer of ELMo a task uses: the weights of its mix, as bars (Peters et al. 2018, §5.1).
+# ELMo layer weights.
 
 EQUAL = Phrase("equal ones", "相等的值")
 NEAR = 1e-6
@@ -289,7 +287,7 @@ def _number(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-# --- The tables of a fine-tuning report: all scores, every label, lengths, and what the training cost.
+# Scores, labels, lengths and cost.
 
 
 def score_sections(facts: FinetuneFacts) -> Iterator[Section]:

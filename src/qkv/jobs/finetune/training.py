@@ -1,8 +1,7 @@
-"""The batches of fine-tuning: a pure function of (seed, step), cut by a budget of tokens.
+"""Training of a fine-tuning run: batches, features, the network with its head, and the trainer of each seed.
 
-An epoch goes once through all units in an order of its own. It is cut into the same number of steps every time, at the
-places where the tokens so far pass the next equal share, so that a step costs about the same whatever its texts, and a
-run seeks to any step by a division.
+Batches are a pure function of (seed, step). An epoch shuffles all units and is cut into a fixed number of steps with
+about equal tokens, so that every step costs about the same and a run can seek to any step.
 
 Shapes: U units.
 """
@@ -91,7 +90,7 @@ def even_cuts(tokens: Integers, steps: int) -> Integers:
     return np.minimum(cuts, len(tokens) - (steps - number))
 
 
-# --- What a fine-tuning run trains: features of the data, a network with a new head, the loop's job for each seed.
+# Features, network and trainer.
 
 _AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
 AT_ONCE_ELSEWHERE = 65_536
@@ -118,7 +117,7 @@ LEARNED_ALONG = Phrase(
     f"GPT 一边学任务，一边继续在这些文本上预测下一个词，其损失乘以 {WEIGHT:g} 计入。不要的话："
     "--set language_model_weight=0。",
 )
-"""What is told of choices that nobody made."""
+"""Notices shown when a default was chosen for the user."""
 _SELECTION = "selection"
 """What the best weights are chosen by: the main figure, and among equals the one with the lower loss."""
 
@@ -142,7 +141,7 @@ class Prepared:
 def prepare_examples(
     config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Callable[[str], None]
 ) -> Prepared:
-    """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
+    """Check and encode all examples, so that errors are raised before the first step."""
     entry, sizes, tokenizer = TASKS[config.task], opened.ability(TAKES_HEAD).sizes, opened.tokenizer
     transfer = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     if not sizes.attends and config.attention_dropout:
@@ -230,9 +229,9 @@ def build_network(prepared: Prepared, seed: int, tell: Callable[[str], None]) ->
     )
     if seed == prepared.config.train.seed:
         if goes_on:
-            tell(f"{opened.path} has a head with these labels already: training goes on from it.")
+            tell(f"{opened.path} has a head with these labels already: training continues from it.")
         elif others := sorted(fresh - {f"heads.{task.head}"}):
-            tell(f"{opened.path} has no {', '.join(others)}: begun from random weights.")
+            tell(f"{opened.path} has no {', '.join(others)}: initialised randomly.")
     model = TaskModel(network, task.head, task.extra_tensors())
     stored = opened.record.get("extra", {}) if goes_on else {}
     with torch.no_grad():

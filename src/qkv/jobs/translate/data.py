@@ -1,11 +1,9 @@
-"""The token ids of many pairs, kept in a run until it is finished: going on with it need not cut the texts again.
+"""The sentence pairs of a translation run: read, split, tokenized, and cached as token ids.
 
-Cutting texts into tokens is most of what a resumed run waits for. RUN/encoded.safetensors holds the ids and a key made
-of everything that they hang on: the files, how pairs are held out, the longest text, the tokenizers. Where the key is
-another, or the file is damaged (a digest tells), it counts as not there; where it cannot be written, a run goes on
-without it.
-
-What this file does NOT do: keep few pairs, which are cut in seconds; or outlive the run, whose model does not need it.
+Training pairs are read several times and never kept as text: for the split and errors, for the vocabulary, and as ids.
+RUN/encoded.safetensors caches the ids of large files, since tokenizing dominates the time of a resume. Its key covers
+everything the ids depend on: files, split, maximum length, tokenizers. A damaged or outdated cache is ignored, and a
+cache that cannot be written is skipped. It is removed when the run is finished.
 """
 
 import hashlib
@@ -111,12 +109,7 @@ def _digest(arrays: Arrays) -> str:
     return found.hexdigest()
 
 
-# --- The pairs of a translation training: files read and held out, tokenizers learned or loaded, all of it as token
-# ids.
-#
-# Training pairs are read several times and never held as text: first for what is held out and what is wrong, then
-# for the
-# vocabulary, then as ids. What is held out is small, and is kept.
+# Pairs.
 
 LOOKED_AT = 2_000  # pairs, for their language
 _Tell = Callable[[str], None]

@@ -1,7 +1,7 @@
-"""How a translation model does on pairs it was not trained on: the loss of the references, and translations of its own.
+"""Evaluation of a translation model: the loss of the references, and its own translations.
 
-The same pairs every time: all that are not too long for the loss, some of them, spread over all, for translating, which
-takes longer. They are translated greedily here; with beam search once, at the end, all of them.
+The pairs are fixed: the loss uses all pairs that are not too long; during training some of them, evenly spaced, are
+translated greedily; at the end all are translated with beam search.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""All settings of a translation run with their defaults: the keys of RUN/config.toml, of recipes and of --set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -1,15 +1,15 @@
-"""A whole training of a translation model: pairs of texts in, a model folder and a report out, exactly resumable.
+"""`qkv train translate`: train a translation model on sentence pairs, exactly resumable.
 
 RUN/config.toml        the resolved settings; a resumed run reads nothing else
 RUN/tokenizer/         the vocabulary of both sides, or source/ and target/
-RUN/held-out/          pairs that were held out of the training file, where no others were given
-RUN/faults.jsonl       every pair that was left out, or whose source was too long to translate, with file, line, reason
-RUN/encoded.safetensors  token ids of many pairs, until the run is finished
+RUN/held-out/          pairs held out of the training file, if no others were given
+RUN/faults.jsonl       every pair that was dropped, or whose source is too long, with file, line and reason
+RUN/encoded.safetensors  cached token ids, until the run is finished
 RUN/log.jsonl          step, loss, learning rate, evaluations
-RUN/translations.tsv   source, reference and translation of the pairs that the model was judged by
+RUN/translations.tsv   source, reference and translation of the evaluated pairs
 RUN/model/             the finished model: qkv translate RUN TEXT
-RUN/report.html        the run as a page
-RUN/result.json        the figures; written last, so its presence means: finished
+RUN/report.html        the report page
+RUN/result.json        the figures; written last, so it exists only for a finished run
 """
 
 import shutil

@@ -41,7 +41,7 @@ def test_an_example_that_did_not_begin_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qkv.jobs.lifecycle.Lifecycle.begun", interrupted)
+    monkeypatch.setattr("qkv.jobs.lifecycle.Lifecycle.start_in", interrupted)
     with pytest.raises(KeyboardInterrupt):  # and not: is not an empty folder
         start_example("reverse", config, run, Silent())
     assert run.exists() == was_there and not (was_there and any(run.iterdir()))
