@@ -42,14 +42,15 @@ from end_with_parent import end_with_parent
 from qkv.data.corpus.shards import hash_of
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData, read_data
-from qkv.jobs.finetune.model import configured_for
-from qkv.jobs.finetune.run import baseline
+from qkv.jobs.finetune.model import resolve_finetune_settings
+from qkv.jobs.finetune.run import score_baseline
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, settled, trainer_for
+from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
 from qkv.models.bert import folder as hf
 from qkv.models.bert.folder import read_config
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.folders.hub import locate
+from qkv.models.table import open_model
 from qkv.report.run_log import read_run
 from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
@@ -116,7 +117,7 @@ def _ready(run: Run, data: Path, limit: int | None, held_out: bool) -> Ready:
         "train.patience": "none",
         "train.threads": 1,
     }
-    config = configured_for(task.kind, run.folder, flags=flags)
+    config = resolve_finetune_settings(task.kind, run.folder, flags=flags)
     read = read_data(config)
     parts = tuple(task.scored)
     if held_out:
@@ -128,11 +129,11 @@ def _ready(run: Run, data: Path, limit: int | None, held_out: bool) -> Ready:
         whole = [read.train, read.dev, read.test or read.dev]
         train, dev, test = (replace(one, examples=_some(one.examples, limit)) for one in whole)
         read = replace(read, train=train, dev=dev, test=None if read.test is None else test)
-    folder = hf.load(run.folder)
-    found = prepare(config, folder, read, Silent().message)
+    opened = open_model(run.folder)
+    found = prepare_examples(config, opened, read, Silent().message)
     scored = [(read.dev.examples, found.dev)]
     if read.test is not None:
-        rows = found.task.features(folder.tokenizer, read.test.examples, found.max_length, training=False)
+        rows = found.task.features(opened.tokenizer, read.test.examples, found.max_length, training=False)
         scored.append((read.test.examples, rows))
     by_part = dict(zip(parts, scored, strict=True))
     return Ready(config, found.data, found.task, found.max_length, found.train, by_part, found.transfer)
@@ -161,17 +162,17 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
     config = replace(ready.config, train=replace(ready.config.train, lr=run.lr, seed=run.seed))
     _, dev = next(iter(ready.scored.values()))
     prepared = Prepared(
-        config, hf.load(run.folder), ready.data, ready.task, ready.max_length, ready.train, dev, ready.transfer
+        config, open_model(run.folder), ready.data, ready.task, ready.max_length, ready.train, dev, ready.transfer
     )
-    prepared = replace(prepared, config=settled(prepared, Silent().message))
-    trainer = trainer_for(prepared, 0, out, device_named(run.device), Silent())
+    prepared = replace(prepared, config=resolve_data_defaults(prepared, Silent().message))
+    trainer = build_trainer(prepared, 0, out, device_named(run.device), Silent())
     assert isinstance(trainer.job.evaluate, DevEvaluation)
     solver = trainer.job.evaluate.solver
     trainer.job = replace(trainer.job, evaluate=None, best_by=None)  # what is scored chooses nothing
     outcome = trainer.run()
     solver.model.eval()
     scored = {part: _scored(solver, *asked) for part, asked in ready.scored.items()}
-    always = baseline(prepared)
+    always = score_baseline(prepared)
     return {
         "scores": {
             part: found.values | {f"f1 of {one.label}": one.f1 for one in found.per_label}

@@ -154,9 +154,9 @@ class Ours:
         from finetune_peer import answer_of, score
 
         from qkv import load
-        from qkv.jobs.finetune.data import LabelledData, Part
-        from qkv.jobs.finetune.model import configured_for
-        from qkv.jobs.finetune.run import finetuning_on
+        from qkv.jobs.finetune.data import DataPart, LabelledData
+        from qkv.jobs.finetune.model import resolve_finetune_settings
+        from qkv.jobs.finetune.run import make_finetuning
         from qkv.report.run_log import read_run
         from qkv.train.progress import Silent
 
@@ -173,13 +173,13 @@ class Ours:
         }
         if not self.own_lr:
             flags["train.lr"] = work.budget.lr
-        config = configured_for(work.task, str(work.model), flags=flags)
-        train, dev = Part(f"{work.name} train", tuple(work.train)), Part(f"{work.name} dev", tuple(work.dev))
+        config = resolve_finetune_settings(work.task, str(work.model), flags=flags)
+        train, dev = DataPart(f"{work.name} train", tuple(work.train)), DataPart(f"{work.name} dev", tuple(work.dev))
         data = LabelledData(train, dev, notes=())
         folder = Path(tempfile.mkdtemp(prefix="qkv-scores-"))
         try:
             run = folder / "run"
-            result = finetuning_on(data).start(config, run, Silent()).result
+            result = make_finetuning(data).start(config, run, Silent()).result
             log = read_run(run)
             evaluations = [value for _, value in log.evaluated(result["main"])]
             results = [found for _, part in load(run, device=work.device).predict_stream(work.dev) for found in part]

@@ -40,9 +40,9 @@ def quiet() -> None:
 
 def train_ours(job: Job) -> Job:
     from qkv import load
-    from qkv.jobs.finetune.data import LabelledData, Part
-    from qkv.jobs.finetune.model import configured_for
-    from qkv.jobs.finetune.run import finetuning_on
+    from qkv.jobs.finetune.data import DataPart, LabelledData
+    from qkv.jobs.finetune.model import resolve_finetune_settings
+    from qkv.jobs.finetune.run import make_finetuning
     from qkv.report.run_log import read_run
     from qkv.train.progress import Silent
 
@@ -59,9 +59,9 @@ def train_ours(job: Job) -> Job:
         "train.threads": job["threads"],
         "train.patience": "none",
     }
-    config = configured_for(SETS[name].task, job["model"], flags=flags)
-    data = LabelledData(Part("train", tuple(train)), Part("dev", tuple(dev)), notes=())
-    result = finetuning_on(data).start(config, run, Silent()).result
+    config = resolve_finetune_settings(SETS[name].task, job["model"], flags=flags)
+    data = LabelledData(DataPart("train", tuple(train)), DataPart("dev", tuple(dev)), notes=())
+    result = make_finetuning(data).start(config, run, Silent()).result
     whole, most = time.perf_counter() - begin, peak()
     log = read_run(run)
     results = [found for _, part in load(run, threads=job["threads"]).predict_stream(dev) for found in part]
@@ -145,7 +145,7 @@ def predict(job: Job) -> Job:
     from transformers import pipeline
 
     from qkv import load
-    from qkv.api.predict import examples_of
+    from qkv.api.predict import make_examples
     from qkv.data.labelled.examples import TextExample
     from qkv.tasks.task import Calibration
 
@@ -162,7 +162,7 @@ def predict(job: Job) -> Job:
     # a pipeline knows no temperature: without it both must say the same
     plain = replace(model.solver, calibration=Calibration())
     said = [
-        one for _, part in plain.stream(examples_of(TextExample, texts, model.tokenizer)) for one in part
+        one for _, part in plain.stream(make_examples(TextExample, texts, model.tokenizer)) for one in part
     ]  # also the warm-up
     expected = contenders["transformers pipeline, batch 32"]()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}

@@ -43,7 +43,7 @@ from transformers.utils import logging
 from qkv.data.batch import Batch
 from qkv.models.family import WRITES, Loading
 from qkv.models.gpt.dialects import GPT2, PREFIX, TURNED, names_of
-from qkv.models.gpt.dialects import read_config as config_of
+from qkv.models.gpt.dialects import read_gpt_config as config_of
 from qkv.models.gpt.network import GPT
 from qkv.models.table import open_model
 from qkv.nn.cpu.int8 import explain_no_int8
@@ -241,8 +241,9 @@ def main() -> None:
     else:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).eval().to(options.device)
         opened = open_model(options.model, Loading(dtype, torch.device(options.device)))
-        network = opened.ability(WRITES).writer
-        assert isinstance(network, GPT)
+        writer = opened.ability(WRITES).writer
+        assert isinstance(writer, GPT)
+        network = writer
         network.requires_grad_(False)
     found = []
     for batch in options.batches:

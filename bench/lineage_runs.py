@@ -25,8 +25,8 @@ from probe_data import read_pairs
 
 from qkv.data.labelled.examples import AnswerExample, TagExample
 from qkv.jobs.finetune.data import LabelledData, read_data
-from qkv.jobs.finetune.model import begun, configured_for
-from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, settled, trainer_for
+from qkv.jobs.finetune.model import resolve_finetune_settings, start_model
+from qkv.jobs.finetune.training import DevEvaluation, Prepared, build_trainer, prepare_examples, resolve_data_defaults
 from qkv.metrics.answers import SCORERS
 from qkv.report.run_log import read_run
 from qkv.tasks.answer import accepted_texts
@@ -137,9 +137,9 @@ def made_ready(run: Run) -> Prepared:
     }
     if run.language_model_weight is not None:
         flags["language_model_weight"] = run.language_model_weight
-    config, folder = begun(configured_for(task.kind, model, flags=flags), Silent().message)
-    prepared = prepare(config, folder, _fewer(read_data(config), run), Silent().message)
-    return replace(prepared, config=settled(prepared, Silent().message))
+    config, folder = start_model(resolve_finetune_settings(task.kind, model, flags=flags), Silent().message)
+    prepared = prepare_examples(config, folder, _fewer(read_data(config), run), Silent().message)
+    return replace(prepared, config=resolve_data_defaults(prepared, Silent().message))
 
 
 def _fewer(data: LabelledData, run: Run) -> LabelledData:
@@ -170,7 +170,7 @@ def fine_tuned(run: Run) -> dict[str, Any]:
 
 def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
     prepared = made_ready(run)
-    trainer = trainer_for(prepared, 0, out, device_named(run.device), Silent())
+    trainer = build_trainer(prepared, 0, out, device_named(run.device), Silent())
     assert isinstance(trainer.job.evaluate, DevEvaluation)
     solver = trainer.job.evaluate.solver
     trainer.job = replace(trainer.job, evaluate=None, best_by=None)  # what is scored chooses nothing
@@ -195,7 +195,7 @@ def _fine_tuned(run: Run, out: Path) -> dict[str, Any]:
         "lr": prepared.config.train.lr,
         "epochs": prepared.config.epochs,
         "transfer": prepared.config.transfer,
-        "dropout": prepared.folder.config.dropout,  # its own, since none was asked for
+        "dropout": prepared.opened.config.dropout,  # its own, since none was asked for
         "parameters": sum(parameter.numel() for parameter in solver.model.parameters()),
         "moving": sum(parameter.numel() for parameter in solver.model.parameters() if parameter.requires_grad),
     }
@@ -229,7 +229,7 @@ def latency(run: Run, texts: int = 64, rounds: int = 5) -> dict[str, Any]:
     prepared = made_ready(replace(run, most=texts, scored=texts))
     device = device_named(run.device)
     with tempfile.TemporaryDirectory(prefix="qkv-lineage-") as folder:
-        trainer = trainer_for(prepared, 0, Path(folder), device, Silent())
+        trainer = build_trainer(prepared, 0, Path(folder), device, Silent())
         assert isinstance(trainer.job.evaluate, DevEvaluation)
         solver = trainer.job.evaluate.solver
         solver.model.eval()

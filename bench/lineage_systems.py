@@ -33,7 +33,7 @@ from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.models.bert.network import Bert, BertConfig
 from qkv.models.elmo.network import BothWays, ElmoConfig
-from qkv.models.folders.weights import Undrawn
+from qkv.models.folders.weights import SkipInit
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.train.checkpoint import latest_checkpoint
 from qkv.train.run_folder import folder_sha256
@@ -64,7 +64,7 @@ QUICK = Budget("tiny", 64, 2_048, 0.2, "cpu")
 
 def counted(build: Callable[[], nn.Module]) -> int:
     """Parameters of a network, which is not drawn."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         return sum(parameter.numel() for parameter in build().parameters())
 
 

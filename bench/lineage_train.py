@@ -10,14 +10,14 @@ from typing import Any
 
 from qkv.config import Requested
 from qkv.errors import InputError
-from qkv.jobs.pretrain import configured_pretraining, resume, start
+from qkv.jobs.pretrain import resolve_pretraining_settings, resume, start
 from qkv.train.progress import for_stderr
 
 
 def config_of(told: Mapping[str, Any]) -> Any:
     """The recipe, then what differs."""
     given = Requested(Path(told["recipe"]), {"data": told["data"], **told["flags"]}, told["settings"])
-    return configured_pretraining(told["system"], given)
+    return resolve_pretraining_settings(told["system"], given)
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.bert import folder as hf
 from qkv.models.family import ENCODES, Loading
-from qkv.models.folders.codec import model_type_of
+from qkv.models.folders.own import model_type_of
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.train.run_folder import model_folder
 

@@ -42,7 +42,7 @@ from qkv.data.batch import IGNORE
 from qkv.data.pairs.batching import NEXT, PairBatch
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.models.transformer.objective import Translation
+from qkv.models.transformer.objective import TranslationObjective
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.train.loop import PRECISIONS, Job, TrainConfig, Trainer
 from qkv.train.progress import Silent
@@ -118,7 +118,9 @@ def ours(setting: Setting, given: Sequence[PairBatch], name: str) -> tuple[nn.Mo
         model = Transformer(TransformerConfig.preset("tiny" if setting.tiny else "base", vocabulary_size=setting.words))
     model.to(setting.device)
     there = [batch.to(setting.device) for batch in given]
-    job = Job(model, Translation(SMOOTHING), lambda step: [there[step % len(there)]], Path(), around=WeightCasts)
+    job = Job(
+        model, TranslationObjective(SMOOTHING), lambda step: [there[step % len(there)]], Path(), around=WeightCasts
+    )
     trainer = Trainer(job, TrainConfig(precision=setting.precision), Silent())
     return model, lambda number: trainer.advance([there[number % len(there)]], LR)
 

@@ -42,9 +42,9 @@ from qkv.data.corpus.prepare import prepare_corpus
 from qkv.data.corpus.shards import Shards
 from qkv.data.readers import stream_texts
 from qkv.models.word2vec.corpus import SentenceChunks
+from qkv.models.word2vec.folder import WordVectors
 from qkv.models.word2vec.learners import WORD2VEC_SETTINGS
 from qkv.models.word2vec.pretrain import Word2VecTrainer
-from qkv.models.word2vec.vectors import WordVectors
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import typer
 
-from qkv.cli.main import build, main
+from qkv.cli.main import build_command, main
 
 HERE = Path(__file__).resolve().parent
 STORED = HERE / "stored"
@@ -38,7 +38,7 @@ OF_A_MACHINE = frozenset(
 
 def command() -> Any:
     """The whole command line as typer understands it."""
-    return typer.main.get_command(build())
+    return typer.main.get_command(build_command())
 
 
 def check_golden(name: str, found: Any, *, relative: float = 1e-3, absolute: float = 1e-4) -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.data.batch import Batch
-from qkv.models.bert.folder import ARCHITECTURES, describe, load
+from qkv.models.bert.folder import ARCHITECTURES, describe_bert, load
 from qkv.models.bert.network import Bert, BertConfig, BertWithHeads
 from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
 
@@ -145,7 +145,7 @@ def test_we_load_theirs(tmp_path: Path, architecture: str) -> None:
     assert folder.architecture == architecture
     assert folder.notes == ()
     assert folder.labels == (("O", "人名", "地名") if architecture in LABELLED else ())
-    counts = describe(tmp_path)["parameters"]
+    counts = describe_bert(tmp_path)["parameters"]
     assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.models.bert.network import BertWithHeads
 from qkv.models.family import ENCODES, FILLS, HAS_TASK, TAKES_HEAD, Head, Opened, Saving
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from tests.support.folders import randomise
 from tests.support.like_folders import TOKENIZERS, make_like_tokenizer
 
@@ -197,7 +197,7 @@ def test_both_ways(tmp_path: Path, name: str, ending: str) -> None:
     opened = assert_equal(tmp_path / "theirs", write_reference(tmp_path / "theirs", name, ending), head)
     assert opened.facts.family == name and not opened.notes, opened.notes
     assert opened.architecture == f"{FAMILIES[name].classes}{ending}"
-    assert opened.facts == facts_of_folder(tmp_path / "theirs")
+    assert opened.facts == describe_model(tmp_path / "theirs")
     opened.save(tmp_path / "ours")
     kind = getattr(transformers, opened.architecture)
     again, said = kind.from_pretrained(tmp_path / "ours", output_loading_info=True, attn_implementation="eager")

@@ -20,7 +20,7 @@ from qkv.api.model import load
 from qkv.data.labelled.examples import AnswerExample, ChoiceExample, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.jobs.finetune import run
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
 from tests.support.folders import make_folder
@@ -37,7 +37,9 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(tmp_path: Path, pretrained: Path, task: str, file: Path) -> Path:
     given = {"data.train": str(file), "epochs": 1.0, "train.lr": 1e-3, "train.threads": 1}
-    run.FINETUNING.start(configured_for(task, str(pretrained), "full", None, given), tmp_path / "run", Silent())
+    run.FINETUNING.start(
+        resolve_finetune_settings(task, str(pretrained), "full", None, given), tmp_path / "run", Silent()
+    )
     return tmp_path / "run" / "model"
 
 

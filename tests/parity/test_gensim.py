@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.api.vector_scores import Analogies, Pairs, find_tests, load_vectors, score_analogies, score_pairs
-from qkv.models.word2vec.files import read_vectors, write_vectors
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.api.vector_scores import Analogies, RatedPairs, find_tests, load_vectors, score_analogies, score_pairs
+from qkv.models.word2vec.files import read_vector_file, write_vector_file
+from qkv.models.word2vec.folder import WordVectors
 from tests.support.word_vectors import random_vectors
 
 gensim = pytest.importorskip("gensim.models", reason="gensim is not installed: pip install gensim")
@@ -33,7 +33,7 @@ def theirs(ours: WordVectors) -> Any:
 
 @pytest.mark.parametrize("name", ["v.txt", "v.bin", "v.bin.gz"])
 def test_gensim_loads_ours(tmp_path: Path, ours: WordVectors, name: str) -> None:
-    write_vectors(tmp_path / name, ours.words, ours.vectors)
+    write_vector_file(tmp_path / name, ours.words, ours.vectors)
     found = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / name), binary=".bin" in name)
     assert found.index_to_key == ours.words and np.array_equal(found.vectors, ours.vectors.numpy())
     for word in ("w7", "猫"):
@@ -44,7 +44,7 @@ def test_gensim_loads_ours(tmp_path: Path, ours: WordVectors, name: str) -> None
 @pytest.mark.parametrize("name", ["v.txt", "v.bin", "v.txt.gz"])
 def test_we_load_gensims(tmp_path: Path, theirs: Any, ours: WordVectors, name: str) -> None:
     theirs.save_word2vec_format(str(tmp_path / name), binary=".bin" in name)
-    found = read_vectors(tmp_path / name)
+    found = read_vector_file(tmp_path / name)
     assert found.words == ours.words and torch.equal(found.vectors, ours.vectors)
     assert load_vectors(tmp_path / name).neighbours("café") == ours.neighbours("café")
 
@@ -74,7 +74,7 @@ def test_the_same_scores(tmp_path: Path, ours: WordVectors, theirs: Any) -> None
     pairs = [f"w{a}\tw{b}\t{score:.3f}" for (a, b, _), score in zip(rows, random.random(300), strict=True)]
     (tmp_path / "pairs.txt").write_text("\n".join(pairs) + "\n")
     analogies, rated = find_tests([tmp_path / "questions.txt", tmp_path / "pairs.txt"])
-    assert isinstance(analogies, Analogies) and isinstance(rated, Pairs)
+    assert isinstance(analogies, Analogies) and isinstance(rated, RatedPairs)
 
     total, sections = theirs.evaluate_word_analogies(str(tmp_path / "questions.txt"))
     found = score_analogies(ours, analogies)

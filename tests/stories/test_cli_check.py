@@ -43,7 +43,7 @@ def test_a_labelled_file(tmp_path: Path, check: Check) -> None:
 def test_lengths_by_a_model(tmp_path: Path, minilm: Path, check: Check) -> None:
     (tmp_path / "a.csv").write_text(TRAIN.replace("another", "long " * 600))
     out = check(tmp_path / "a.csv", "--model", minilm)
-    assert "1 above the model's 512, which are read in windows" in out
+    assert "1 above the model's 512, which are split into windows" in out
     assert f"{tmp_path / 'a.csv'}:5: has 602 tokens" in out
     assert (
         json.loads(check(tmp_path / "a.csv", "--tokenizer", minilm / "vocab.txt", "--json"))["tokens"]["longest"] == 602

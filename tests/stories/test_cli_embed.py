@@ -42,14 +42,14 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_texts_by_word_vectors(capsys: pytest.CaptureFixture[str], places: dict[str, str], tmp_path: Path) -> None:
     shown, beside = said(capsys, "embed", "king xyzzy", "king", "cat", "-m", places["word2vec"])
     assert "1.00   1.00   0.00" in shown
-    assert beside == "text 1: 1 of 2 words have no vector and are no part of the mean (--tokens shows which)\n"
+    assert beside == "text 1: 1 of 2 words have no vector and are not in the mean (--tokens shows which)\n"
     line = json.loads(said(capsys, "embed", "king xyzzy", "-m", places["word2vec"], "--json")[0])
     assert (line["n_tokens"], line["n_without_vector"], line["vector"]) == (2, 1, list(SMALL["king"]))
     (tmp_path / "a.txt").write_text("king xyzzy\nxyzzy\n")
     words = ("embed", "-f", str(tmp_path / "a.txt"), "-m", places["word2vec"], "-o", str(tmp_path / "v.npy"))
     assert "a.txt, line 2 has no vector: its only word is not among" in failed(capsys, *words)
     _, beside = said(capsys, *words, "--skip-empty")
-    assert "1 of 2 words have no vector and are no part of the means" in beside
+    assert "1 of 2 words have no vector and are not in the means" in beside
     assert json.loads(said(capsys, *words, "--skip-empty", "--json")[0])["n_without_vector"] == 1
     assert "Text 1 has no vector" in failed(capsys, "embed", "xyzzy", "-m", places["word2vec"])
 
@@ -77,7 +77,7 @@ def test_a_file_is_not_written_over(capsys: pytest.CaptureFixture[str], places: 
     file.write_text('{"text": "the cat"}\n')
     other.write_text("the cat\n")
     words = ("embed", "-f", str(other), "-f", str(file), "-m", places["bert"], "-o", str(file))
-    assert "is a file that is read" in failed(capsys, *words)
+    assert "is also an input file" in failed(capsys, *words)
     assert file.read_text() == '{"text": "the cat"}\n'
 
 
@@ -95,7 +95,7 @@ def test_tokens_are_scaled_only_where_it_is_said(capsys: pytest.CaptureFixture[s
     assert length() == pytest.approx(1, abs=1e-3)
     assert length("--tokens") != pytest.approx(1, abs=1e-3)
     assert length("--tokens", "--normalize") == pytest.approx(1, abs=1e-3)
-    assert "else texts as in the folder, tokens not" in " ".join(said(capsys, "embed", "--help")[0].split())
+    assert "texts as in the model folder, tokens no" in " ".join(said(capsys, "embed", "--help")[0].split())
 
 
 def test_tokens_on_a_screen(capsys: pytest.CaptureFixture[str], places: dict[str, str]) -> None:

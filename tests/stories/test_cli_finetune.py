@@ -60,7 +60,7 @@ def test_evaluate(tmp_path: Path, run: Path, capfd: pytest.CaptureFixture[str]) 
     assert [one["line"] for one in answers] == list(range(2, 22))
     assert not found["is_training_file"]
     assert main(["evaluate", str(run), str(run.parent / "train.csv")]) == 0
-    assert "the file the model was trained on" in capfd.readouterr().out
+    assert "the model was trained on this file" in capfd.readouterr().out
     assert main(["evaluate", str(run), str(file), "--against", str(run)]) == 0
     assert "difference +0.0000" in capfd.readouterr().out
 
@@ -141,7 +141,7 @@ def test_bad_commands(
     out = ["--train", str(file), "--out", str(tmp_path / "x")]
     model = ["-m", str(pretrained)]
     for arguments, message in (
-        (["finetune"], "Say what is to be learned"),
+        (["finetune"], "Name the task"),
         (["finetune", "clasify"], "Did you mean 'classify'"),
         (["finetune", "classify", "-m", "qkv-mni", *out], "Did you mean 'qkv-mini'"),
         (["finetune", "classify", "-m", "scrach:lstm", *out], "Did you mean 'scratch:lstm'"),

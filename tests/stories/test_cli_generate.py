@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.cli.generate import decoding_of
+from qkv.cli.generate import resolve_generation
 from qkv.cli.main import main
 from qkv.errors import InputError
 from tests.support.folders import make_folder, make_tokenizer
@@ -78,19 +78,19 @@ def test_a_byte_order_mark_is_no_prompt(
 
 
 def test_how_tokens_are_chosen() -> None:
-    assert decoding_of({}, False).temperature == 0.8
-    assert decoding_of({"temperature": 1.0}, False).top_k is None
-    assert decoding_of({"beams": 3, "n_best": 2}, False).hypotheses == 3
-    assert not decoding_of({"sample": False}, False).sample
+    assert resolve_generation({}, False).temperature == 0.8
+    assert resolve_generation({"temperature": 1.0}, False).top_k is None
+    assert resolve_generation({"beams": 3, "n_best": 2}, False).hypotheses == 3
+    assert not resolve_generation({"sample": False}, False).sample
     for wanted, greedy, message in (
-        ({"seed": 1}, True, "seed is for drawing by chance, and --greedy"),
-        ({"beams": 2, "top_k": 4}, False, "top_k is for drawing by chance, and --beams"),
+        ({"seed": 1}, True, "seed is for sampling, and --greedy"),
+        ({"beams": 2, "top_k": 4}, False, "top_k is for sampling, and --beams"),
         ({"beams": 2}, True, "Choose one"),
         ({"n_best": 2}, True, "gives one text"),
         ({"beams": 2, "n_best": 3}, False, "n_best 3 needs at least as many beams"),
     ):
         with pytest.raises(InputError, match=message):
-            decoding_of(wanted, greedy)
+            resolve_generation(wanted, greedy)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_how_tokens_are_chosen() -> None:
         (["the", "--decoding", "do_sample=true"], "Did you mean 'sample'?"),
         (["the", "--top-p", "2"], "top_p is a probability"),
         (["the", "--decoding", "max_ratio=2"], "max_ratio is for models that translate"),
-        (["the", "--greedy", "--decoding", "sample=true"], "sample draws by chance, and --greedy draws nothing"),
-        (["the", "--beams", "2", "--decoding", "sample=true"], "sample draws by chance, and --beams draws nothing"),
+        (["the", "--greedy", "--decoding", "sample=true"], "sample and --greedy exclude each other"),
+        (["the", "--beams", "2", "--decoding", "sample=true"], "sample and --beams exclude each other"),
         (["the", "--length-penalty", "2"], "length_penalty compares texts of one prompt, and there is one"),
         (["the", "--greedy", "--decoding", "length_formula=gnmt"], "length_formula compares texts of one prompt"),
         (["the", "--n", "2", "--decoding", "stopping=never"], "stopping is for beam search: add --beams"),
@@ -153,7 +153,7 @@ def test_mistakes_in_files(gpt: str, tmp_path: Path, capfd: pytest.CaptureFixtur
         assert main(["generate", gpt, "--file", str(file), "--out", str(out)]) == 2
         assert message in capfd.readouterr().err and not out.exists()
     assert main(["generate", gpt, "--file", str(file), "--out", str(file)]) == 2
-    assert "what it holds would be lost" in capfd.readouterr().err
+    assert "would be overwritten" in capfd.readouterr().err
 
 
 def test_a_bert_is_told_what_it_can_do(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

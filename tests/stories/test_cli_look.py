@@ -57,7 +57,7 @@ def fails(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 def test_a_view_and_a_language_that_are_not_there(capsys: pytest.CaptureFixture[str], sound: Path) -> None:
     assert "Did you mean 'attention'?" in fails(capsys, sound, "--view", "atention")
-    assert "zh and en" in fails(capsys, sound, "--lang", "fr")
+    assert "known: zh, en" in fails(capsys, sound, "--lang", "fr")
 
 
 def test_a_view_that_the_model_lacks(
@@ -118,10 +118,10 @@ def test_places_that_cannot_be_had(capsys: pytest.CaptureFixture[str], sound: Pa
     assert ".html" in fails(capsys, sound, "--save", tmp_path / "page.svg")
     assert "--save" in fails(capsys, sound, "--examples")
     for words in (["--host", "localhost"], ["--port", "0"], ["--token", "abcdefgh"], ["--no-browser"]):
-        assert f"{words[0]} is for a page that is served" in fails(capsys, sound, *words, "--save", "page.html")
+        assert f"{words[0]} is for serving the page" in fails(capsys, sound, *words, "--save", "page.html")
     assert "--threads" in fails(capsys, sound, "--threads", "0")
     for port in ("abc", "1.5"):
-        assert f"'{port}' is no whole number from 0 to 65535" in fails(capsys, sound, "--port", port)
+        assert f"'{port}' is not an integer from 0 to 65535" in fails(capsys, sound, "--port", port)
     assert "mkdir -p" in fails(capsys, sound, "--save", tmp_path / "none" / "page.html")
     assert not (tmp_path / "none").exists()
     assert "cannot be written" in fails(capsys, sound, "--text", "a", "--save", sound / "config.json" / "page.html")
@@ -167,7 +167,7 @@ def test_the_link_says_what_to_show(capsys: pytest.CaptureFixture[str], sound: P
 def test_a_token_is_in_the_link(capsys: pytest.CaptureFixture[str], sound: Path, met: list[Server]) -> None:
     assert main(["look", str(sound), "--host", "0.0.0.0", "--port", "0", "--no-browser"]) == 0
     out, err = capsys.readouterr()
-    assert re.fullmatch(r"http://[^/]+/\?token=[\w-]{32}\n", out) and "Whoever has this link" in err
+    assert re.fullmatch(r"http://[^/]+/\?token=[\w-]{32}\n", out) and "Anyone with this link" in err
 
 
 def test_a_browser_is_opened_where_there_is_a_screen(

@@ -40,14 +40,14 @@ def test_evaluate(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest
         "chrF2 ",
         "(95 %: ",
         "exactly the reference",
-        "too long for the model, or of which no token comes: 1; they count",
+        "too long for the model, or have no tokens: 1; they count",
         f"{sides[0]}, line 14: ",
-        "the vocabulary lacks a piece of a text",
+        "the vocabulary lacks a token of a text",
         f"against {run}: BLEU",
-        "chance would bring this easily",
+        "not significant",
     ):
         assert expected in printed.out, expected
-    assert len(out.read_text().splitlines()) == 14 and "14 pairs, a line each" in printed.err
+    assert len(out.read_text().splitlines()) == 14 and "14 pairs, one line each" in printed.err
     assert main(["evaluate", run, "--pairs", *map(str, sides), "--json", "--decoding", "beams=1"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert found["decoding"]["beams"] == 1 and found["scores"]["pairs"] == 14 and found["not_translated"] == 1
@@ -58,14 +58,14 @@ def test_one_file_of_pairs(run: str, files: dict[str, str], capfd: pytest.Captur
     for words in ([files["train"]], ["--pairs", files["train"], "--columns", "1,2"]):
         assert main(["evaluate", run, *words, "--decoding", "beams=1"]) == 0
         found.append(capfd.readouterr().out)
-    assert found[0] == found[1] and "a file the model was trained on" in found[0]
+    assert found[0] == found[1] and "the model was trained on this file" in found[0]
 
 
 def test_check(run: str, files: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["check", "--pairs", files["train"], "--dev", files["dev"], "--test", files["test"]]
     assert main([*words, "--more", files["dev"], files["test"], "--model", run, "-n", "1"]) == 0
     out = capfd.readouterr().out
-    assert "pairs to train on" in out and "332" in out and f"{files['dev']}:1: the source is that of" in out
+    assert "training pairs" in out and "332" in out and f"{files['dev']}:1: the source is that of" in out
     assert "tokens, source" in out and "0 above 32" in out and "… and 31 more" in out
     assert main([*words, "--json"]) == 0
     report = json.loads(capfd.readouterr().out)
@@ -89,16 +89,16 @@ def test_references_are_not_written_over(
     before = pairs.read_bytes()
     for words in (["--pairs", str(pairs)], [str(pairs)]):
         assert main(["evaluate", run, *words, "--out", str(tmp_path / "." / "pairs.jsonl")]) == 2
-        assert "is a file that is read" in capfd.readouterr().err
+        assert "is also an input file" in capfd.readouterr().err
     assert pairs.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["evaluate", "{run}"], "Give pairs to hold"),
-        (["evaluate", "{run}", "{test}", "--pairs", "{test}"], "A model that translates takes --pairs"),
-        (["evaluate", "{run}", "{test}", "--text", "1"], "--text: for labelled files"),
+        (["evaluate", "{run}"], "Give sentence pairs to evaluate"),
+        (["evaluate", "{run}", "{test}", "--pairs", "{test}"], "Give the pairs once, with --pairs"),
+        (["evaluate", "{run}", "{test}", "--text", "1"], "--text: only for labelled files"),
         (["evaluate", "{run}", "--pairs", "a", "b", "c"], "not in 3: a, b, c"),
         (["evaluate", "{run}", "--pairs", "{test}", "--columns", "1"], "--columns takes two"),
         (["evaluate", "{run}", "--pairs", "{test}", "--decoding", "num_beams=2"], "Did you mean 'beams'?"),
@@ -106,7 +106,7 @@ def test_references_are_not_written_over(
         (["evaluate", "{run}", "--pairs", "{test}", "--out", "a.csv"], "ends in .jsonl"),
         (["evaluate", "{run}", "--pairs", "no.tsv"], "There is no file no.tsv"),
         (["check"], "Give a corpus or labelled files to check"),
-        (["check", "--dev", "{dev}"], "give those with --pairs"),
+        (["check", "--dev", "{dev}"], "give it with --pairs"),
         (["check", "{test}", "--pairs", "{test}"], "--pairs is checked alone"),
         (["check", "{test}", "--columns", "1,2"], "--columns is for --pairs"),
         (["check", "--pairs", "{test}", "--field", "x"], "leave out other files, --field"),

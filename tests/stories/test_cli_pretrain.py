@@ -58,7 +58,7 @@ def test_check_names_some_and_counts_all(capsys: pytest.CaptureFixture[str], tmp
     assert f"{file}:2: " in out and f"{file}:3: " not in out and "… and 7 more" in out
     assert "note: one document only: negatives must come from the corpus" in out
     write_corpus(file, 3)
-    assert "Nothing is wrong with it." in done(capsys, "check", file)[0]
+    assert "No errors found." in done(capsys, "check", file)[0]
     (tmp_path / "rows.jsonl").write_text('{"body": "好。"}\n')
     assert json.loads(done(capsys, "check", tmp_path / "rows.jsonl", "--field", "body", "--json")[0])["documents"] == 1
 

@@ -90,7 +90,7 @@ def test_a_name_is_no_text_and_a_source_is_not_overwritten(
         ([str(tmp_path / "gone.txt")], "There is no file"),
         ([str(tmp_path)], "is a folder"),
         ([str(file), "1 2"], "stands among other texts"),
-        ([str(file), "--out", str(file)], "is a file that is read: what it holds would be lost"),
+        ([str(file), "--out", str(file)], "is also an input file and would be overwritten"),
     ):
         assert main(["translate", str(runs["transformer"]), *words]) == 2
         assert message in capfd.readouterr().err
@@ -110,7 +110,7 @@ def test_a_file_with_columns(runs: dict[str, Path], tmp_path: Path, capfd: pytes
     assert found[0] == found[1] == found[2] and found[0].count("\n") == 2
     (tmp_path / "pairs.txt").write_text("1 2\tx\n")
     assert main(["translate", run, str(tmp_path / "pairs.txt")]) == 2
-    assert "pairs.txt, line 1 has columns" in capfd.readouterr().err
+    assert "pairs.txt, line 1 has tab-separated columns" in capfd.readouterr().err
 
 
 def test_a_field_is_looked_for_among_the_keys(
@@ -145,7 +145,7 @@ def test_nothing_is_translated_before_a_long_line_is_found(
     run, out = str(runs["transformer"]), tmp_path / "out.txt"
     out.write_text("before\n")
     file = tmp_path / "in.txt"
-    for last, message in (("1 " * 40, "line 5 ('1 1"), ("1\t2", "line 5 has columns")):
+    for last, message in (("1 " * 40, "line 5 ('1 1"), ("1\t2", "line 5 has tab-separated columns")):
         file.write_text("1\n2\n3\n4\n" + last)
         for words in ([], ["--json"], ["--out", str(out)]):
             assert main(["translate", run, str(file), *words]) == 2
@@ -166,7 +166,7 @@ def test_unknown_words_are_told(runs: dict[str, Path], capfd: pytest.CaptureFixt
     run = str(runs["transformer"])
     assert main(["translate", run, "1 猫", "猫 2 🐱", "3", "--json"]) == 0
     printed = capfd.readouterr()
-    assert "lacks 3 pieces of 2 texts" in printed.err and "'猫' (2), '🐱'" in printed.err
+    assert "lacks 3 tokens of 2 texts" in printed.err and "'猫' (2), '🐱'" in printed.err
     lines = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["n_unknown"] for line in lines] == [1, 2, 0]
     assert lines[1]["unknown"][0] == {"start": 0, "end": 1, "text": "猫"}
@@ -196,8 +196,8 @@ def test_translations_without_an_end_are_told_and_counted(
         words = ["translate", str(runs["transformer"]), *["1 2 3"] * texts, "--max-length", "3", "--min-length", "2"]
         assert main([*words, "--repetition-penalty", "1e-9"]) == 0  # what was written is written again
         said = capfd.readouterr().err
-        assert said.count("was not ended after 3 tokens") == told
-        assert ("and 3 more were not ended, 8 in all" in said) == more
+        assert said.count("is unfinished after 3 tokens") == told
+        assert ("and 3 more are unfinished, 8 in total" in said) == more
 
 
 def test_a_picture_and_a_file(runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -241,16 +241,16 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1", "--decoding", "num_beams=4"], "Did you mean 'beams'?"),
         (["translate", "{t}", "1", "--decoding", "stopping"], "write KEY=VALUE"),
         (["translate", "{t}", "1", "--top-p", "0.5"], "top_p is for sampling"),
-        (["translate", "{t}", "1", "--seed", "1"], "seed is for drawing by chance"),
+        (["translate", "{t}", "1", "--seed", "1"], "seed is for sampling"),
         (["translate", "{t}", "1", "--decoding", "n_best=abc"], "n_best"),
         (["translate", "{t}", "1", "--decoding", "n_best=[1]"], "n_best"),
         (["translate", "{t}", "1", "--out", "a.jsonl", "--json"], "Choose one: --json"),
-        (["translate", "{t}", "1", "--out", "a.txt", "--alignments"], "A .txt file has no place for --alignments"),
-        (["translate", "{t}", "1", "--out", "a.tsv", "--n-best", "2"], "A .tsv file has a translation a text"),
+        (["translate", "{t}", "1", "--out", "a.txt", "--alignments"], "A .txt file cannot hold --alignments"),
+        (["translate", "{t}", "1", "--out", "a.tsv", "--n-best", "2"], "A .tsv file has one translation per text"),
         (["translate", "{t}", "1", "--out", "a.txt", "--decoding", "n_best=2"], "n_best is 2: write .jsonl"),
         (["translate", "{t}", "1 2", "3", "--picture", "a.svg"], "one text"),
         (["translate", "{t}", "1", "--picture", "a.png"], "ends in .svg"),
-        (["translate", "{t}", "1", "--segmenter", "rjieba"], "is for alignments"),
+        (["translate", "{t}", "1", "--segmenter", "rjieba"], "--segmenter needs --alignments"),
         (["translate", "{t}", "nowhere.de"], "There is no file nowhere.de"),
         (["translate", "{t}", "1", "--alignments", "--segmenter", "jieba"], "rjieba"),
         (["translate", "{t}", "1", "--out", "a.doc"], "ends in .txt or .tsv or .jsonl"),
@@ -258,7 +258,7 @@ def test_info(runs: dict[str, Path], capfd: pytest.CaptureFixture[str]) -> None:
         (["translate", "{t}", "1. 2.", "--split", "--n-best", "2"], "leave out n_best = 2"),
         (["translate", "{f}", "1 2", "--picture", "a.svg"], "no attention"),
         (["translate", "{t}/nowhere", "1"], "nowhere"),
-        (["train", "translate", "--out", "run"], "Give pairs of texts with --pairs"),
+        (["train", "translate", "--out", "run"], "Give sentence pairs with --pairs"),
         (["train", "translate", "--pairs", "x"], "and a new folder for the run with --out"),
         (["train", "translate", "--example", "revers", "--out", "run"], "Did you mean 'reverse'?"),
         (["train", "translate", "--example", "reverse", "--pairs", "x", "--out", "run"], "brings its own pairs"),

@@ -41,7 +41,13 @@ def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_similar(capsys: pytest.CaptureFixture[str], folder: str) -> None:
     shown = said(capsys, "similar", "king", "猫", "-m", folder, "-k", "2")
-    assert "like king" in shown and "0.707" in shown and "man" in shown and "like 猫" in shown and "cat" in shown
+    assert (
+        "neighbours of king" in shown
+        and "0.707" in shown
+        and "man" in shown
+        and "neighbours of 猫" in shown
+        and "cat" in shown
+    )
     lines = said(capsys, "similar", "king", "猫", "-m", folder, "-k", "2", "--json").splitlines()
     first, second = (json.loads(line) for line in lines)
     assert first["word"] == "king" and [one["word"] for one in first["neighbours"]] == ["man", "queen"]
@@ -52,7 +58,7 @@ def test_similar(capsys: pytest.CaptureFixture[str], folder: str) -> None:
 def test_one_unknown_word_loses_no_answer(capsys: pytest.CaptureFixture[str], folder: str) -> None:
     words = ("similar", "zzzz", "king", "unseen", "-m", folder, "-k", "1")
     shown = said(capsys, *words, error="'zzzz' is not among the 6 words of")
-    assert "like king" in shown and "zzzz" not in shown
+    assert "neighbours of king" in shown and "zzzz" not in shown
     said(capsys, *words, error="'unseen' has no vector")
     assert main([*words, "--json"]) == 0
     first, second, third = (json.loads(line) for line in capsys.readouterr().out.splitlines())
@@ -80,7 +86,7 @@ def test_evaluate_vectors(capsys: pytest.CaptureFixture[str], folder: str, tmp_p
     foreign.write_text("ä\tö\t1\nking\tman\t2\n")  # of one pair there is no correlation
     files = [word for file in (questions, pairs, foreign) for word in ("--data", str(file))]
     words = ("evaluate-vectors", "--model", folder, *files)
-    shown = " ".join(said(capsys, *words, error="not in this vocabulary, or hardly: foreign\n").split())
+    shown = " ".join(said(capsys, *words, error="hardly covered by this vocabulary: foreign\n").split())
     assert "questions 100.0% 1 33.3% 3" in shown and "family 100.0% 1 50.0% 2" in shown and "gram1 – 0 0.0% 1" in shown
     assert "pairs 1.000" in shown and "100.0% 3" in shown
     data = json.loads(said(capsys, *words, "--json"))
@@ -91,7 +97,7 @@ def test_evaluate_vectors(capsys: pytest.CaptureFixture[str], folder: str, tmp_p
 
 def test_bad_input(capsys: pytest.CaptureFixture[str], folder: str, tmp_path: Path) -> None:
     assert "Near it: queen" in failed(capsys, "similar", "qeen", "-m", folder)
-    assert "Say which word vectors: --model" in failed(capsys, "similar", "king")
+    assert "Give word vectors: --model" in failed(capsys, "similar", "king")
     assert "no method 'ad'" in failed(capsys, "analogy", "man", "king", "woman", "-m", folder, "--method", "ad")
     assert "There is no file or folder" in failed(capsys, "analogy", "a", "b", "c", "-m", str(tmp_path / "lost"))
     bert = str(make_folder(tmp_path / "bert"))
@@ -113,7 +119,7 @@ def test_no_test_sets(
     capsys: pytest.CaptureFixture[str], folder: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "Say where the test sets are: --data" in failed(capsys, "evaluate-vectors", "-m", folder)
+    assert "Give the test sets: --data" in failed(capsys, "evaluate-vectors", "-m", folder)
 
 
 def test_notes_stand_beside_the_results(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

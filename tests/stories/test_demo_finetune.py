@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qkv.cli import demo
-from qkv.cli.demo import LANGUAGES, Answer, examples_folder
+from qkv.cli.demo import DEMO_LANGUAGES, DemoAnswer, examples_folder
 from qkv.cli.main import main
 from tests.stories.test_bad_input import fails
 from tests.support.stand_in import stand_in
@@ -23,16 +23,16 @@ def test_one_model_for_two_languages(
     for part in ([], ["finetune"]):  # the second makes room
         assert main(["demo", *part, "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("What stands behind [MASK]?") == 1
+    assert shown.count("Which token is behind [MASK]?") == 1
     with (tmp_path / "out" / "intents.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
     both = []
-    for language in LANGUAGES:
+    for language in DEMO_LANGUAGES:
         with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
             both.append(list(csv.reader(stream))[1:])
     assert rows == [["text", "label"], *(row for pair in zip(*both, strict=True) for row in pair)]
     assert "English: " in shown and "Chinese: " in shown
-    surest = shown.split("The surest of these answers:")[-1].split("report.html")[0].strip().splitlines()
+    surest = shown.split("The most confident predictions:")[-1].split("report.html")[0].strip().splitlines()
     texts = {text for text, _ in rows}
     assert len([line for line in surest if line in texts]) == 2 * demo.SHOWN
     assert (tmp_path / "out" / "finetune" / "model" / "LICENSE").is_file(), "what is adapted keeps the terms"
@@ -45,8 +45,8 @@ def test_every_language_is_counted_by_itself(tmp_path: Path) -> None:
     (tmp_path / "predictions.jsonl").write_text("\n".join(lines), encoding="utf-8")
     rows = [("en", "one", "a"), ("zh", "二", "a"), ("en", "three", "a")]
     assert demo._answers(tmp_path, rows) == {
-        "en": [Answer("one", "a", 0.5, "a", False), Answer("three", "a", 0.5, "a", True)],
-        "zh": [Answer("二", "a", 0.5, "a", False)],
+        "en": [DemoAnswer("one", "a", 0.5, "a", False), DemoAnswer("three", "a", 0.5, "a", True)],
+        "zh": [DemoAnswer("二", "a", 0.5, "a", False)],
     }
 
 
@@ -57,7 +57,7 @@ def test_a_run_of_ones_own_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     run.mkdir(parents=True)
     text = f'model = "/models/bert"\n[data]\n{settings.format(there=tmp_path, out=run.parent)}\n'
     (run / "config.toml").write_text(text, encoding="utf-8")
-    assert "is not the demonstration's" in fails(capsys, "demo", "finetune", "--out", run.parent)
+    assert "is not from a demonstration" in fails(capsys, "demo", "finetune", "--out", run.parent)
     assert (run / "config.toml").read_text(encoding="utf-8") == text
 
 
@@ -66,5 +66,5 @@ def test_other_peoples_files_stay(tmp_path: Path, capsys: pytest.CaptureFixture[
     file = tmp_path / name
     file.parent.mkdir(exist_ok=True)
     file.write_text("my own", encoding="utf-8")
-    assert "is not the demonstration's" in fails(capsys, "demo", "finetune", "--out", tmp_path)
+    assert "is not from a demonstration" in fails(capsys, "demo", "finetune", "--out", tmp_path)
     assert file.read_text(encoding="utf-8") == "my own"

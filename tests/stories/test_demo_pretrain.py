@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.cli.demo import _clear_in_demo_pretrain, documents
+from qkv.cli.demo import _clear_pretraining, documents
 from qkv.errors import InputError
 
 
@@ -19,20 +19,20 @@ def test_the_corpus_is_prose_from_the_standard_library() -> None:
 
 
 def test_an_earlier_demonstration_makes_room(tmp_path: Path) -> None:
-    _clear_in_demo_pretrain(tmp_path / "nowhere", "text")
+    _clear_pretraining(tmp_path / "nowhere", "text")
     (tmp_path / "corpus.txt").write_text("text")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "log.jsonl").write_text("")
-    _clear_in_demo_pretrain(tmp_path, "text")
+    _clear_pretraining(tmp_path, "text")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_other_peoples_files_stay(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("我自己的语料")
-    with pytest.raises(InputError, match="another corpus, which is not the demonstration's"):
-        _clear_in_demo_pretrain(tmp_path, "text")
+    with pytest.raises(InputError, match="another corpus, which is not from a demonstration"):
+        _clear_pretraining(tmp_path, "text")
     (tmp_path / "corpus.txt").write_text("text")
     (tmp_path / "mine").mkdir()
     with pytest.raises(InputError, match="holds mine"):
-        _clear_in_demo_pretrain(tmp_path, "text")
+        _clear_pretraining(tmp_path, "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["corpus.txt", "mine"]

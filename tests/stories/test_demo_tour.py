@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qkv
-from qkv.cli.demo import BLANKS, LOOKS, clearest, demo_tour
+from qkv.cli.demo import BLANKS, LOOKS, demo_tour, find_clearest_head
 from qkv.errors import InputError
 from qkv.report.attention_map import AttentionMap, Token
 from tests.stories.test_bad_input import fails
@@ -25,7 +25,7 @@ def test_blanks_pairs_and_pictures(
     assert f"{BLANKS[0]}\n    {best.text} {best.probability:.0%}, " in shown and all(text in shown for text in BLANKS)
     assert "The old man opened the door" in shown and "今天早上路面还是湿的。" in shown
     for lang, (text, word, meant) in LOOKS.items():
-        layer, head = clearest(qkv.load(folder).attention(text), word, meant)
+        layer, head = find_clearest_head(qkv.load(folder).attention(text), word, meant)
         assert f"layer {layer}, head {head}: {word} looks at" in shown
         for ending in (".svg", ".html"):
             file = tmp_path / "out" / f"attention.{lang}{ending}"
@@ -50,7 +50,7 @@ def test_the_head_that_looks_most_beyond_the_others() -> None:
     attn[0, 0, :, 1] = 255
     attn[0, 1, :, 0] = 255
     attn[0, 1, 2] = (0, 200, 55)
-    assert clearest(AttentionMap("self", attn, (4,), (6, 7), tokens, tokens, ("a b c",)), "c", "b") == (4, 7)
+    assert find_clearest_head(AttentionMap("self", attn, (4,), (6, 7), tokens, tokens, ("a b c",)), "c", "b") == (4, 7)
 
 
 def test_what_is_given_narrows_the_search() -> None:
@@ -60,20 +60,20 @@ def test_what_is_given_narrows_the_search() -> None:
     for layer, head, weight in ((0, 0, 100), (0, 1, 50), (1, 1, 250)):
         attn[layer, head, 2, 1] = weight
     found = AttentionMap("self", attn, (0, 1), (0, 1), tokens, tokens, ("a b c",))
-    assert clearest(found, "c", "b") == (1, 1)
-    assert clearest(found, "c", "b", layer=0) == (0, 0)
-    assert clearest(found, "c", "b", head=0) == (0, 0)
-    assert clearest(found, "c", "b", layer=0, head=1) == (0, 1)
+    assert find_clearest_head(found, "c", "b") == (1, 1)
+    assert find_clearest_head(found, "c", "b", layer=0) == (0, 0)
+    assert find_clearest_head(found, "c", "b", head=0) == (0, 0)
+    assert find_clearest_head(found, "c", "b", layer=0, head=1) == (0, 1)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["finetune", "--layer", "1"], "--layer is for the pictures, which qkv demo finetune does not draw"),
-        (["finetune", "--head", "1"], "--head is for the pictures"),
-        (["pretrain", "--layer", "0"], "--layer is for the pictures, which qkv demo pretrain does not draw"),
-        (["--minutes", "1"], "--minutes is for qkv demo pretrain"),
-        (["finetune", "--minutes", "1"], "--minutes is for qkv demo pretrain"),
+        (["finetune", "--layer", "1"], "--layer is for pictures, which qkv demo finetune does not draw"),
+        (["finetune", "--head", "1"], "--head is for pictures"),
+        (["pretrain", "--layer", "0"], "--layer is for pictures, which qkv demo pretrain does not draw"),
+        (["--minutes", "1"], "--minutes is only for qkv demo pretrain"),
+        (["finetune", "--minutes", "1"], "--minutes is only for qkv demo pretrain"),
     ],
 )
 def test_options_of_another_part(

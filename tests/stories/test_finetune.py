@@ -16,9 +16,9 @@ from qkv.data.labelled.examples import Span, TagExample, TextExample
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.data import hold_out, read_data
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.jobs.finetune.training import TrainingBatches, network_for, prepare
+from qkv.jobs.finetune.training import TrainingBatches, build_network, prepare_examples
 from qkv.jobs.lifecycle import Finished
 from qkv.models.table import open_model
 from qkv.tasks.predictor import Solver
@@ -43,7 +43,9 @@ def config(
     given = {"data.train": str(file), "epochs": 2.0, "train.lr": 3e-3, **flags}
     if dev is not None:
         given["data.dev"] = str(dev)
-    return configured_for(task, str(pretrained), transfer, None, given, ["train.threads=1", "texts_per_step=8"])
+    return resolve_finetune_settings(
+        task, str(pretrained), transfer, None, given, ["train.threads=1", "texts_per_step=8"]
+    )
 
 
 def run(out: Path, settings: FinetuneConfig) -> Finished:
@@ -236,19 +238,19 @@ def test_any_number_of_labels(tmp_path: Path, pretrained: Path) -> None:
 
 def test_what_a_run_works_out_cannot_be_set(tmp_path: Path, pretrained: Path) -> None:
     with pytest.raises(InputError, match="train.steps is worked out .* Set epochs instead"):
-        configured_for("classify", str(pretrained), None, None, {}, ["train.steps=7"])
+        resolve_finetune_settings("classify", str(pretrained), None, None, {}, ["train.steps=7"])
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("[train]\nminutes = 1.0\n", encoding="utf-8")
     with pytest.raises(InputError, match="train.minutes is worked out"):
-        configured_for("classify", str(pretrained), None, recipe)
+        resolve_finetune_settings("classify", str(pretrained), None, recipe)
 
 
 def test_a_flag_comes_after_a_recipe_and_rates_follow_from_both(tmp_path: Path, pretrained: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text('transfer = "freeze"\n', encoding="utf-8")
-    of_recipe = configured_for("classify", str(pretrained), None, recipe)
-    of_flag = configured_for("classify", str(pretrained), "top:1", recipe)
-    of_setting = configured_for("classify", str(pretrained), None, None, {}, ["transfer=features"])
+    of_recipe = resolve_finetune_settings("classify", str(pretrained), None, recipe)
+    of_flag = resolve_finetune_settings("classify", str(pretrained), "top:1", recipe)
+    of_setting = resolve_finetune_settings("classify", str(pretrained), None, None, {}, ["transfer=features"])
     assert (of_recipe.transfer, of_flag.transfer, of_setting.transfer) == ("freeze", "top:1", "features")
     assert of_recipe.train.lr == of_setting.train.lr == 1e-3 > of_flag.train.lr
 
@@ -313,9 +315,9 @@ def test_a_run_begins_where_an_earlier_one_ended(tmp_path: Path, pretrained: Pat
     earlier = load(tmp_path / "run").solver
     settings = config(tmp_path / "run" / "model", task, files[1], **flags)
     recorder = Recorder()
-    prepared = prepare(settings, open_model(tmp_path / "run" / "model"), read_data(settings), recorder.message)
-    model = network_for(prepared, settings.train.seed, recorder.message).eval()
-    assert any("training goes on from it" in message for message in recorder.messages)
+    prepared = prepare_examples(settings, open_model(tmp_path / "run" / "model"), read_data(settings), recorder.message)
+    model = build_network(prepared, settings.train.seed, recorder.message).eval()
+    assert any("training continues from it" in message for message in recorder.messages)
     later = Solver(model, prepared.task, earlier.tokenizer, earlier.max_length)
     examples = prepared.data.dev.examples
     found = [replace(earlier, calibration=later.calibration).answers(examples), later.answers(examples)]

@@ -16,9 +16,9 @@ from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune.data import read_data
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.jobs.finetune.training import network_for, prepare
+from qkv.jobs.finetune.training import build_network, prepare_examples
 from qkv.models.family import TAKES_HEAD
 from qkv.models.table import open_model
 from qkv.tasks.transfer import WEIGHT
@@ -39,7 +39,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(model: Path, task: str, file: Path, transfer: str | None = None, **flags: Any) -> FinetuneConfig:
     given = {"data.train": str(file), "epochs": 2.0, "train.lr": 3e-3, "dropout": 0.0, **flags}
-    return configured_for(task, str(model), transfer, None, given, ["train.threads=1", "texts_per_step=8"])
+    return resolve_finetune_settings(task, str(model), transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
 def file_of(folder: Path, task: str) -> Path:
@@ -133,10 +133,10 @@ def test_numbers_of_pairs_are_learned_in_both_orders(tmp_path: Path, pretrained:
 def test_labels_of_pairs_keep_their_order_unless_told(tmp_path: Path, pretrained: Path) -> None:
     file, told = pairs_file(tmp_path / "pairs.csv", numbers=False), Recorder()
     settings = config(pretrained, "classify", file)
-    ordered = prepare(settings, open_model(pretrained), read_data(settings), told.message)
+    ordered = prepare_examples(settings, open_model(pretrained), read_data(settings), told.message)
     assert any("--set classify.pairs=both" in message for message in told.messages)
     both = config(pretrained, "classify", file, **{"classify.pairs": "both"})
-    turned = prepare(both, open_model(pretrained), read_data(both), told.message)
+    turned = prepare_examples(both, open_model(pretrained), read_data(both), told.message)
     assert len(turned.train.rows) == 2 * len(ordered.train.rows)
     with pytest.raises(InputError, match="Unknown pairs 'bath'. Did you mean 'both'"):
         config(pretrained, "classify", file, **{"classify.pairs": "bath"})
@@ -168,7 +168,7 @@ def test_what_moves_and_what_the_next_word_counts(tmp_path: Path, pretrained: Pa
 
     def prepared(transfer: str | None = None, **flags: Any) -> Any:
         settings = config(pretrained, "classify", file, transfer, **flags)
-        return prepare(settings, open_model(pretrained), read_data(settings), lambda message: None)
+        return prepare_examples(settings, open_model(pretrained), read_data(settings), lambda message: None)
 
     assert prepared().language_model_weight == prepared("top:1").language_model_weight == WEIGHT
     assert prepared("freeze").language_model_weight == prepared("features").language_model_weight == 0
@@ -211,9 +211,9 @@ def test_training_goes_on_from_a_fine_tuned_one(tmp_path: Path, pretrained: Path
     finetune.FINETUNING.start(config(pretrained, "classify", file), tmp_path / "run", Silent())
     begun = tmp_path / "run" / "model"
     settings = config(begun, "classify", file)
-    prepared = prepare(settings, open_model(begun), read_data(settings), told.message)
-    network = network_for(prepared, settings.train.seed, told.message).network
-    assert any("training goes on from it" in message for message in told.messages)
+    prepared = prepare_examples(settings, open_model(begun), read_data(settings), told.message)
+    network = build_network(prepared, settings.train.seed, told.message).network
+    assert any("training continues from it" in message for message in told.messages)
     for name, value in open_model(begun).ability(TAKES_HEAD).network.state_dict().items():
         assert torch.equal(network.state_dict()[name], value), name
         assert network.state_dict()[name].is_contiguous(), name

@@ -176,7 +176,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     logged = partial(lines_in, tmp_path / "run" / "log.jsonl")
     assert forks.run(*training(tmp_path), signal_at=lambda: logged() > 3, number=number) == 128 + number
     said, step = forks.said.read_text(), checkpoint.checkpoint_steps(tmp_path / "run" / "checkpoints")[-1].name
-    assert f"Stopped and saved at step {int(step.removeprefix('step-'))}. Go on with: qkv pretrain --resume" in said
+    assert f"Stopped and saved at step {int(step.removeprefix('step-'))}. Resume with: qkv pretrain --resume" in said
     assert "Traceback" not in said
     assert (tmp_path / "run" / "report.html").exists() and not (tmp_path / "run" / "model").exists()
     assert forks.run(*training(tmp_path)) == 0

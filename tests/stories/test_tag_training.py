@@ -6,10 +6,10 @@ import torch
 
 from qkv.data.labelled.examples import Span, TagExample
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import infer
-from qkv.tasks.tag import Tag, TagSettings
+from qkv.tasks.tag import TagSettings, TagTask
 from qkv.tasks.task import Calibration
+from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,7 +38,7 @@ def example(text: str) -> TagExample:
     return TagExample(text, tuple(sorted(found)))
 
 
-def trained(task: Tag, examples: list[TagExample], max_length: int, steps: int) -> tuple[TaskModel, list[float]]:
+def trained(task: TagTask, examples: list[TagExample], max_length: int, steps: int) -> tuple[TaskModel, list[float]]:
     torch.manual_seed(0)
     network = BertWithHeads(BertConfig(**(SMALL | {"dropout": 0.0})), [task.head], labels=task.outputs)
     model = TaskModel(network, task.head, task.extra_tensors())
@@ -65,7 +65,7 @@ def trained(task: Tag, examples: list[TagExample], max_length: int, steps: int) 
 @pytest.mark.parametrize(("texts", "max_length"), [(SHORT, 64), ([*SHORT, LONG], 24)], ids=["short", "windows"])
 def test_a_tiny_bert_learns_by_heart(crf: bool, texts: list[str], max_length: int) -> None:
     examples = [example(text) for text in texts]
-    task = Tag.learn(examples, TagSettings(crf=crf, overlap=6), TOKENIZER)
+    task = TagTask.learn(examples, TagSettings(crf=crf, overlap=6), TOKENIZER)
     assert task.labels == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
     model, losses = trained(task, examples, max_length, steps=50)
     assert losses[-1] < 0.05 < 1.0 < losses[0]
@@ -96,7 +96,7 @@ def test_a_tiny_bert_learns_by_heart(crf: bool, texts: list[str], max_length: in
 
 def test_class_weights_multiply_the_loss_of_their_tags() -> None:
     examples = [example(text) for text in SHORT[:3]]
-    task = Tag.learn(examples, TagSettings(), TOKENIZER)
+    task = TagTask.learn(examples, TagSettings(), TOKENIZER)
     network = BertWithHeads(BertConfig(**SMALL), [task.head], labels=task.outputs)
     model = TaskModel(network, task.head).eval()
     features = task.features(TOKENIZER, examples, 64, training=True)
@@ -112,7 +112,7 @@ def test_class_weights_multiply_the_loss_of_their_tags() -> None:
 def test_a_plain_tagger_and_a_crf_without_transitions_agree_on_losses() -> None:
     """Cross entropy is a chain whose every step is allowed."""
     examples = [example(text) for text in SHORT]
-    plain, crf = (Tag.learn(examples, TagSettings(crf=one), TOKENIZER) for one in (False, True))
+    plain, crf = (TagTask.learn(examples, TagSettings(crf=one), TOKENIZER) for one in (False, True))
     features = plain.features(TOKENIZER, examples, 64, training=False)
     scores = np.random.default_rng(0).normal(0, 1, (int(features.rows.lengths.sum()), 7)).astype(np.float32)
     nothing = {name: np.zeros(shape, np.float32) for name, shape in crf.extra_tensors().items()}
@@ -122,7 +122,7 @@ def test_a_plain_tagger_and_a_crf_without_transitions_agree_on_losses() -> None:
 def test_a_crf_keeps_its_precision_under_autocast() -> None:
     """A path of a hundred units in bf16 would be worth nothing."""
     examples = [example(LONG)]
-    task = Tag.learn(examples, TagSettings(crf=True), TOKENIZER)
+    task = TagTask.learn(examples, TagSettings(crf=True), TOKENIZER)
     network = BertWithHeads(
         BertConfig(**(SMALL | {"max_length": 512, "dropout": 0.0})), [task.head], labels=task.outputs
     )

@@ -2,7 +2,7 @@
 
 import random
 
-from qkv.jobs.curve_page import CurveFacts
+from qkv.jobs.curve import CurveFacts
 from qkv.metrics.power_law import fit_power_law
 
 

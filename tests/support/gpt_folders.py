@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from qkv.models.family import WRITES, Loading
-from qkv.models.gpt.folder import open_folder, save
+from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
@@ -43,7 +43,7 @@ class LoadedGPT(NamedTuple):
 
 def load_gpt(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.float32) -> LoadedGPT:
     """A folder opened to write."""
-    opened = open_folder(Path(path), Loading(dtype))
+    opened = open_gpt(Path(path), Loading(dtype))
     found = opened.ability(WRITES)
     model = found.writer
     assert isinstance(model, GPT)

@@ -117,12 +117,12 @@ def make_like_tokenizer(name: str) -> Tokenizer:
 
 
 RECORDS: dict[str, BertLike] = {
-    "roberta": names_of_roberta.LIKE,
-    "xlm-roberta": names_of_roberta.XLM_LIKE,
-    "distilbert": distilbert.LIKE,
-    "electra": electra.LIKE,
-    "albert": names_of_albert.LIKE,
-    "ernie": ernie.LIKE,
+    "roberta": names_of_roberta.ROBERTA_NAMES,
+    "xlm-roberta": names_of_roberta.XLM_ROBERTA_NAMES,
+    "distilbert": distilbert.DISTILBERT_NAMES,
+    "electra": electra.ELECTRA_NAMES,
+    "albert": names_of_albert.ALBERT_NAMES,
+    "ernie": ernie.ERNIE_NAMES,
 }
 SHAPES: dict[str, dict[str, Any]] = {
     "roberta": {"segments": 1, "pad_id": 1, "position_offset": 2},

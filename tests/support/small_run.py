@@ -6,7 +6,7 @@ from typing import Any
 
 from qkv.config import Requested
 from qkv.data.corpus.prepare import prepare_corpus
-from qkv.jobs.pretrain import configured_pretraining
+from qkv.jobs.pretrain import resolve_pretraining_settings
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -66,7 +66,7 @@ def configured(
     time."""
     if any(one.startswith("train.minutes") for one in settings):
         settings = [one for one in settings if not one.startswith(("train.steps", "train.epochs"))]
-    return configured_pretraining(model, Requested(recipe, {"data": data, **(flags or {})}, settings))
+    return resolve_pretraining_settings(model, Requested(recipe, {"data": data, **(flags or {})}, settings))
 
 
 def make_config(shards: Path, *changes: str, recipe: Path | None = None) -> PretrainConfig:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from qkv.config import Requested
 from qkv.jobs.translate.example import write_digit_pairs
-from qkv.jobs.translate.settings import TranslateConfig, configured_translation
+from qkv.jobs.translate.settings import TranslateConfig, resolve_translation_settings
 
 SETTINGS = (
     "tokens_per_batch=128",
@@ -38,4 +38,4 @@ def settings(model_type: str, files: dict[str, Path], *changes: str) -> Translat
     )  # then none is learned, of any size
     usual = [one for one in SETTINGS if not (given and one.startswith("tokenizer.size="))]
     assignments = [*usual, *SMALL[model_type], *changes]
-    return configured_translation(Requested(flags={"model_type": model_type, **flags}, assignments=assignments))
+    return resolve_translation_settings(Requested(flags={"model_type": model_type, **flags}, assignments=assignments))

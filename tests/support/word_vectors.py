@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from qkv.models.folders.own import save_folder
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 

@@ -1,11 +1,14 @@
-"""Labels as scikit-learn's users hand them over, as the spellings that a task reads, and back.
+"""`qkv.Classifier`: fine-tuning with the interface of scikit-learn: fit, predict, predict_proba and score.
+
+It supports cross-validation, grid search and pipelines without requiring scikit-learn. A fit is a run of
+jobs/finetune/run.py in a temporary folder: part of the examples is held out for model selection and calibration.
+
+Labels keep their type (3 is returned as 3, not "3"):
 
     single    one label each: texts, whole numbers, true and false
     lists     any number of labels each, as lists
-    columns   the same as a table of 0 and 1, a column a label: the form that scikit-learn itself understands
-    numbers   what is to be learned is a number (kind="regression")
-
-A label comes back as what it was: 3 as 3 and not as "3".
+    columns   the same as a table of 0 and 1, one column per label, as in scikit-learn
+    numbers   numbers (kind="regression")
 """
 
 import inspect
@@ -22,27 +25,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import Model
-from qkv.api.predict import examples_of
+from qkv.api.predict import make_examples
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.jobs.finetune.data import LabelledData, Part, split
-from qkv.jobs.finetune.model import configured_for, tokenizer_of
-from qkv.jobs.finetune.run import finetuning_on
+from qkv.jobs.finetune.data import DataPart, LabelledData, split_examples
+from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
+from qkv.jobs.finetune.run import make_finetuning
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.models.folders.codec import add_to_record
 from qkv.models.folders.hub import DEFAULT_MODEL, locate
+from qkv.models.folders.own import add_to_record
 from qkv.models.table import open_model
 from qkv.tasks import classify
 from qkv.train.device import device_named
 from qkv.train.progress import Silent, for_stderr
 from qkv.train.run_folder import model_folder
 
-KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}
+LABEL_KINDS = {"auto": None, "single": "single", "multi": "lists", "regression": "numbers"}
 _SEVERAL = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True)
-class Labels:
+class TargetLabels:
     form: str
     classes: tuple[Any, ...]  # in order; () for numbers
     spelled: tuple[str | tuple[str, ...], ...] = ()  # of each example, as a task reads it
@@ -56,11 +59,11 @@ class Labels:
         return mixed
 
 
-def labels_of(y: Any, kind: str) -> Labels:
+def parse_labels(y: Any, kind: str) -> TargetLabels:
     """
-    >>> labels_of([1, 0, 1], "auto")
-    Labels(form='single', classes=(0, 1), spelled=('1', '0', '1'))
-    >>> labels_of([["好", "快"], []], "auto").spelled
+    >>> parse_labels([1, 0, 1], "auto")
+    TargetLabels(form='single', classes=(0, 1), spelled=('1', '0', '1'))
+    >>> parse_labels([["好", "快"], []], "auto").spelled
     (('好', '快'), ())
     """
     if hasattr(y, "to_numpy"):
@@ -68,14 +71,14 @@ def labels_of(y: Any, kind: str) -> Labels:
     if isinstance(y, str) or not isinstance(y, Iterable):
         raise InputError(f"y is {y!r}; it has one label for every text, in a list.")
     if isinstance(y, np.ndarray) and y.ndim == 2:
-        if y.shape[1] > 1 and KINDS[kind] in (None, "lists"):
+        if y.shape[1] > 1 and LABEL_KINDS[kind] in (None, "lists"):
             return _columns(y)
         y = y[:, 0] if y.shape[1] == 1 else y
     items = [_plain(item) for item in y]
     several = any(isinstance(item, _SEVERAL) for item in items)
-    form = KINDS[kind] or ("lists" if several else "single")
+    form = LABEL_KINDS[kind] or ("lists" if several else "single")
     if form == "numbers":
-        return Labels(form, (), tuple(repr(_number(item, place)) for place, item in enumerate(items)))
+        return TargetLabels(form, (), tuple(repr(_number(item, place)) for place, item in enumerate(items)))
     if form == "lists":
         rows = [tuple(item) if isinstance(item, _SEVERAL) else (item,) for item in items]
     else:
@@ -83,12 +86,12 @@ def labels_of(y: Any, kind: str) -> Labels:
     found: dict[str, Any] = {}
     spelled = [tuple(_known(_plain(one), place, found, kind) for one in row) for place, row in enumerate(rows)]
     classes = _in_order(found.values())
-    return Labels(form, classes, tuple(spelled) if form == "lists" else tuple(row[0] for row in spelled))
+    return TargetLabels(form, classes, tuple(spelled) if form == "lists" else tuple(row[0] for row in spelled))
 
 
-def spelling(label: Any) -> str:
+def spell_label(label: Any) -> str:
     """
-    >>> spelling(True), spelling(2.0), spelling(-3), spelling("好")
+    >>> spell_label(True), spell_label(2.0), spell_label(-3), spell_label("好")
     ('true', '2', '-3', '好')
     """
     if isinstance(label, bool):
@@ -98,11 +101,11 @@ def spelling(label: Any) -> str:
     return str(label)
 
 
-def _columns(y: NDArray[Any]) -> Labels:
+def _columns(y: NDArray[Any]) -> TargetLabels:
     if not np.isin(y, (0, 1)).all():
         raise InputError("y is a table, a column a label, and holds something else than 0 and 1.")
     spelled = tuple(tuple(str(column) for column in np.flatnonzero(row)) for row in y)
-    return Labels("columns", tuple(range(y.shape[1])), spelled)
+    return TargetLabels("columns", tuple(range(y.shape[1])), spelled)
 
 
 def _plain(item: Any) -> Any:
@@ -119,7 +122,7 @@ def _known(label: Any, place: int, found: dict[str, Any], kind: str) -> str:
         )
     if isinstance(label, float) and not label.is_integer() and kind == "auto":
         raise InputError(f"y[{place}] is {label}: to learn a number rather than a class, set kind='regression'.")
-    spelled = spelling(label)
+    spelled = spell_label(label)
     if found.setdefault(spelled, label) != label:
         raise InputError(f"y holds {found[spelled]!r} and {label!r}, which look the same when they are written down.")
     return spelled
@@ -136,21 +139,15 @@ def _in_order(labels: Iterable[Any]) -> tuple[Any, ...]:
     try:
         return tuple(sorted(found))
     except TypeError:  # names and numbers together
-        return tuple(sorted(found, key=lambda label: (isinstance(label, str), spelling(label))))
+        return tuple(sorted(found, key=lambda label: (isinstance(label, str), spell_label(label))))
 
 
-def restored(form: str, classes: Sequence[Any]) -> Labels:
+def restore_labels(form: str, classes: Sequence[Any]) -> TargetLabels:
     """From what a saved folder says."""
-    return Labels(form, tuple(classes))
+    return TargetLabels(form, tuple(classes))
 
 
-# --- `qkv.Classifier`: fine-tuning as scikit-learn's users know it, with fit, predict, predict_proba and score.
-#
-# It takes part in cross-validation, grid searches and pipelines. scikit-learn is not needed for it, and is imported
-# only
-# when scikit-learn itself asks. A fit is a whole run of jobs/finetune/run.py in a temporary folder: part of the
-# examples is
-# held out, and on these the best weights are chosen and the probabilities calibrated.
+# The estimator.
 
 RECORD = "classifier"
 """Under this name a saved folder keeps what the labels were before they were written down."""
@@ -207,19 +204,23 @@ class Classifier:
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fine-tune the model on these examples. What was learned before is forgotten."""
-        if self.kind not in KINDS:
-            raise InputError(f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}.")
+        if self.kind not in LABEL_KINDS:
+            raise InputError(
+                f"Unknown kind '{self.kind}'.{did_you_mean(self.kind, LABEL_KINDS)} Known: {', '.join(LABEL_KINDS)}."
+            )
         texts = _texts(X)
         if not texts:
             raise InputError("X is empty: there is nothing to learn from.")
-        labels = labels_of(y, self.kind)
+        labels = parse_labels(y, self.kind)
         if len(texts) != len(labels.spelled):
             raise InputError(f"X has {len(texts):,} texts and y has {len(labels.spelled):,} labels; give one each.")
         if labels.form == "single" and len(labels.classes) < 2:
             raise InputError(f"Every label in y is {labels.classes[0]!r}: a classifier needs at least two.")
-        config = configured_for("classify", str(self.model), self.transfer, None, self._flags(labels), self.settings)
+        config = resolve_finetune_settings(
+            "classify", str(self.model), self.transfer, None, self._flags(labels), self.settings
+        )
         device = device_named(config.device)
-        found = examples_of(TextExample, texts, tokenizer_of(config))
+        found = make_examples(TextExample, texts, load_run_tokenizer(config))
         examples = [
             TextExample(example.text, example.pair, label, Place("X", number))
             for number, (example, label) in enumerate(zip(found, labels.spelled, strict=True), 1)
@@ -227,7 +228,7 @@ class Classifier:
         data = _split(examples, config)
         with tempfile.TemporaryDirectory(prefix="qkv-", ignore_cleanup_errors=True) as folder:
             with for_stderr() if self.verbose else nullcontext(Silent()) as progress:
-                finished = finetuning_on(data).start(config, Path(folder) / "run", progress)
+                finished = make_finetuning(data).start(config, Path(folder) / "run", progress)
             if not finished.finished:
                 raise KeyboardInterrupt  # a run in a temporary folder cannot be resumed
             self.result_ = finished.result
@@ -244,9 +245,9 @@ class Classifier:
         if labels.form == "numbers":
             return np.array([result.value for result in results])
         if labels.form == "columns":
-            names = [spelling(one) for one in labels.classes]
+            names = [spell_label(one) for one in labels.classes]
             return np.array([[int(name in result.labels) for name in names] for result in results])
-        back = {spelling(one): place for place, one in enumerate(labels.classes)}
+        back = {spell_label(one): place for place, one in enumerate(labels.classes)}
         if labels.form == "lists":
             return [[labels.classes[place] for place in sorted(back[one] for one in r.labels)] for r in results]
         return self.classes_[np.array([back[result.label] for result in results], dtype=np.int64)]
@@ -259,7 +260,7 @@ class Classifier:
         results = list(self._answers(X))
         if self._labels.form == "numbers":
             raise InputError("A number that was learned (kind='regression') has no probabilities; use predict.")
-        names = [spelling(one) for one in self._labels.classes]
+        names = [spell_label(one) for one in self._labels.classes]
         # a column of zeros in y has no output: it was never seen
         rows = [[result.probabilities.get(name, 0.0) for name in names] for result in results]
         return np.array(rows, dtype=np.float64).reshape(-1, len(names))
@@ -298,10 +299,10 @@ class Classifier:
         task = model.solver.task
         if task.name != "classify":
             raise InputError(f"{folder} was made for '{task.name}', not for classify: use qkv.load.")
-        form = KINDS[task.kind] or "single"
+        form = LABEL_KINDS[task.kind] or "single"
         known = loaded.record.get(RECORD) or {"form": form, "classes": () if form == "numbers" else task.labels}
         made = cls(str(loaded.path), device=device, threads=threads)
-        made.model_, made._labels = model, restored(known["form"], known["classes"])
+        made.model_, made._labels = model, restore_labels(known["form"], known["classes"])
         made.result_ = {"dev": loaded.record.get("scores")}
         return made
 
@@ -328,7 +329,7 @@ class Classifier:
 
     @property
     def _learns_numbers(self) -> bool:
-        return KINDS.get(self.kind) == "numbers"
+        return LABEL_KINDS.get(self.kind) == "numbers"
 
     def __sklearn_tags__(self) -> Any:
         of = import_module("sklearn.utils")
@@ -369,7 +370,7 @@ class Classifier:
                     file.write_bytes(content)
                 self.model_ = Model(open_model(folder), device_named(self.device), self.threads)
 
-    def _flags(self, labels: Labels) -> dict[str, Any]:
+    def _flags(self, labels: TargetLabels) -> dict[str, Any]:
         kinds = {"single": "single", "lists": "multi", "columns": "multi", "numbers": "regression"}
         given = {
             "epochs": self.epochs,
@@ -416,10 +417,10 @@ def _texts(X: Any) -> list[Any]:
 
 
 def _split(examples: list[TextExample], config: FinetuneConfig) -> LabelledData:
-    train, dev = split(examples, config.data, classify.chosen(examples, config.classify).numbers)
+    train, dev = split_examples(examples, config.data, classify.choose_task(examples, config.classify).numbers)
     if not train or not dev:
         raise InputError(
             f"X has {len(examples):,} texts that can be told apart too little: part of them is held out to choose and "
             "calibrate by, and here nothing could be. Give more examples of each label."
         )
-    return LabelledData(Part("X", train), Part("held out of X", dev), ())
+    return LabelledData(DataPart("X", train), DataPart("held out of X", dev), ())

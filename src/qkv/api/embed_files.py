@@ -1,7 +1,10 @@
-"""Vectors to a file while they are made: any number of them in the memory of one part, and complete or not there.
+"""Write vectors of any number of texts to a file, in constant memory and atomically.
 
-.npy is one float32 matrix, a row a text (`numpy.load(file, mmap_mode="r")`); .jsonl one object a text, with the text;
-.tsv one line of numbers a text. Decimal numbers have as many digits as float32 needs to come back unchanged.
+.npy is a float32 matrix with one row per text (`numpy.load(file, mmap_mode="r")`); .jsonl has one object per text; .tsv
+one line of numbers per text. Decimals have enough digits to restore the float32 value.
+
+A text without tokens, or for word vectors without a known word, has no vector: it is an error that names file and line,
+or skipped if requested.
 """
 
 import json
@@ -15,8 +18,8 @@ from typing import BinaryIO, Protocol, TypeVar
 
 import numpy as np
 
+from qkv.api.embedder import Embeddings, TokenVectors
 from qkv.api.model import Model
-from qkv.api.results import Embeddings, TokenVectors
 from qkv.data.readers import STDIN, read_texts, stream_placed_texts
 from qkv.errors import InputError, did_you_mean
 from qkv.files import replaced_file
@@ -125,12 +128,7 @@ def _decimals(vector: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> list[st
     return [f"{value:.9g}" for value in vector.tolist()]
 
 
-# --- Any number of texts to vectors, with every text kept beside its vector: the work behind `qkv embed`.
-#
-# A text of which nothing is left after tokenization has no vector, nor has one without a word that word vectors
-# know. It
-# is named by its file and line, or left out where that is asked for; the same test decides both, and it is the
-# model's.
+# Texts to vectors.
 
 Lacks = Callable[[str], str | None]
 """Why a text has no vector: `Model.lacks`."""

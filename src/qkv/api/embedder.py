@@ -1,13 +1,11 @@
-"""Texts to vectors: cut into windows, run, and pooled to one vector a text, or kept as one a token.
+"""Compute vectors of texts and tokens, and the result types of the Python API.
 
-pooling "mean" averages the tokens of a text, "cls" takes the vector at [CLS]. The tokens are all of them, [CLS] and
-[SEP] included, as sentence-transformers does; of a model that no task was put on they are the text's
-own, and of word vectors those that have a vector.
+Texts are split into windows, and tokens pooled to one vector per text, or returned. Pooling "mean" averages the tokens,
+with [CLS] and [SEP] as in sentence-transformers (without them for models without a task head; for word vectors only
+tokens that have a vector); "cls" takes the vector of [CLS]. Each token counts in the window where it is further from an
+edge (data/batching.py). Layer 0 are the embeddings; the default is the last layer, or ELMo's mean of all layers.
 
-A token's vector is of the last layer, or ELMo's of all layers in equal shares, unless a layer is named: 0 is what lies
-below the layers, the same in every sentence but for BERT's positions, and 1 is the first.
-
-Every token counts in one window alone, the one where it lies further from an edge (data/batching.py).
+`n_tokens` counts the tokens of a result, `n_windows` its windows.
 
 Shapes: E texts, R rows (windows of texts), N tokens of a batch, M counted ones, T tokens of a text, D width.
 """
@@ -21,11 +19,84 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.api.results import Embeddings, TokenVectors, normalized
 from qkv.data.batch import Batch
 from qkv.data.batching import Rows, chunks, plan_batches
 from qkv.errors import InputError, did_you_mean
 from qkv.models.family import ENCODES, Encodes, Opened
+
+
+@dataclass(frozen=True)
+class BlankCandidate:
+    """One proposal for a blank: the vocabulary's spelling, the same as running text, and its probability."""
+
+    token: str
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Blank:
+    """One [MASK] at text[start:end] and its candidates, most probable first."""
+
+    start: int
+    end: int
+    candidates: tuple[BlankCandidate, ...]
+    n_tokens: int
+    n_windows: int = 1
+
+    @property
+    def best(self) -> BlankCandidate:
+        return self.candidates[0]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector a text, in the order the texts were given."""
+
+    vectors: NDArray[np.float32]  # (texts, width)
+    n_tokens: NDArray[np.int64]  # (texts,)
+    n_windows: NDArray[np.int64]  # (texts,)
+    n_without_vector: NDArray[np.int64] | None = None  # (texts,) words left out of the mean; None: each has a vector
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def similarity(self) -> NDArray[np.float32]:
+        """(texts, texts) cosine of every pair."""
+        unit = scale_to_unit(self.vectors)
+        return np.clip(unit @ unit.T, -1, 1)
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """One vector a token of a text; a token stands at text[start:end]."""
+
+    tokens: tuple[str, ...]  # as the vocabulary spells them
+    offsets: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]  # (tokens, width)
+    has_vector: NDArray[np.bool_]  # (tokens,) False for a word that word vectors lack, and its vector is zeros
+    n_windows: int = 1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class NextSentence:
+    """How likely the second text follows the first (BERT §3.1, task 2)."""
+
+    is_next: float
+    not_next: float
+    n_tokens: int
+    n_windows: int = 1
+
+
+def scale_to_unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows scaled to length 1; a row of zeros stays as it is."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+
+
+# The embedder.
 
 _TOKENS_PER_BATCH = {"cpu": 4096}
 _TOKENS_PER_BATCH_ELSEWHERE = 32_768
@@ -137,7 +208,7 @@ class Embedder:
             ids = self.encodes.tokenizer.encode_ids(chunk)
             for number, row in enumerate(ids, start=seen + 1):
                 if not row:
-                    raise InputError(empty(f"Text {number}"))
+                    raise InputError(describe_empty_text(f"Text {number}"))
                 if lack := self._unknown(row):
                     raise InputError(f"Text {number} {lack}. Leave it out, or have a model read it that spells words.")
             yield self._embedded(ids, pooling, normalize, tokens_per_batch)
@@ -157,7 +228,9 @@ class Embedder:
         for chosen in plan_batches(rows.lengths, tokens_per_batch):
             batch, counted = rows.collate(chosen), rows.counted(chosen)
             if not self.encodes.counts_marks:
-                counted = only(counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]]))
+                counted = keep_counted(
+                    counted, is_of_text(batch, counted[0]) & self.encodes.has_vector(batch.ids[counted[0]])
+                )
                 counts[chosen] = np.diff(counted[1].numpy(), append=len(counted[0]))
             batch = batch.to(self.device)
             hidden = self.run(
@@ -165,7 +238,7 @@ class Embedder:
             ).float()  # (N, D): a mean over half precision would lose what is left of it
             found[chosen] = _POOLINGS[pooling](hidden, batch, counted).cpu().numpy()
         vectors, total = _merged(found, rows, counts)
-        vectors = normalized(vectors) if normalize else vectors
+        vectors = scale_to_unit(vectors) if normalize else vectors
         if self.encodes.counts_marks:
             return Embeddings(vectors, rows.n_tokens, rows.n_windows)
         n_tokens = rows.n_tokens - 2  # without the two marks, which are no part of the mean
@@ -181,13 +254,13 @@ class Embedder:
             encoded = self.encodes.tokenizer.encode_batch(chunk, special=False)
             ids = [one.ids for one in encoded]
             if 0 in map(len, ids):
-                raise InputError(empty(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
+                raise InputError(describe_empty_text(f"Text {seen + 1 + list(map(len, ids)).index(0)}"))
             vectors, n_windows = self._of_tokens(ids, tokens_per_batch)
             yield [
                 TokenVectors(
                     tuple(one.tokens),
                     tuple(one.offsets),
-                    normalized(of_text) if normalize else of_text,
+                    scale_to_unit(of_text) if normalize else of_text,
                     self._has_vector(one.ids),
                     windows,
                 )
@@ -226,10 +299,11 @@ def is_of_text(batch: Batch, places: Tensor) -> Tensor:
     return ~torch.isin(places, torch.cat([batch.offsets[:-1], batch.offsets[1:] - 1]))
 
 
-def only(counted: _Counted, keep: Tensor) -> _Counted:
+def keep_counted(counted: _Counted, keep: Tensor) -> _Counted:
     """Of the counted tokens those to keep (M,).
 
-    >>> [part.tolist() for part in only((torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])), torch.tensor([0, 1, 0, 1]))]
+    >>> counted = torch.tensor([0, 1, 5, 6]), torch.tensor([0, 2])
+    >>> [part.tolist() for part in keep_counted(counted, torch.tensor([0, 1, 0, 1]))]
     [[1, 6], [0, 1]]
     """
     places, offsets = counted
@@ -260,5 +334,5 @@ def check_texts(texts: list[str], before: int) -> None:
             raise InputError(f"Text {number} is of type {type(text).__name__}; a text is a string.")
 
 
-def empty(name: str) -> str:
+def describe_empty_text(name: str) -> str:
     return f"{name} is empty (nothing is left of it after tokenization): give it a word, or leave it out."

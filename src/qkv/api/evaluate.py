@@ -1,4 +1,8 @@
-"""A saved model held against a labelled file, alone or beside another one."""
+"""Evaluate a model on a labelled file or on sentence pairs, alone or compared with another model.
+
+All pairs count: a source that is too long for the model counts as an empty translation, as at the end of training.
+Pairs with an empty side are dropped and reported. Decoding options are those of the model, updated by the caller.
+"""
 
 import json
 import math
@@ -12,24 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qkv.api.model import load
-from qkv.api.predict import record
+from qkv.api.predict import make_record
 from qkv.api.translator import Translator, load_translator
 from qkv.data.labelled.examples import Example
 from qkv.data.labelled.reader import labelled
 from qkv.data.pairs.files import Pair, PairFiles
 from qkv.errors import InputError
 from qkv.files import replaced_file, sha256_of
-from qkv.jobs.finetune.evaluate import judged
+from qkv.jobs.finetune.evaluate import evaluate_examples
 from qkv.jobs.finetune.run import scored_dict
-from qkv.jobs.translate.data import LOOKED_AT, languages_of
-from qkv.jobs.translate.evaluation import Judged, not_translated
-from qkv.jobs.translate.evaluation import judged as judged_of_translation_evaluation
+from qkv.jobs.translate.data import LOOKED_AT, detect_languages
+from qkv.jobs.translate.evaluation import PairEvaluation, find_untranslatable
+from qkv.jobs.translate.evaluation import translate_and_score as judged_of_translation_evaluation
 from qkv.metrics import translation as scores
 from qkv.metrics.intervals import paired_difference
 from qkv.search.options import GenerateConfig
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Judgement
-from qkv.tasks.translate import check_scores, scored
+from qkv.tasks.translate import check_scores, score_translations
 from qkv.text.languages import base_of, check_language, check_letters
 
 _Floats = NDArray[np.float64]
@@ -70,16 +74,16 @@ def evaluate_file(
             mine.append(task.statistics(example, result, judgement))
 
     if out is None:
-        found = judged(task, model.answer_stream(examples, needs_labels=True), progress, keep)
+        found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, keep)
     else:
         with replaced_file(out) as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
             def write(example: Example, result: Any, judgement: Judgement) -> None:
                 keep(example, result, judgement)
                 verdict = {"expected": judgement.expected, "right": judgement.right}
-                lines.write(json.dumps(record(example, result) | verdict, ensure_ascii=False) + "\n")
+                lines.write(json.dumps(make_record(example, result) | verdict, ensure_ascii=False) + "\n")
 
-            found = judged(task, model.answer_stream(examples, needs_labels=True), progress, write)
+            found = evaluate_examples(task, model.answer_stream(examples, needs_labels=True), progress, write)
     faults = source.faults
     document: dict[str, Any] = {
         "run": str(run),
@@ -98,7 +102,7 @@ def evaluate_file(
     }
     if other is not None:
         theirs: list[tuple[float, ...]] = []
-        judged(
+        evaluate_examples(
             other.solver.task,
             other.answer_stream(examples, needs_labels=True),
             progress,
@@ -107,7 +111,7 @@ def evaluate_file(
         document["against"] = {
             "run": str(against),
             "figure": found.scored.main,
-            **compared(task, np.array(mine), np.array(theirs)),
+            **compare_answers(task, np.array(mine), np.array(theirs)),
         }
     return document
 
@@ -144,7 +148,7 @@ def _in_words(task: AnyTask) -> str:
     return f"'{task.name}' ({task.about})" if task.about else f"'{task.name}'"
 
 
-def compared(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float | None]:
+def compare_answers(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float | None]:
     """The other model's figure, and the difference from the first one's: the paired bootstrap over examples.
 
     None where a figure cannot be said, as a correlation with answers that are all alike.
@@ -157,16 +161,10 @@ def compared(task: AnyTask, mine: _Floats, theirs: _Floats) -> dict[str, float |
     return {name: number if math.isfinite(number) else None for name, number in found.items()}
 
 
-# --- A model that translates held against pairs that people translated, alone or beside another model.
-#
-# All pairs count: the translation of a source that is too long for the model is empty, as at the end of a training,
-# so
-# that a run's own figures come out again. Pairs with an empty side are left out and told.
-#
-# What this file does NOT do: choose how to decode; a model's own way is taken, changed by what the caller asks for.
+# Sentence pairs.
 
 _UNKNOWN = 20  # words that the vocabulary lacks, likewise
-Decoding = Callable[[Translator], GenerateConfig]
+ChooseDecoding = Callable[[Translator], GenerateConfig]
 
 
 def evaluate_pairs(
@@ -175,7 +173,7 @@ def evaluate_pairs(
     *,
     columns: Sequence[str] = (),
     language: str | None = None,
-    decoding: Decoding | None = None,
+    decoding: ChooseDecoding | None = None,
     against: str | Path | None = None,
     out: Path | None = None,
     device: str = "cpu",
@@ -197,8 +195,10 @@ def evaluate_pairs(
     check_scores(target)  # what is missing is told before the work
     config, mine = _answered(first, pairs, decoding, progress)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    score = scored(sources, mine.texts, references, target, interval=True, unfinished=mine.finished.count(False))
-    refused = not_translated("pairs", pairs, first.languages, first.max_length)
+    score = score_translations(
+        sources, mine.texts, references, target, interval=True, unfinished=mine.finished.count(False)
+    )
+    refused = find_untranslatable("pairs", pairs, first.languages, first.max_length)
     unknown = _unknown(first, pairs)
     words = Counter(word for found in unknown for word in found)
     if out is not None:
@@ -230,8 +230,11 @@ def evaluate_pairs(
 
 
 def _answered(
-    translator: Translator, pairs: Sequence[Pair], decoding: Decoding | None, progress: Callable[[int], None] | None
-) -> tuple[GenerateConfig, Judged]:
+    translator: Translator,
+    pairs: Sequence[Pair],
+    decoding: ChooseDecoding | None,
+    progress: Callable[[int], None] | None,
+) -> tuple[GenerateConfig, PairEvaluation]:
     config = translator.decoding if decoding is None else decoding(translator)
     if config.sample:
         raise InputError("decoding.sample draws by chance; a model is judged by what it thinks best.")
@@ -251,7 +254,7 @@ def _target(
         language = translator.target_language
     if language:
         check_letters(language, (pair.target for pair in pairs), what)
-    return language or languages_of([str(one) for one in opened.files], pairs)[1]
+    return language or detect_languages([str(one) for one in opened.files], pairs)[1]
 
 
 def _check_comparable(run: str | Path, first: Translator, against: str | Path | None, other: Translator) -> None:
@@ -280,7 +283,7 @@ def _is_training(translator: Translator, opened: PairFiles) -> bool:
     return bool(known) and sha256_of(opened.files[0]) in known
 
 
-def _write(out: Path, pairs: Sequence[Pair], found: Judged, unknown: Sequence[Sequence[str]]) -> None:
+def _write(out: Path, pairs: Sequence[Pair], found: PairEvaluation, unknown: Sequence[Sequence[str]]) -> None:
     """A line a pair, in their order; chrF is the figure that says something of a single sentence."""
     references = [pair.target for pair in pairs]
     by_characters = scores.chrf_of(scores.chrf_counts(found.texts, references))
@@ -301,7 +304,7 @@ def _write(out: Path, pairs: Sequence[Pair], found: Judged, unknown: Sequence[Se
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _compared(mine: Judged, theirs: Judged, references: Sequence[str], language: str) -> dict[str, Any]:
+def _compared(mine: PairEvaluation, theirs: PairEvaluation, references: Sequence[str], language: str) -> dict[str, Any]:
     """The other's BLEU, and the difference by the paired bootstrap over sentences (Koehn 2004); without sacrebleu, of
     the share of exact translations."""
     if scores.is_available():

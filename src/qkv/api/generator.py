@@ -42,7 +42,7 @@ _TOKENS = 16_384  # of the texts of a batch, prompts and what is written; a cach
 
 
 @dataclass(frozen=True)
-class Text:
+class GeneratedText:
     """What was written from a prompt."""
 
     prompt: str
@@ -112,7 +112,7 @@ class Generator:
         first: int = 0,
         seen: Counter[int] | None = None,
         places: Sequence[str] | None = None,
-    ) -> list[list[Text]]:
+    ) -> list[list[GeneratedText]]:
         """The n best texts of every prompt, best first. Without a config: greedy. `seed` takes the place of its own.
 
         `begins`: whether a prompt is the beginning of a document (None: as the model was trained). `fit`: a max_length
@@ -124,7 +124,7 @@ class Generator:
         if isinstance(prompts, str):
             raise InputError("Prompts are several: give a list, such as [prompt].")
         read = self._read(prompts, config, seed, begins=begins, fit=fit, first=first, seen=seen, places=places)
-        found: list[list[Text]] = [[] for _ in read]
+        found: list[list[GeneratedText]] = [[] for _ in read]
         for places_of, batch in self._batches(read):
             for place, hypotheses in zip(places_of, self._written(batch), strict=True):
                 found[place] = [self._text(read[place], one) for one in hypotheses]
@@ -132,7 +132,7 @@ class Generator:
 
     def generate_all(
         self, placed: Iterable[tuple[str, str]], config: GenerateConfig | None = None, **how: Any
-    ) -> Iterator[list[Text]]:
+    ) -> Iterator[list[GeneratedText]]:
         """The same for any number of prompts, each with what messages call it. No more is kept than a number a
         prompt."""
         first, seen = 0, Counter[int]()
@@ -295,10 +295,10 @@ class Generator:
         keys = [one.key for one in batch]
         return generate(self.writer.step, state, last, self._end, config, never=self.never, keys=keys)
 
-    def _text(self, prompt: _Prompt, found: Hypothesis) -> Text:
+    def _text(self, prompt: _Prompt, found: Hypothesis) -> GeneratedText:
         text = decode_continuation(self._decode, self._shown(prompt.ids), found.tokens)
         n_tokens = len(found.tokens) + found.finished
-        return Text(
+        return GeneratedText(
             prompt.text,
             text,
             found.score,

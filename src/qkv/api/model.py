@@ -1,6 +1,9 @@
-"""What a text is to a network that attends, as it is shown: its tokens with their characters, and the marks around it.
+"""`qkv.load` and `Model`: fill blanks, embed texts, show attention, predict.
 
-What this file does NOT do: say whether the text fits the model (model.py, inside/).
+A `Model` keeps no state between calls, so several threads may use one. Layers and heads are counted from 0, as in the
+names of the weights and in transformers.
+
+Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 """
 
 import re
@@ -14,9 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.api.embedder import Embedder, check_texts, empty
-from qkv.api.predict import examples_of, is_one_input
-from qkv.api.results import Blank, Candidate, Embeddings, NextSentence, TokenVectors
+from qkv.api.embedder import (
+    Blank,
+    BlankCandidate,
+    Embedder,
+    Embeddings,
+    NextSentence,
+    TokenVectors,
+    check_texts,
+    describe_empty_text,
+)
+from qkv.api.predict import is_one_input, make_examples
 from qkv.data.batch import Batch
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError, did_you_mean
@@ -26,13 +37,13 @@ from qkv.models.folders.hub import DEFAULT_MODEL, locate
 from qkv.models.table import open_model
 from qkv.nn.layers import attention_records
 from qkv.report.attention_map import AttentionMap, Token
-from qkv.tasks.predictor import Solver, solver_of
+from qkv.tasks.predictor import Solver, make_solver
 from qkv.text.tokenizer import Encoded, Tokenizer
 from qkv.train.device import device_named
 from qkv.train.run_folder import model_folder
 
 
-def shown_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[int]) -> tuple[Token, ...]:
+def show_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection[int]) -> tuple[Token, ...]:
     """Each token with the characters that it came from, of the text of its segment.
 
     Special is what was added around a text: a [MASK] that somebody wrote, or a word that became [UNK], is text.
@@ -44,21 +55,13 @@ def shown_tokens(encoded: Encoded, texts: Sequence[str], special_ids: Collection
     )
 
 
-def without_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
+def strip_unlearned(encoded: Encoded, tokenizer: Tokenizer) -> Encoded:
     """A text as a GPT that no task was put on has seen texts: nothing after it, and the mark before it if that is its
     own. The marks of tasks mean nothing yet."""
     first = 1 if encoded.ids[0] in tokenizer.added else 0
     kept = slice(first, -1)
     return Encoded(encoded.ids[kept], encoded.segments[kept], encoded.offsets[kept], encoded.tokens[kept])
 
-
-# --- A loaded model and what it can be asked: fill a blank, embed texts, show its attention, judge a pair.
-#
-# A `Model` keeps nothing between calls, so several threads may use one. Layers and heads are counted from 0, as in
-# the
-# weights' own names and in transformers.
-#
-# Shapes: N tokens, D width, H heads, T tokens of one row, V vocabulary.
 
 HUB_CACHE = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+")
 _ASKED: tuple[Ability[Any], ...] = (HAS_TASK, FILLS, JUDGES_PAIRS, ATTENDS)
@@ -153,7 +156,7 @@ class Model:
                 start=encoded.offsets[place][0],
                 end=encoded.offsets[place][1],
                 candidates=tuple(
-                    Candidate(self.tokenizer.token(token), self._running_text(token), probability)
+                    BlankCandidate(self.tokenizer.token(token), self._running_text(token), probability)
                     for token, probability in zip(found, values, strict=True)
                 ),
                 n_tokens=len(encoded.ids),
@@ -270,7 +273,7 @@ class Model:
         }
         stacked = torch.stack([weights[layer] for layer in chosen_layers])  # (layers, heads, T, T)
         texts = (text,) if pair is None else (text, pair)
-        tokens = shown_tokens(encoded, texts, self.tokenizer.special_ids)
+        tokens = show_tokens(encoded, texts, self.tokenizer.special_ids)
         return AttentionMap(
             name=kind.name if pair is None or kind.is_causal else "pair",
             attn=(stacked.float() * 255).round().to(torch.uint8).cpu().numpy(),
@@ -305,7 +308,7 @@ class Model:
 
     def predict_stream(self, inputs: Iterable[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
         """`predict` for any number of inputs in bounded memory: examples and results, a few thousand at a time."""
-        return self.answer_stream(examples_of(self.solver.task.example, inputs, self.tokenizer))
+        return self.answer_stream(make_examples(self.solver.task.example, inputs, self.tokenizer))
 
     def answer_stream(
         self, examples: Iterable[Example], needs_labels: bool = False
@@ -321,7 +324,7 @@ class Model:
     @cached_property
     def solver(self) -> Solver:
         """The task it was fine-tuned for; an error that says what to do, where it was not."""
-        return solver_of(self._opened, self._device)
+        return make_solver(self._opened, self._device)
 
     def _hidden(self, batch: Batch, layer: int | None) -> Tensor:
         self._use_threads()
@@ -345,10 +348,10 @@ class Model:
             raise InputError(f"{self.name} is a GPT that no task was put on: it reads single texts, and no pairs.")
         encoded = self.tokenizer.encode(text, pair)
         if not self._encodes.counts_marks:
-            encoded = without_unlearned(encoded, self.tokenizer)
+            encoded = strip_unlearned(encoded, self.tokenizer)
         for segment, name in enumerate(("The text",) if pair is None else ("The first text", "The second text")):
             if not any(a < b for (a, b), s in zip(encoded.offsets, encoded.segments, strict=True) if s == segment):
-                raise InputError(empty(name))
+                raise InputError(describe_empty_text(name))
         if len(encoded.ids) > (longest := self._encodes.sizes.max_length):
             raise InputError(
                 f"The text has {len(encoded.ids)} tokens and this model reads {longest} at once. "
@@ -383,8 +386,6 @@ def _no_mask(text: str, mask: str) -> str:
             return f"The text has '{spelling}', which is not a blank for this model. {example}"
     return f"The text has no blank to fill. {example}"
 
-
-# --- `qkv.load`: a folder, a name of the zoo or a hub id in, a model that answers out.
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

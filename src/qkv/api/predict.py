@@ -1,4 +1,7 @@
-"""What a person hands to `predict` in Python, as the examples of a task."""
+"""Inputs and outputs of predictions: Python objects, texts and files to examples, and files of results.
+
+Files of results are written atomically.
+"""
 
 import csv
 import json
@@ -19,7 +22,7 @@ from qkv.text.tokenizer import Tokenizer
 E = TypeVar("E", bound=Example)
 
 
-def examples_of(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
+def make_examples(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> Iterator[E]:
     """Each item as an example without a label; what cannot be one is told by its number, counted from 1."""
     for number, item in enumerate(items, 1):
         example = item.unlabelled() if isinstance(item, kind) else kind.from_python(item)
@@ -28,7 +31,7 @@ def examples_of(kind: type[E], items: Iterable[Any], tokenizer: Tokenizer) -> It
             shown = shown if len(shown) <= 60 else shown[:57] + "…"
             raise InputError(f"Input {number} is {shown}; this model reads {kind.form}.")
         if name := empty_part(example, tokenizer):
-            raise InputError(f"Input {number}: {said_empty(name)}.")
+            raise InputError(f"Input {number}: {describe_empty(name)}.")
         yield example
 
 
@@ -47,12 +50,11 @@ def empty_part(example: Example, tokenizer: Tokenizer) -> str | None:
     return next((name for name, text in example.parts().items() if tokenizer.is_empty(text)), None)
 
 
-def said_empty(name: str) -> str:
+def describe_empty(name: str) -> str:
     return f"the {name} is empty (nothing is left of it after tokenization)"
 
 
-# --- Predictions for texts and files: where they come from, and files of results that are written whole or not at
-# all.
+# Files.
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".conll", ".bio")
 OPTIONS = {"question": "--question", "pair": "--with", "choices": "--choice"}
@@ -83,10 +85,10 @@ class Inputs:
             if name is None:
                 yield example.unlabelled()
             else:
-                self._own.append(Fault(example.place, "empty text", said_empty(name), "dropped"))
+                self._own.append(Fault(example.place, "empty text", describe_empty(name), "dropped"))
 
 
-def inputs_of(
+def open_inputs(
     task: AnyTask,
     given: Sequence[str],
     tokenizer: Tokenizer,
@@ -120,7 +122,7 @@ def inputs_of(
     typed = list(_examples(task, texts, question, pair, tuple(choices)))
     names = [empty_part(example, tokenizer) for example in typed]
     if all(names):
-        raise InputError(f"Input 1: {said_empty(names[0] or '')}.")
+        raise InputError(f"Input 1: {describe_empty(names[0] or '')}.")
     return Inputs(typed, tokenizer)
 
 
@@ -164,7 +166,7 @@ def _examples(
         yield example
 
 
-def record(example: Example, result: Any) -> dict[str, Any]:
+def make_record(example: Example, result: Any) -> dict[str, Any]:
     """An input and what was said about it, as one object."""
     line = {"line": example.place.line} if example.place.line else {}
     answered = result.to_dict()
@@ -172,7 +174,7 @@ def record(example: Example, result: Any) -> dict[str, Any]:
     return line | example.record() | answered
 
 
-class Written(AbstractContextManager["Written"]):
+class ResultWriter(AbstractContextManager["ResultWriter"]):
     """A .jsonl, .csv or .tsv file that grows as results come, and is there when all have.
 
     A table has the same columns for every input of a task: what an input does not have is an empty cell.
@@ -198,7 +200,7 @@ class Written(AbstractContextManager["Written"]):
 
     def add(self, examples: Sequence[Any], results: Sequence[Any]) -> None:
         for example, result in zip(examples, results, strict=True):
-            line = record(example, result)
+            line = make_record(example, result)
             if self.suffix == ".jsonl":
                 self._stream.write(json.dumps(line, ensure_ascii=False) + "\n")
             else:

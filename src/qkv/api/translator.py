@@ -17,12 +17,12 @@ from typing import Any
 from qkv.data.batching import chunks
 from qkv.errors import InputError
 from qkv.models.family import TRANSLATES, Loading, Translates
-from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.hub import locate
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.folders.own import CONFIG
+from qkv.models.table import describe_model, open_model
 from qkv.search.decoding import Hypothesis
 from qkv.search.options import GenerateConfig
-from qkv.tasks.translate import source_spans, target_spans, translated
+from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import Alignment, WordAttention, align, word_attention
 from qkv.text.segmenter import Segmenter
 from qkv.text.sentences import split_sentences as sentences
@@ -35,7 +35,7 @@ _NAMED = 2  # texts that are too long and are named beside the first
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TranslationCandidate:
     """One translation of a text."""
 
     text: str
@@ -53,13 +53,13 @@ class Candidate:
 @dataclass(frozen=True)
 class Translation:
     source: str
-    candidates: tuple[Candidate, ...]  # best first
+    candidates: tuple[TranslationCandidate, ...]  # best first
     n_tokens: int  # of the source
     n_parts: int = 1  # above 1: sentences that were translated one by one
     unknown: tuple[tuple[int, int], ...] = ()  # characters of the source that the vocabulary has no token for
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> TranslationCandidate:
         return self.candidates[0]
 
     @property
@@ -131,7 +131,7 @@ class Translator(Translates):
             called = f"Text {first + number + 1}" if places is None else places[number]
             raise self._too_long(called, piece, len(ids[long[0]]), split)
         full = [place for place, row in enumerate(ids) if len(row) > 1]  # the others are nothing but an end
-        found = translated(
+        found = translate_batch(
             self.network,
             self.languages,
             [ids[place] for place in full],
@@ -139,7 +139,7 @@ class Translator(Translates):
             keys=[keys[place] for place in full],
             progress=progress,
         )
-        candidates: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, True, 0)] for _ in pieces]
+        candidates: list[list[TranslationCandidate]] = [[TranslationCandidate("", 0.0, 0.0, True, 0)] for _ in pieces]
         for place, hypotheses in zip(full, found, strict=True):
             candidates[place] = [self._candidate(pieces[place][1], one, alignments, segmenter) for one in hypotheses]
         results, at = [], 0
@@ -155,7 +155,7 @@ class Translator(Translates):
             if len(spans) == 1:
                 found_here = tuple(candidates[mine.start])
             else:
-                found_here = (_put_together(text, spans, [one[0] for one in candidates[mine]]),)
+                found_here = (_join(text, spans, [one[0] for one in candidates[mine]]),)
             results.append(Translation(text, found_here, tokens, len(spans), unknown))
         return results
 
@@ -224,7 +224,9 @@ class Translator(Translates):
             f"{place} {what} tokens, and the model of {self.path} was made for {self.max_length:,} at most.{too} {way}"
         )
 
-    def _candidate(self, source: str, found: Hypothesis, alignments: bool, segmenter: Segmenter | None) -> Candidate:
+    def _candidate(
+        self, source: str, found: Hypothesis, alignments: bool, segmenter: Segmenter | None
+    ) -> TranslationCandidate:
         text, spans = target_spans(self.languages.target, found.tokens)
         attention = None
         if alignments and found.attention is not None:
@@ -232,7 +234,7 @@ class Translator(Translates):
             read = source_spans(self.languages.source, source)
             attention = word_attention(weights, source, read, text, spans, segmenter)
         n_tokens = len(found.tokens) + found.finished
-        return Candidate(text, found.score, found.log_probability, found.finished, n_tokens, attention)
+        return TranslationCandidate(text, found.score, found.log_probability, found.finished, n_tokens, attention)
 
 
 def load_translator(
@@ -248,7 +250,7 @@ def load_translator(
 def translates(name: str | Path) -> bool:
     """Whether this is a model that translates, by what its folder says; nothing is loaded."""
     place = _place(name)
-    return (place / CONFIG).is_file() and TRANSLATES in facts_of_folder(place).abilities
+    return (place / CONFIG).is_file() and TRANSLATES in describe_model(place).abilities
 
 
 def _place(name: str | Path) -> Path:
@@ -264,7 +266,7 @@ def _sentences(text: str) -> list[tuple[int, int]]:
     return sentences(text) or [(0, len(text))]
 
 
-def _put_together(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[Candidate]) -> Candidate:
+def _join(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[TranslationCandidate]) -> TranslationCandidate:
     """One translation of several, with the line ends that stood between them, or else a space where words need one."""
     written = ""
     for number, part in enumerate(parts):
@@ -274,7 +276,7 @@ def _put_together(text: str, spans: Sequence[tuple[int, int]], parts: Sequence[C
             needs_space = bool(written) and bool(part.text) and max(written[-1], part.text[0]) < "⺀"
             written += "\n" * lines if lines else " " * needs_space
         written += part.text
-    return Candidate(
+    return TranslationCandidate(
         written,
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),

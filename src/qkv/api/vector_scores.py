@@ -1,9 +1,12 @@
-"""Test sets for word vectors: analogies, and pairs of words that people have rated by how alike they are.
+"""Evaluate word vectors on analogies and on rated word pairs.
 
-    analogies   a line with a colon names a section, every other one has four words: Athens Greece Bern Switzerland
-    pairs       two words and a number, between tabs (or spaces): tiger  cat  7.35
+    analogies   a line with a colon names a section, other lines have four words: Athens Greece Bern Switzerland
+    pairs       two words and a rating, separated by tabs or spaces: tiger  cat  7.35
 
-KNOWN are the published sets by the names under which they are passed around. What this file does NOT do: score.
+Scores count only questions whose words are in the vocabulary, and come with this coverage. The rules are those of
+gensim: an analogy is solved if the best word by 3CosAdd (or 3CosMul), without the words of the question, is the
+expected one; candidates are the 300,000 most frequent words; an unknown word is looked up in lower case. KNOWN lists
+the file names of published sets.
 """
 
 import math
@@ -20,7 +23,7 @@ from qkv.errors import InputError
 from qkv.metrics.numbers import number_intervals, spearman
 from qkv.models.family import LOOKS_UP
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import VectorFile, WordVectors, place_of_vectors
+from qkv.models.word2vec.folder import VectorFile, WordVectors, locate_vectors
 
 KNOWN: dict[str, str] = {
     "analogy_en/questions-words.txt": "Google",  # Mikolov et al. 2013
@@ -42,7 +45,7 @@ KNOWN: dict[str, str] = {
 """File in a folder of such sets → what it is called."""
 
 
-class Section(NamedTuple):
+class AnalogySection(NamedTuple):
     name: str
     questions: list[tuple[str, str, str, str]]
 
@@ -51,19 +54,19 @@ class Section(NamedTuple):
 class Analogies:
     name: str
     file: Path
-    sections: list[Section]
+    sections: list[AnalogySection]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class RatedPairs:
     name: str
     file: Path
     pairs: list[tuple[str, str, float]]
 
 
-def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pairs]:
+def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | RatedPairs]:
     """The sets of these files, and the known ones of these folders."""
-    found: list[Analogies | Pairs] = []
+    found: list[Analogies | RatedPairs] = []
     for place in places:
         path = Path(os.path.expanduser(place))
         if path.is_dir():
@@ -83,7 +86,7 @@ def find_tests(places: Iterable[str | os.PathLike[str]]) -> list[Analogies | Pai
     return found
 
 
-def read_test(file: Path, name: str) -> Analogies | Pairs:
+def read_test(file: Path, name: str) -> Analogies | RatedPairs:
     """A set of one kind or the other, told apart by its first line."""
     rows = [(number, line.strip()) for number, line in numbered_lines(file)]
     rows = [(number, line) for number, line in rows if line and not line.startswith("#")]
@@ -92,14 +95,14 @@ def read_test(file: Path, name: str) -> Analogies | Pairs:
     first = rows[0][1]
     if first.startswith(":") or (len(first.split()) == 4 and "\t" not in first):
         return Analogies(name, file, _sections(file, rows))
-    return Pairs(name, file, [_pair(file, number, line) for number, line in rows])
+    return RatedPairs(name, file, [_pair(file, number, line) for number, line in rows])
 
 
-def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[Section]:
-    sections: list[Section] = []
+def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[AnalogySection]:
+    sections: list[AnalogySection] = []
     for number, line in rows:
         if line.startswith(":"):
-            sections.append(Section(line[1:].strip(), []))
+            sections.append(AnalogySection(line[1:].strip(), []))
             continue
         words = line.split()
         if len(words) != 4:
@@ -107,7 +110,7 @@ def _sections(file: Path, rows: Iterable[tuple[int, str]]) -> list[Section]:
                 f"{file}, line {number} has {len(words)} words, where an analogy has four (a is to b as c is to d)."
             )
         if not sections:
-            sections.append(Section("", []))
+            sections.append(AnalogySection("", []))
         sections[-1].questions.append((words[0], words[1], words[2], words[3]))
     return [section for section in sections if section.questions]
 
@@ -125,18 +128,7 @@ def _pair(file: Path, number: int, line: str) -> tuple[str, str, float]:
     return fields[0], fields[1], score
 
 
-# --- What word vectors know: the share of analogies they solve, and whether they find those words alike that people
-# do.
-#
-# Only what is in the vocabulary can be asked. Every score therefore comes with its coverage, and is over what is
-# covered:
-# two vocabularies are compared fairly where both cover the same. The rules are those of gensim's evaluation, so that
-# the
-# figures are too: an analogy is solved when the best word by 3CosAdd (or 3CosMul), the three words of the question
-# left
-# out, is the expected one; the candidates, and the words of the questions, are the 300,000 most frequent words. A
-# word
-# that is not there as it is written is looked up in lower case.
+# Scores.
 
 _MOST = 300_000
 """Candidates for an answer, as gensim has it."""
@@ -238,7 +230,7 @@ def score_analogies(
     )
 
 
-def score_pairs(vectors: WordVectors, test: Pairs) -> PairScore:
+def score_pairs(vectors: WordVectors, test: RatedPairs) -> PairScore:
     found: list[tuple[int, int]] = []
     rated: list[float] = []
     for first, second, rating in test.pairs:
@@ -284,5 +276,5 @@ def load_vectors(name: str | os.PathLike[str], most: int | None = None) -> WordV
 
     `most` takes no more than the first so many words, which are the most frequent.
     """
-    place = place_of_vectors(name)
+    place = locate_vectors(name)
     return VectorFile(place).vectors(most) if place.is_file() else open_model(place).ability(LOOKS_UP).vectors(most)

@@ -1,4 +1,4 @@
-"""qkv attention: who looks at whom, as a picture."""
+"""`qkv attention`: draw attention weights."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _ENDINGS = {".svg": "a picture of one head", ".html": "a page with every head", ".json": "the weights for a program"}
 
 
-def attention(
+def draw_attention(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     model: ModelOption = DEFAULT_MODEL,
-    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="Second text.")] = None,
     layer: Annotated[
-        int | None, typer.Option("--layer", metavar="N", help="Layer, counted from 0; else the last.")
+        int | None, typer.Option("--layer", metavar="N", help="Layer, counted from 0 (default: last).")
     ] = None,
-    head: Annotated[int | None, typer.Option("--head", metavar="N", help="Head, counted from 0; else 0.")] = None,
+    head: Annotated[int | None, typer.Option("--head", metavar="N", help="Head, counted from 0 (default 0).")] = None,
     token: Annotated[
-        str | None, typer.Option("--token", metavar="WORD", help="The word whose attention stands out.")
+        str | None, typer.Option("--token", metavar="WORD", help="Word whose attention is highlighted.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .svg, .html or .json.")] = None,
     lang: LanguageOption = "en",
@@ -39,14 +39,14 @@ def attention(
 ) -> None:
     """Draw the attention of one head, or of all heads on a page that opens offline.
 
-    Layers and heads are counted from 0, as in the weights' own names.
+    Layers and heads are counted from 0, as in the names of the weights.
 
     \b
     qkv attention "The animal didn't cross the street because it was too tired" \\
         --token it --layer 3 --head 1 --out it.svg
     qkv attention "他欠我100万" --pair "我欠他100万" --out pair.html --lang zh --model FOLDER
 
-    .svg is a picture of one head, .html a page with every head, .json (also --json) all weights asked for,
+    .svg is a picture of one head, .html a page with every head, .json (also --json) the selected weights,
     one byte each: {name, attn, shape, layers, heads, left, right, texts}. With --out, --json prints one document
     about the file: out, layers, heads, n_tokens.
     """
@@ -59,10 +59,10 @@ def attention(
     one = suffix == ".svg" or (suffix is None and not as_json)
     wanted_layer = loaded.config.layers - 1 if layer is None and one else layer
     wanted_head = 0 if head is None and one else head
-    # the page shows every head and begins with the one asked for; everything else holds what was asked for alone
+    # the page has all heads and opens with the selected one; other formats have only the selected ones
     page = suffix == ".html"
     found = loaded.attention(text, pair, None if page else wanted_layer, None if page else wanted_head)
-    choose(found, found.weights(found.layers[0], found.heads[0]), token)  # a word that is not there is told in any case
+    choose(found, found.weights(found.layers[0], found.heads[0]), token)  # report an unknown word in any case
     if out is not None:
         write_attention(found, out, wanted_layer, wanted_head, token, lang)
     if as_json:
@@ -82,7 +82,7 @@ def attention(
 def write_attention(
     found: "AttentionMap", out: Path, layer: int | None, head: int | None, token: str | None, lang: str
 ) -> None:
-    """Write one file; its ending says what."""
+    """Write one file, in the format of its suffix."""
     from qkv.files import write_text
 
     suffix = suffix_of(out, _ENDINGS)
@@ -101,8 +101,8 @@ def write_attention(
 
 
 def print_attention(found: "AttentionMap", layer: int, head: int, token: str | None) -> None:
-    """What one word looks at, as bars on the terminal."""
-    from qkv.cli.terminal import bar, table
+    """Print the attention of one word as bars."""
+    from qkv.cli.terminal import bar, print_table
     from qkv.report.attention_picture import choose
 
     weights = found.weights(layer, head)
@@ -110,4 +110,4 @@ def print_attention(found: "AttentionMap", layer: int, head: int, token: str | N
     looks = weights[list(chosen)].mean(axis=0)
     name = "".join(found.left[place].label.removeprefix("##") for place in chosen)
     rows = [[one.label, f"{weight:.0%}", bar(float(weight))] for one, weight in zip(found.right, looks, strict=True)]
-    table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))
+    print_table([f"layer {layer}, head {head}: {name} looks at", "", ""], rows, right=(1,))

@@ -1,4 +1,4 @@
-"""The report on labelled files as people read it: what is in them, a bar for each label, and findings by kind."""
+"""`qkv check`: check a corpus, labelled files or sentence pairs before training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +16,10 @@ from qkv.cli.options import (
     QuestionColumn,
     SeparatorOption,
     TextColumn,
-    given,
-    load_tokenizer,
+    drop_missing,
+    load_tokenizer_and_limit,
 )
-from qkv.cli.translate import two_of
+from qkv.cli.translate import split_two
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,32 +34,32 @@ _WHAT = {"classify": "label", "tag": "kind of span", "answer": "answer", "choice
 
 
 def print_labelled(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.labelled.check import LABELLED_FINDINGS
 
     rows = [("task", report.task), ("examples", f"{report.examples:,}")]
     for facts in report.files:
-        against = ", held against the others" if facts.against else ""
+        against = ", compared with the others" if facts.against else ""
         lost = "".join(
-            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("mended", facts.mended)) if count
+            f", {count:,} {what}" for what, count in (("dropped", facts.dropped), ("repaired", facts.mended)) if count
         )
         rows.append((facts.path, f"{facts.examples:,} examples{lost}{against} ({facts.read_as})"))
     for unit, lengths in (("characters", report.characters), ("tokens", report.tokens)):
         if lengths is not None:
-            rows.append((unit, _said(lengths)))
+            rows.append((unit, _describe_lengths(lengths)))
     if report.numbers is not None:
         rows.append(("labels", ", ".join(f"{name} {value:.4g}" for name, value in report.numbers.items())))
-    table(["", ""], rows)
+    print_table(["", ""], rows)
     _print_labels(report)
     print_findings(report.counts, report.findings, LABELLED_FINDINGS)
     if report.sound:
-        typer.echo("\nNothing is wrong with it.")
+        typer.echo("\nNo errors found.")
     for note in report.notes:
         typer.echo(f"\nnote: {note}")
 
 
 def _print_labels(report: "LabelledReport") -> None:
-    from qkv.cli.terminal import bar, table
+    from qkv.cli.terminal import bar, print_table
 
     if not report.labels:
         return
@@ -69,51 +69,56 @@ def _print_labels(report: "LabelledReport") -> None:
         (label, f"{count:,}", f"{count / total:.1%}", bar(count / most))
         for label, count in list(report.labels.items())[:_SHOWN]
     ]
-    table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
+    print_table([_WHAT[report.task], "number", "share", ""], rows, right=(1, 2))
     if len(report.labels) > _SHOWN:
         typer.echo(f"… and {len(report.labels) - _SHOWN:,} more labels")
 
 
-def _said(lengths: "Lengths") -> str:
+def _describe_lengths(lengths: "Lengths") -> str:
     said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
     said += f", longest {lengths.longest:,}"
     if lengths.limit is not None:
         said += f"; {lengths.over:,} above the model's {lengths.limit:,}"
-        said += ", which are read in windows" if lengths.over else ""
+        said += ", which are split into windows" if lengths.over else ""
     return said
 
 
-# --- `qkv check --pairs …`: pairs of texts before a model that translates is trained on them.
+# Sentence pairs.
 
-PairsOption = Annotated[
-    list[str] | None, typer.Option("--pairs", metavar="FILE [FILE]", help="Pairs to train a translation on.")
+TrainPairsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pairs",
+        metavar="FILE [FILE]",
+        help="Training set for translation: source and target file, or one file with both.",
+    ),
 ]
-DevOption = Annotated[list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Pairs to choose by.")]
-TestOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Pairs to judge by.")]
-MoreOption = Annotated[
-    list[str] | None, typer.Option("--more", metavar="FILE …", help="Further pairs to train on, both in a file.")
+DevPairsOption = Annotated[
+    list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="Development set, for model selection.")
 ]
-ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B", help="Of source and target in a file of pairs.")
+TestPairsOption = Annotated[list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Test set.")]
+MorePairsOption = Annotated[
+    list[str] | None,
+    typer.Option("--more", metavar="FILE …", help="Additional training pairs; each file has both sides."),
+]
+PairColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="A,B", help="Columns of source and target in a file with both.")
 ]
 
 
 def check_pair_files(
     given: dict[str, list[str]], columns: str | None, model: str | None, named: int, as_json: bool
 ) -> None:
-    """`given`: files by the option that named them, train, more, dev, test."""
+    """Check sentence pairs and print the report; `given` maps train, more, dev, test to files."""
     from qkv.cli.terminal import fraction, print_json
     from qkv.data.pairs.check import check_pairs
     from qkv.data.pairs.files import PairFiles
 
-    names = () if columns is None else two_of(columns, ",", "--columns")
-    # of --more every file has both sides; of the others, two files are one set of pairs
+    names = () if columns is None else split_two(columns, ",", "--columns")
+    # each file of --more has both sides; two files of another option are one set of pairs
     sets = {part: [[one] for one in files] if part == "more" else [files] for part, files in given.items()}
     if names and all(len(files) == 2 for found in sets.values() for files in found):
-        raise InputError(
-            f"--columns are {' and '.join(names)}, and no file has both sides: of two files each is one. Leave the "
-            "columns out."
-        )
+        raise InputError(f"--columns are {' and '.join(names)}, and no file has both sides. Leave --columns out.")
     parts = {
         part: [PairFiles.of(files, names if len(files) == 1 else ()) for files in found] for part, found in sets.items()
     }
@@ -127,8 +132,8 @@ def check_pair_files(
 
 
 def _limits(model: str | None) -> "tuple[Languages | None, int]":
-    """The tokenizers of a model that translates and its longest text; of another model, its own for both sides; of a
-    tokenizer alone, what is usual."""
+    """Return the tokenizers and the maximum length of a translation model; for another model or a tokenizer, its own
+    tokenizer for both sides, and its maximum length or the default."""
     from pathlib import Path
 
     from qkv.api.translator import load_translator, translates
@@ -141,41 +146,41 @@ def _limits(model: str | None) -> "tuple[Languages | None, int]":
     if not Path(model).expanduser().is_file() and translates(model):
         translator = load_translator(model)
         return translator.languages, translator.max_length
-    tokenizer, limit = load_tokenizer(model)
+    tokenizer, limit = load_tokenizer_and_limit(model)
     return Languages.of(tokenizer, tokenizer), limit or usual
 
 
 def print_pairs(report: "PairReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.pairs.check import PAIR_FINDINGS
 
-    rows = [("pairs to train on", f"{report.pairs:,}")]
+    rows = [("training pairs", f"{report.pairs:,}")]
     for facts in report.files:
-        left = f", {facts.dropped:,} left out" if facts.dropped else ""
+        left = f", {facts.dropped:,} dropped" if facts.dropped else ""
         rows.append((facts.name, f"{facts.part}: {facts.pairs:,} pairs{left}"))
     for unit, by_side in (("characters", report.characters), ("tokens", report.tokens)):
         rows += [
-            (f"{unit}, {side}", _said_in_check_pairs(found)) for side, found in by_side.items() if found is not None
+            (f"{unit}, {side}", _describe_pair_lengths(found)) for side, found in by_side.items() if found is not None
         ]
     if report.ratio is not None:
-        rows.append(("length", f"{report.ratio:.2f} characters of the translation for one of the source (median)"))
+        rows.append(("length", f"{report.ratio:.2f} characters of target per character of source (median)"))
     if report.several:
-        rows.append(("several translations", f"{report.several:,} pairs give another one of a source that was there"))
-    table(["", ""], rows)
+        rows.append(
+            ("several translations", f"{report.several:,} pairs have a source that also has another translation")
+        )
+    print_table(["", ""], rows)
     print_findings(report.counts, report.findings, PAIR_FINDINGS)
     if report.sound:
-        typer.echo("\nNothing is wrong with them.")
+        typer.echo("\nNo errors found.")
     for note in report.notes:
         typer.echo(f"\nnote: {note}")
 
 
-def _said_in_check_pairs(lengths: "Lengths") -> str:
+def _describe_pair_lengths(lengths: "Lengths") -> str:
     said = f"median {lengths.median:,}, 90 % up to {lengths.p90:,}, 99 % up to {lengths.p99:,}"
     said += f", longest {lengths.longest:,}"
     return said if lengths.limit is None else f"{said}; {lengths.over:,} above {lengths.limit:,}"
 
-
-# --- `qkv check`: what is in a corpus, labelled files or pairs and what is wrong, before anything is trained on them.
 
 _LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "other": "other"}
 
@@ -185,19 +190,21 @@ def check(
         list[Path] | None,
         typer.Argument(
             metavar="FILE",
-            help="A corpus, .txt or .jsonl; or labelled files: csv, tsv, jsonl, CoNLL, SQuAD … (.gz .xz).",
+            help="Corpus (.txt, .jsonl) or labelled files (csv, tsv, jsonl, CoNLL, SQuAD …), also .gz, .xz.",
         ),
     ] = None,
     field: Annotated[
-        str | None, typer.Option("--field", metavar="NAME", help="The text in a corpus of .jsonl; else text.")
+        str | None, typer.Option("--field", metavar="NAME", help="Text field of a .jsonl corpus (default text).")
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", metavar="TASK", help="The files are labelled, for classify, tag, answer or choice."),
+        typer.Option("--task", metavar="TASK", help="Task of labelled files: classify, tag, answer or choice."),
     ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option("--against", metavar="TEST", help="Labelled files that must not hold the same texts; repeatable."),
+        typer.Option(
+            "--against", metavar="TEST", help="Labelled test file, checked for texts that FILE also has; repeatable."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -206,7 +213,7 @@ def check(
             "-m",
             "--tokenizer",
             metavar="FOLDER",
-            help="Count lengths in its tokens, and hold them to its limit.",
+            help="Count lengths in tokens of this model and compare with its maximum length.",
         ),
     ] = None,
     text: TextColumn = None,
@@ -218,15 +225,15 @@ def check(
     choices: ChoicesColumn = None,
     format: FormatOption = None,
     separator: SeparatorOption = None,
-    pairs: PairsOption = None,
-    dev: DevOption = None,
-    test: TestOption = None,
-    more: MoreOption = None,
-    pair_columns: ColumnsOption = None,
-    named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to name of each kind.")] = 3,
+    pairs: TrainPairsOption = None,
+    dev: DevPairsOption = None,
+    test: TestPairsOption = None,
+    more: MorePairsOption = None,
+    pair_columns: PairColumnsOption = None,
+    named: Annotated[int, typer.Option("-n", "--named", metavar="N", help="Findings to list per kind.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
-    """Look through a corpus, labelled files or pairs: what there is, and everything that is wrong, by file and line.
+    """Check a corpus, labelled files or sentence pairs: statistics, and every error by file and line.
 
     \b
     qkv check corpus.txt
@@ -235,29 +242,29 @@ def check(
     qkv check 评论.txt --task classify --text 2 --label 1
     qkv check --pairs train.de train.en --dev val.de val.en --test test.de test.en
 
-    A file is taken as labelled when --task or a column is given, or when it looks so: a table, words with tags, JSON
-    with questions, spans or labels. Then labels are counted and compared for slips, repeated texts are found, those
-    with another label, those that stand in TEST too, spans and answers that do not stand where the file says, mixed
-    full and half width, 简 and 繁, and lengths against the model's limit.
+    A file is labelled if --task or a column is given, or if it is a table, words with tags, or JSON with questions,
+    spans or labels. Checked are: similar spellings of labels, duplicate texts, duplicates with different labels, texts
+    that are also in TEST, wrong offsets of spans and answers, mixed full and half width, mixed 简 and 繁, and lengths
+    above the model's maximum.
 
-    --pairs, --dev, --test, --more and --columns are those of `qkv train translate`: empty sides, files of different
-    length, pairs that are there again, those of dev and test that are trained on as well, sides of unlikely length, and
-    lengths; with --model RUN, in its tokens.
+    --pairs, --dev, --test, --more and --columns are those of `qkv train translate`. Checked are: empty sides, files of
+    different length, duplicate pairs, development and test pairs that are also in the training set, unlikely length
+    ratios, and lengths (with --model RUN in tokens).
 
-    Nothing is changed. Files are read once, in little memory. The exit code is 0 whatever was found, and 2 when a file
-    is not there or its columns cannot be told. --json prints one document: for a corpus files, bytes, documents,
+    Files are not changed; they are read once, in constant memory. The exit code is 0 whatever was found, and 2 if a
+    file is missing or its columns are unknown. --json prints one document: for a corpus files, bytes, documents,
     sentences, characters, languages, counts, findings (kind, file, line, message), limits, …; for labelled files task,
     files, examples, labels, characters, tokens, counts, findings, notes, …; for pairs files, pairs, ratio, several, …
     """
     if named < 0:
         raise InputError(f"-n must be 0 or more, not {named}.")
-    columns = given(
+    columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
     given_pairs = {"train": pairs, "more": more, "dev": dev, "test": test}
     if any(given_pairs.values()):
         if not pairs:
-            raise InputError("--dev, --test and --more go with pairs to train on: give those with --pairs.")
+            raise InputError("--dev, --test and --more need a training set: give it with --pairs.")
         if corpus or task or against or columns or format or separator or field:
             raise InputError(
                 "--pairs is checked alone: leave out other files, --field, --task, --against and their columns."
@@ -296,7 +303,7 @@ def _is_labelled(path: Path) -> bool:
             check_text_file(path)
         except InputError:
             raise error from None
-        return False  # the check of a corpus says what is wrong with it, and goes on
+        return False  # check_corpus reports the error and continues
 
 
 def _check_labelled(
@@ -306,7 +313,7 @@ def _check_labelled(
     from qkv.cli.terminal import fraction, print_json
     from qkv.data.labelled.check import check_labelled
 
-    tokenizer, limit = load_tokenizer(model) if model is not None else (None, None)
+    tokenizer, limit = load_tokenizer_and_limit(model) if model is not None else (None, None)
     with fraction("checking") as moved:
         report = check_labelled(
             paths, task, against=against, columns=columns, format=format, separator=separator, tokenizer=tokenizer,
@@ -319,13 +326,13 @@ def _check_labelled(
 
 
 def _print(report: "CorpusReport") -> None:
-    from qkv.cli.terminal import print_findings, table
+    from qkv.cli.terminal import print_findings, print_table
     from qkv.data.corpus.check import CORPUS_FINDINGS
 
     languages = ", ".join(
         f"{_LANGUAGE_NAMES.get(name, name)} {share:.0%}" for name, share in report.languages.items() if share >= 0.005
     )
-    table(
+    print_table(
         ["", ""],
         [
             ("documents", f"{report.documents:,}"),
@@ -338,7 +345,7 @@ def _print(report: "CorpusReport") -> None:
     )
     print_findings(report.counts, report.findings, CORPUS_FINDINGS)
     if not report.counts and report.documents:
-        typer.echo("\nNothing is wrong with it.")
+        typer.echo("\nNo errors found.")
     for limit in report.limits:
         typer.echo(f"\nnote: {limit}")
 

@@ -1,4 +1,4 @@
-"""qkv convert: a model folder rewritten, or word vectors from one form into another."""
+"""`qkv convert`: rewrite a BERT folder in the current transformers format, or word vectors in another format."""
 
 import os
 from pathlib import Path
@@ -11,20 +11,20 @@ from qkv.errors import InputError, did_you_mean
 
 
 def convert_vectors(source: str, target: Path, as_json: bool) -> None:
-    """Write word vectors by the ending of the target: .txt and .vec text, .bin binary, also .gz; none is a folder.
+    """Write word vectors in the format of the suffix: .txt and .vec text, .bin binary, also .gz; without one a folder.
 
     --json prints one document: path, n_words, width, left_out.
     """
     from qkv.cli.terminal import print_json, say
-    from qkv.cli.word_vectors import vectors_named
-    from qkv.models.word2vec.files import written_form
+    from qkv.cli.word_vectors import load_named_vectors
+    from qkv.models.word2vec.files import choose_form
 
     if target.suffix:
-        written_form(target)  # refused before the work starts
-    vectors = vectors_named(source)
+        choose_form(target)  # fail early
+    vectors = load_named_vectors(source)
     left_out = vectors.save(target)
     if left_out:
-        say(f"note: {len(left_out):,} words cannot stand there and are left out, such as {left_out[0]!r}")
+        say(f"note: {len(left_out):,} words cannot be written in this format and are left out, such as {left_out[0]!r}")
     number = len(vectors) - len(left_out)
     if as_json:
         print_json({"path": str(target), "n_words": number, "width": vectors.width, "left_out": left_out})
@@ -32,34 +32,34 @@ def convert_vectors(source: str, target: Path, as_json: bool) -> None:
     typer.echo(f"{target}: {number:,} words, {vectors.width} numbers each")
 
 
-# --- qkv convert: any BERT folder in, a clean Hugging Face folder out.
-
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
 def convert(
     source: Annotated[
         str,
-        typer.Argument(metavar="FOLDER|FILE", help="A model folder or run, hf:owner/name, or a file of word vectors."),
+        typer.Argument(metavar="FOLDER|FILE", help="Model folder or run, hf:owner/name, or a file of word vectors."),
     ],
     target: Annotated[
         Path,
-        typer.Argument(metavar="NEW", help="The folder to write; of word vectors also a file .txt .vec .bin, packed."),
+        typer.Argument(
+            metavar="NEW", help="Folder to write; for word vectors also a file .txt .vec .bin, also compressed."
+        ),
     ],
     dtype: Annotated[
         str | None,
-        typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16; else as stored, if that is one."),
+        typer.Option("--dtype", metavar="TYPE", help="float32, float16 or bfloat16 (default: as stored)."),
     ] = None,
     architecture: Annotated[
-        str | None, typer.Option("--architecture", metavar="CLASS", help="Keep only the parts of this class.")
+        str | None, typer.Option("--architecture", metavar="CLASS", help="Keep only the weights of this class.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what NEW holds.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the contents of NEW.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite a BERT folder as transformers writes one today, or word vectors in another form, whole or not at all.
+    """Rewrite a BERT folder in the current transformers format, or word vectors in another format, atomically.
 
-    Reads what is out there: pytorch_model.bin, shards, old gamma/beta names, a vocab.txt and nothing else. Weights
-    stored in several types, or in float64, become float32 unless --dtype says otherwise.
+    Reads old formats too: pytorch_model.bin, shards, gamma/beta names, only a vocab.txt. Weights stored in several
+    types or in float64 become float32 unless --dtype is given.
 
     \b
     qkv convert old-folder new-folder
@@ -67,28 +67,28 @@ def convert(
     qkv convert word2vec-folder vectors.bin
     qkv convert vectors.bin word2vec-folder
 
-    --json prints one document: path, architecture, parameters, dtype; of word vectors path, n_words, width, left_out.
+    --json prints one document: path, architecture, parameters, dtype; for word vectors path, n_words, width, left_out.
     """
     if dtype is not None and dtype not in _DTYPES:
         raise InputError(f"Unknown dtype '{dtype}'.{did_you_mean(dtype, _DTYPES)} Known: {', '.join(_DTYPES)}.")
     there = Path(os.path.expanduser(target))
     if not overwrite and (any(there.iterdir()) if there.is_dir() else there.exists()):
-        raise InputError(f"{target} is there already. Give another name, or have it overwritten (--overwrite).")
+        raise InputError(f"{target} already exists. Give another name, or add --overwrite.")
 
     import torch
 
     from qkv.cli.terminal import say
     from qkv.models.family import LOOKS_UP, Loading
     from qkv.models.folders.hub import locate
-    from qkv.models.table import facts_of_folder, open_model
+    from qkv.models.table import describe_model, open_model
     from qkv.train.run_folder import model_folder
 
     file = Path(os.path.expanduser(source))
     place = file if file.is_file() else model_folder(locate(source))
-    found = facts_of_folder(place)
+    found = describe_model(place)
     if LOOKS_UP in found.abilities:
         if dtype is not None or architecture is not None:
-            raise InputError("Word vectors have one form of numbers: leave out --dtype and --architecture.")
+            raise InputError("Word vectors are always float32: leave out --dtype and --architecture.")
         convert_vectors(source, target, as_json)
         return
     stored = found.document.get("dtype", "float32")
@@ -99,7 +99,7 @@ def convert(
     for note in opened.notes:
         say(f"note: {note}")
     target = opened.save(target, architecture)
-    facts = facts_of_folder(target).document
+    facts = describe_model(target).document
     kind, count = facts.get("architecture", opened.architecture), facts["parameters"]
     total = count["total"] if isinstance(count, dict) else count
     if as_json:

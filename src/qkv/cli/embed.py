@@ -1,7 +1,7 @@
-"""qkv embed --tokens: one vector a token.
+"""`qkv embed`: vectors of texts, or with --tokens of tokens.
 
-On a terminal a token is compared with the first of the same spelling: word2vec has one vector for both, and the cosine
-is 1; ELMo and BERT have one for each sentence.
+On a terminal a token is compared with the first one of the same spelling: their cosine is 1 for word2vec, and below 1
+for the contextual vectors of ELMo and BERT.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,25 +25,25 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from qkv.api.embed_files import Lacks
+    from qkv.api.embedder import Embeddings
     from qkv.api.model import Model
-    from qkv.api.results import Embeddings
 
 
 _MOST = 100
-"""As many tokens as a terminal can still show."""
+"""Maximum number of tokens shown on a terminal."""
 _SHOWN = 4
-"""Numbers of a vector that are shown."""
+"""Components of a vector that are shown."""
 
 
 def check_tokens(out: Path | None, pooling: str | None) -> None:
     if out is not None:
-        raise InputError("Vectors of tokens go to a file as JSON: leave out --out, and add --json > tokens.jsonl.")
+        raise InputError("--out does not take token vectors: leave it out, and add --json > tokens.jsonl.")
     if pooling is not None:
-        raise InputError("--pooling makes one vector of a text, and --tokens keeps one a token: leave one of them out.")
+        raise InputError("--pooling makes one vector per text, --tokens one per token: leave one of them out.")
 
 
 def lacks_tokens(model: "Model") -> "Lacks":
-    """Why `embed_tokens` would refuse a text; None where it would not."""
+    """Return a function that says why `embed_tokens` would reject a text, or None."""
     return lambda text: "is empty" if not text.strip() or model.tokenizer.is_empty(text) else None
 
 
@@ -51,19 +51,19 @@ def embed_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: i
     from qkv.api.embed_files import token_lines, token_parts
 
     if not as_json:
-        _to_terminal(model, texts, normalize, layer)
+        _show_tokens(model, texts, normalize, layer)
         return
     for taken, part in token_parts(model, texts, normalize, layer):
         for line in token_lines(taken, part):
             typer.echo(line)
 
 
-def _to_terminal(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
+def _show_tokens(model: "Model", texts: Iterable[str], normalize: bool, layer: int | None) -> None:
     import numpy as np
 
     from qkv.api.embed_files import token_parts
-    from qkv.api.results import normalized
-    from qkv.cli.terminal import shaded, table
+    from qkv.api.embedder import scale_to_unit
+    from qkv.cli.terminal import print_table, shade_number
 
     rows: list[list[object]] = []
     first: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] = {}
@@ -72,62 +72,74 @@ def _to_terminal(model: "Model", texts: Iterable[str], normalize: bool, layer: i
         for text, found in zip(taken, part, strict=True):
             number += 1
             if len(rows) + len(found) > _MOST:
-                raise InputError(f"More than {_MOST} tokens are too many for the screen: add --json.")
-            unit = normalized(found.vectors)
+                raise InputError(f"More than {_MOST} tokens do not fit on the screen: add --json.")
+            unit = scale_to_unit(found.vectors)
             for place, (token, (start, end)) in enumerate(zip(found.tokens, found.offsets, strict=True)):
                 row = [number, f"{start}–{end}", text[start:end]]
                 if not found.has_vector[place]:
                     rows.append([*row, "no vector", ""])
                     continue
-                alike = shaded(float(np.clip(unit[place] @ first[token], -1, 1))) if token in first else ""
+                alike = shade_number(float(np.clip(unit[place] @ first[token], -1, 1))) if token in first else ""
                 first.setdefault(token, unit[place])
                 numbers = ", ".join(f"{value:.3f}" for value in found.vectors[place, :_SHOWN].tolist())
                 rows.append([*row, f"{numbers}, …", alike])
     if not rows:
         raise InputError("There is no text to embed: the input is empty.")
-    table(["text", "at", "token", f"vector ({model.config.width} numbers)", "cosine with the first"], rows, right=[4])
+    print_table(
+        ["text", "at", "token", f"vector ({model.config.width} numbers)", "cosine with the first"], rows, right=[4]
+    )
 
-
-# --- qkv embed: texts to vectors.
 
 How = tuple[str | None, bool | None, int | None]
 """Pooling, normalize, layer."""
 _FEW = 12
-"""As many texts as a similarity table can still show on a terminal."""
+"""Maximum number of texts in a similarity table on a terminal."""
 
 
-def embed(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; - reads lines.")] = None,
+def embed_texts(
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts; - reads lines of standard input.")
+    ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Texts by the line: .txt .jsonl, also .gz .xz; repeatable."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="File with one text per line: .txt .jsonl, also .gz .xz; repeatable."
+        ),
     ] = None,
     model: ModelOption = DEFAULT_MODEL,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .npy, .jsonl or .tsv.")] = None,
     pooling: Annotated[
         str | None,
-        typer.Option("--pooling", metavar="mean|cls", help="How tokens become a text; else as in the folder."),
+        typer.Option(
+            "--pooling", metavar="mean|cls", help="Pooling of token vectors (default: as in the model folder)."
+        ),
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option("--normalize/--no-normalize", help="Scale to length 1; else texts as in the folder, tokens not."),
+        typer.Option(
+            "--normalize/--no-normalize",
+            help="Scale to unit length (default: texts as in the model folder, tokens no).",
+        ),
     ] = None,
     layer: Annotated[
         int | None,
-        typer.Option("--layer", metavar="N", help="Of BERT or ELMo: 1, 2, …, or 0 below them; else the last, or all."),
+        typer.Option("--layer", metavar="N", help="Layer (0 = embeddings); default: last, or ELMo's mean."),
     ] = None,
-    tokens: Annotated[bool, typer.Option("--tokens", help="A vector a token instead of one a text.")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="One vector per token instead of one per text.")] = False,
     skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Leave out texts without a token or a known word, in files and input.")
+        bool,
+        typer.Option(
+            "--skip-empty", help="Skip texts of files and standard input that have no token or no known word."
+        ),
     ] = False,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = None,
     dtype: DtypeOption = "float32",
     as_json: JsonOption = False,
 ) -> None:
-    """Turn texts into vectors; a few texts on a terminal are compared with each other.
+    """Compute vectors of texts; on a terminal, print the similarities of a few texts.
 
-    A text longer than the model is read in overlapping windows, nothing is cut. Files of any size stream through.
+    A text above the maximum length is split into overlapping windows; nothing is truncated. Files are streamed.
 
     \b
     qkv embed "A cat sits." "Stocks fell." "一只猫"
@@ -135,10 +147,10 @@ def embed(
     qkv embed --file texts.jsonl.gz --json --model FOLDER > vectors.jsonl
     qkv embed --tokens --layer 2 --model ELMO "He got bit by Python" "Python is my favorite programming language"
 
-    What no task was put on serves too: a word2vec or nnlm folder (the mean of the words that have a vector), rnnlm,
-    ELMo (the mean of the tokens, layers in equal shares).
+    Models without a task head also work: word2vec or nnlm (mean of the words that have a vector), rnnlm, ELMo (mean of
+    the tokens, layers in equal shares).
 
-    --json prints one line a text: text, n_tokens, n_windows, vector (of word vectors also n_without_vector); with
+    --json prints one line per text: text, n_tokens, n_windows, vector (for word vectors also n_without_vector); with
     --tokens: text, n_windows, tokens (token, start, end, vector). With --out, one document: out, n_texts, n_tokens,
     n_windows, width, seconds, n_without_vector.
     """
@@ -150,14 +162,14 @@ def embed(
         raise InputError('Give texts (qkv embed "one text" "another"), or a file with --file; one of the two.')
     check_not_read(out, file or [])
     if skip_empty and texts and texts != ["-"]:
-        raise InputError("--skip-empty is for files and standard input: leave it out, or the texts that are empty.")
+        raise InputError("--skip-empty is for files and standard input: leave it out, or leave out the empty texts.")
     if tokens:
         check_tokens(out, pooling)
     loaded = load_model(model, device=device, threads=threads, dtype=dtype)
     how = (pooling, normalize, layer)
-    # a text without a known word has no mean; its tokens are shown, each without a vector
+    # a text without a known word has no mean, but its tokens can be listed without vectors
     lacks = lacks_tokens(loaded) if tokens else loaded.lacks
-    number, stream = _opened(texts or [], file or [], lacks, skip_empty)
+    number, stream = _open_texts(texts or [], file or [], lacks, skip_empty)
     if tokens:
         embed_tokens(loaded, stream, bool(normalize), layer, as_json)
     elif out is not None:
@@ -165,15 +177,17 @@ def embed(
     elif as_json:
         _to_json(loaded, stream, how)
     else:
-        _to_terminal_in_embed(loaded, stream, how)
+        _show_similarities(loaded, stream, how)
 
 
-def _opened(texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool) -> tuple[int | None, Iterator[str]]:
-    """The texts, and how many there are where that can be known."""
+def _open_texts(
+    texts: list[str], files: list[Path], lacks: "Lacks", skip_empty: bool
+) -> tuple[int | None, Iterator[str]]:
+    """Return the number of texts, if known, and the texts."""
     from qkv.api.embed_files import file_texts, stdin_texts
 
     if files:
-        # read once to the end before the work starts: a fault in the last line should not cost an hour
+        # read to the end first, so that an error in the last line is found before the work
         return sum(1 for _ in file_texts(files, lacks, skip_empty)), file_texts(files, lacks, skip_empty)
     if texts == ["-"]:
         return None, stdin_texts(lacks, skip_empty)
@@ -197,10 +211,10 @@ def _to_file(
         print_json(asdict(done))
         return
     windows = f" in {done.n_windows:,} windows" if done.n_windows > done.n_texts else ""
-    speed = f"{done.n_texts / max(done.seconds, 1e-3):,.0f} texts a second"
+    speed = f"{done.n_texts / max(done.seconds, 1e-3):,.0f} texts per second"
     say(f"{out}: {done.n_texts:,} texts{windows}, {done.width} numbers each, {speed}")
     if done.n_without_vector:
-        say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are no part of the means")
+        say(f"{done.n_without_vector:,} of {done.n_tokens:,} words have no vector and are not in the means")
 
 
 def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
@@ -211,14 +225,14 @@ def _to_json(model: "Model", texts: Iterable[str], how: How) -> None:
             typer.echo(line)
 
 
-def _to_terminal_in_embed(model: "Model", texts: Iterable[str], how: How) -> None:
+def _show_similarities(model: "Model", texts: Iterable[str], how: How) -> None:
     from itertools import islice
 
     from qkv.cli.terminal import similarity_table
 
     few = list(islice(texts, _FEW + 1))
     if len(few) > _FEW:
-        raise InputError(f"More than {_FEW} texts are too many for the screen: add --out vectors.npy, or --json.")
+        raise InputError(f"More than {_FEW} texts do not fit on the screen: add --out vectors.npy, or --json.")
     if not few:
         raise InputError("There is no text to embed: the input is empty.")
     found = model.embed(few, how[0], how[1], layer=how[2])
@@ -235,8 +249,8 @@ def _remark(found: "Embeddings") -> None:
 
     for number, windows in enumerate(found.n_windows.tolist(), start=1):
         if windows > 1:
-            say(f"text {number} is {found.n_tokens[number - 1]} tokens long and was read in {windows} windows")
+            say(f"text {number} is {found.n_tokens[number - 1]} tokens long and was split into {windows} windows")
     for number, without in enumerate([] if found.n_without_vector is None else found.n_without_vector.tolist(), 1):
         if without:
             words = f"{without} of {found.n_tokens[number - 1]} words"
-            say(f"text {number}: {words} have no vector and are no part of the mean (--tokens shows which)")
+            say(f"text {number}: {words} have no vector and are not in the mean (--tokens shows which)")

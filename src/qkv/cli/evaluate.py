@@ -1,4 +1,4 @@
-"""`qkv evaluate RUN --pairs …`: a model that translates held against translations that people made."""
+"""`qkv evaluate`: evaluate a fine-tuned model on a labelled file, or a translation model on sentence pairs."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,9 +20,9 @@ from qkv.cli.options import (
     TextColumn,
     ThreadsOption,
     check_not_read,
-    given,
+    drop_missing,
 )
-from qkv.cli.translate import two_of
+from qkv.cli.translate import split_two
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,18 +30,21 @@ if TYPE_CHECKING:
     from qkv.search.options import GenerateConfig
 
 
-PairsOption = Annotated[
+ReferencePairsOption = Annotated[
     list[str] | None,
-    typer.Option("--pairs", metavar="FILE [FILE]", help="Of a model that translates: source and reference."),
+    typer.Option(
+        "--pairs", metavar="FILE [FILE]", help="Translation models: source and reference file, or one file with both."
+    ),
 ]
-ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", metavar="A,B", help="Of source and reference in one file of pairs.")
+ReferenceColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="A,B", help="Columns of source and reference in a file with both.")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--language", metavar="CODE", help="Of the references, if the model does not say: zh.")
+    str | None, typer.Option("--language", metavar="CODE", help="Target language, such as zh, if the model has none.")
 ]
 DecodingOption = Annotated[
-    list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="As in qkv translate: beams=1; repeatable.")
+    list[str] | None,
+    typer.Option("--decoding", metavar="KEY=VALUE", help="Decoding option, such as beams=1; repeatable."),
 ]
 
 
@@ -60,20 +63,20 @@ def evaluate_translations(
     from qkv.api.evaluate import evaluate_pairs
     from qkv.cli.options import suffix_of
     from qkv.cli.terminal import print_json, progress
-    from qkv.cli.translate import assigned, decoding_of
+    from qkv.cli.translate import parse_decoding, resolve_decoding
 
     if out is not None:
-        suffix_of(out, {".jsonl": "a line a pair"})
-    wanted = assigned(decoding or [])
+        suffix_of(out, {".jsonl": "one line per pair"})
+    wanted = parse_decoding(decoding or [])
 
     def way(translator: "Translator") -> "GenerateConfig":
-        return decoding_of(translator, wanted)
+        return resolve_decoding(translator, wanted)
 
     with progress("texts", None) as advance:
         found = evaluate_pairs(
             run,
             pairs,
-            columns=() if columns is None else two_of(columns, ",", "--columns"),
+            columns=() if columns is None else split_two(columns, ",", "--columns"),
             language=language,
             decoding=way,
             against=against,
@@ -90,26 +93,26 @@ def evaluate_translations(
     if out is not None:
         from qkv.cli.terminal import say
 
-        say(f"{out}: {found['scores']['pairs']:,} pairs, a line each")
+        say(f"{out}: {found['scores']['pairs']:,} pairs, one line each")
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
     from qkv.cli.translate import unknown_to_the_model
-    from qkv.tasks.translate import summary
+    from qkv.tasks.translate import summarize_scores
 
     score = found["scores"]
     lines = [f"{' and '.join(Path(one).name for one in found['files'])}, {score['pairs']:,} pairs:"]
-    lines += [f"  {line}" for line in summary(score)]
+    lines += [f"  {line}" for line in summarize_scores(score)]
     if "bleu" not in score:
-        lines.append("  BLEU and chrF are counted by sacrebleu, which is not installed: pip install 'qkv[translate]'")
+        lines.append("  BLEU and chrF need sacrebleu, which is not installed: pip install 'qkv[translate]'")
     if found["is_training_file"]:
-        lines.append("note: this is a file the model was trained on: these figures are too good")
+        lines.append("note: the model was trained on this file, so the scores are too high")
     if found["dropped"]:
-        lines.append(f"pairs with an empty side, which do not count: {found['dropped']:,}")
+        lines.append(f"pairs with an empty side, not evaluated: {found['dropped']:,}")
     if found["not_translated"]:
         lines.append(
-            f"sources that are too long for the model, or of which no token comes: {found['not_translated']:,}; they "
-            "count as translated with nothing"
+            f"sources that are too long for the model, or have no tokens: {found['not_translated']:,}; they count as "
+            "empty translations"
         )
     lines += [f"  {fault}" for fault in found["faults"][:5]]
     if found["unknown"]["pieces"]:
@@ -117,7 +120,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         unknown = found["unknown"]
         lines.append(f"note: {unknown_to_the_model(words, unknown['texts'], unknown['pieces'])}")
     if other := found["against"]:
-        verdict = "chance would bring this easily" if other["p"] > 0.05 else "this is hardly chance"
+        verdict = "not significant" if other["p"] > 0.05 else "significant"
         lines.append(
             f"against {other['run']}: {other['figure']} {other['value']:.4g}; difference {other['difference']:+.4g} "
             f"({other['low']:+.4g} to {other['high']:+.4g}), p = {other['p']:.3f}: {verdict}"
@@ -125,31 +128,30 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def files_of(file: str | None, pairs: list[str] | None, labelled: list[str]) -> list[str]:
-    """The pairs, however they were given; options that are for labelled files have nothing to do with them."""
+def resolve_pair_files(file: str | None, pairs: list[str] | None, labelled: list[str]) -> list[str]:
+    """Return the files of pairs; raise if options of labelled files were given."""
     if file is not None and pairs:
-        raise InputError(f"{file} and --pairs {' '.join(pairs)} were given. A model that translates takes --pairs.")
+        raise InputError(f"{file} and --pairs {' '.join(pairs)} were given. Give the pairs once, with --pairs.")
     if labelled:
-        raise InputError(f"{', '.join(labelled)}: for labelled files. Columns of pairs are named by --columns A,B.")
+        raise InputError(
+            f"{', '.join(labelled)}: only for labelled files. Columns of pairs are named by --columns A,B."
+        )
     return pairs or ([file] if file is not None else [])
-
-
-# --- `qkv evaluate`: a fine-tuned model held against labelled examples; evaluate.py has those that translate.
 
 
 def evaluate(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run or model folder: fine-tuned, or one that translates.")
+        str, typer.Argument(metavar="RUN", help="Run or model folder: fine-tuned model or translation model.")
     ],
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Labelled examples, or pairs of texts.")] = None,
-    pairs: PairsOption = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Labelled file, or sentence pairs.")] = None,
+    pairs: ReferencePairsOption = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="RUN", help="Another model on the same file: is one better?")
+        str | None, typer.Option("--against", metavar="RUN", help="Compare with another model on the same file.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write every example and answer, as .jsonl.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write every example and prediction, as .jsonl.")
     ] = None,
-    pair_columns: ColumnsOption = None,
+    pair_columns: ReferenceColumnsOption = None,
     language: TargetOption = None,
     decoding: DecodingOption = None,
     text: TextColumn = None,
@@ -165,44 +167,44 @@ def evaluate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a fine-tuned model on a labelled file, with 95 % intervals; memory does not grow with the file.
+    """Evaluate a fine-tuned model on a labelled file, with 95 % intervals, in constant memory.
 
     \b
     qkv evaluate run test.tsv
     qkv evaluate run test.tsv --out answers.jsonl
     qkv evaluate run test.tsv --against other-run
 
-    A model that translates takes pairs, in two files or one (tsv, jsonl), and gets BLEU and chrF with their signatures:
+    A translation model takes sentence pairs, in two files or one (tsv, jsonl), and gets BLEU and chrF with signatures:
 
     \b
     qkv evaluate run --pairs test.de test.en
     qkv evaluate run --pairs test.de test.en --decoding beams=1 --out translations.jsonl
 
-    --against adds the difference of the main score, its interval and how easily chance would bring it (paired
-    bootstrap). --json prints one document: file, examples, scores, intervals, labels, windowed, dropped, …; of pairs
-    files, scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
+    --against adds the difference of the main score with its interval and p-value (paired bootstrap). --json prints one
+    document: file, examples, scores, intervals, labels, windowed, dropped, …; for pairs files,
+    scores (bleu, chrf, their signatures and intervals, exact, by_length), not_translated, unknown, dropped, …
     """
     from qkv.api.evaluate import evaluate_file
     from qkv.cli.terminal import print_json, print_scores, progress
     from qkv.train.device import device_named
 
     check_not_read(out, [file, *(pairs or ())])
-    device_named(device)  # a device that is not there is told before anything is looked for
-    columns = given(
+    device_named(device)  # report a missing device first
+    columns = drop_missing(
         text=text, pair=pair, label=label, question=question, context=context, answer=answer, choices=choices
     )
     if pairs or _translates(run):
-        labelled = [f"--{name}" for name in (*columns, *given(format=format, separator=separator))]
-        files = files_of(file, pairs, labelled)
+        labelled = [f"--{name}" for name in (*columns, *drop_missing(format=format, separator=separator))]
+        files = resolve_pair_files(file, pairs, labelled)
         if files:
             evaluate_translations(run, files, pair_columns, language, decoding, against, out, device, threads, as_json)
             return
-        raise InputError(f"Give pairs to hold {run} against: qkv evaluate {run} --pairs SOURCE REFERENCE.")
+        raise InputError(f"Give sentence pairs to evaluate {run} on: qkv evaluate {run} --pairs SOURCE REFERENCE.")
     if file is None:
-        raise InputError(f"Give labelled examples to hold {run} against: qkv evaluate {run} FILE.")
+        raise InputError(f"Give a labelled file to evaluate {run} on: qkv evaluate {run} FILE.")
     for option, value in (("--columns", pair_columns), ("--language", language), ("--decoding", decoding)):
         if value:
-            raise InputError(f"{option} is for models that translate, and {run} is none: leave it out.")
+            raise InputError(f"{option} is for translation models, and {run} is not one: leave it out.")
     with progress("examples", None) as advance:
         found = evaluate_file(
             run,
@@ -233,12 +235,14 @@ def _translates(run: str) -> bool:
 def _remarks(found: dict[str, Any]) -> list[str]:
     lines = []
     if found["is_training_file"]:
-        lines.append("\nnote: this is the file the model was trained on: these figures are too good")
+        lines.append("\nnote: the model was trained on this file, so the scores are too high")
     if found["windowed"]:
         windows = found["most_windows"]
-        lines.append(f"\n{found['windowed']:,} texts were longer than the model: read in up to {windows} windows")
+        lines.append(
+            f"\n{found['windowed']:,} texts exceed the maximum length and were split into up to {windows} windows"
+        )
     if found["dropped"] or found["mended"]:
-        lines.append(f"examples dropped: {found['dropped']:,}, mended: {found['mended']:,}")
+        lines.append(f"examples dropped: {found['dropped']:,}, repaired: {found['mended']:,}")
         lines += [f"  {fault}" for fault in found["faults"][:5]]
     if other := found["against"]:
         lines.append(f"\nagainst {other['run']}: {_difference(other)}")
@@ -247,8 +251,8 @@ def _remarks(found: dict[str, Any]) -> list[str]:
 
 def _difference(other: dict[str, Any]) -> str:
     if other["difference"] is None:
-        return f"the {other['figure']} of one of the two cannot be said: all its answers are alike, or all labels are"
-    verdict = "chance would bring this easily" if other["p"] > 0.05 else "this is hardly chance"
+        return f"the {other['figure']} of one of the two is undefined: all its predictions, or all labels, are equal"
+    verdict = "not significant" if other["p"] > 0.05 else "significant"
     return (
         f"{other['figure']} {other['value']:.4f}; difference {other['difference']:+.4f} "
         f"({other['low']:+.4f} – {other['high']:+.4f}), p = {other['p']:.3f}: {verdict}"

@@ -1,4 +1,4 @@
-"""qkv fill: what stands behind each [MASK]."""
+"""`qkv fill`: predict the token of each [MASK]."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -11,15 +11,13 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 _SHOWN = 32  # characters on either side of a blank
 
 
-def fill(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A text with one or more [MASK]; - reads standard input.")
-    ],
+def fill_blanks(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text with one or more [MASK]; - reads standard input.")],
     model: ModelOption = DEFAULT_MODEL,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates for every blank.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Candidates per blank.")] = 5,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill the blanks of a text: the likeliest words for every [MASK], with their probabilities.
+    """Predict the most probable tokens for every [MASK] of a text.
 
     \b
     qkv fill "The capital of France is [MASK]."
@@ -31,7 +29,7 @@ def fill(
     """
     text = text_or_stdin(text)
     blanks = load_model(model).fill(text, k)
-    from qkv.cli.terminal import bar, print_json, table
+    from qkv.cli.terminal import bar, print_json, print_table
 
     if as_json:
         found = [{key: value for key, value in asdict(blank).items() if not key.startswith("n_")} for blank in blanks]
@@ -51,11 +49,11 @@ def fill(
         ]
         if blank is not blanks[0]:
             typer.echo()
-        table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
+        print_table([f"blank at {blank.start}", "", "token", "reads"], rows, right=(0,))
 
 
 def _around(text: str, start: int, end: int) -> tuple[str, str]:
-    """What stands before and after a blank.
+    """Return the text before and after a blank, shortened.
 
     >>> _around("The capital of France is [MASK].", 25, 31)
     ('The capital of France is ', '.')

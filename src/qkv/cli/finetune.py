@@ -1,4 +1,4 @@
-"""`qkv finetune`: a labelled file to a model you can trust."""
+"""`qkv finetune` and `qkv curve`: fine-tune on a labelled file; measure how the score grows with its size."""
 
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ from qkv.cli.options import (
     ChoicesColumn,
     ContextColumn,
     DevOption,
+    EmbeddingsOption,
     EpochsOption,
     FormatOption,
     GroupColumn,
@@ -30,11 +31,10 @@ from qkv.cli.options import (
     TrainingDevice,
     TrainOption,
     TransferOption,
-    VectorsOption,
     check_spelling,
-    checked_task,
-    refuse_beside_resume,
-    tell_result,
+    check_task,
+    refuse_with_resume,
+    report_result,
 )
 from qkv.errors import InputError
 from qkv.models.folders.hub import DEFAULT_MODEL
@@ -43,23 +43,26 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 def finetune(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
-    embeddings: VectorsOption = None,
+    embeddings: EmbeddingsOption = None,
     tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
     test: Annotated[
-        str | None, typer.Option("--test", metavar="FILE", help="Examples to judge by, once, at the end.")
+        str | None, typer.Option("--test", metavar="FILE", help="Test set, evaluated once after training.")
     ] = None,
     out: RunOption = None,
     transfer: TransferOption = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", help="Train N times; mean ± std.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", metavar="N", help="Train with N seeds; report mean ± standard deviation.")
+    ] = None,
     epochs: EpochsOption = None,
     lr: RateOption = None,
     class_weights: Annotated[
-        str | None, typer.Option("--class-weights", metavar="none|auto", help="auto: rare classes weigh more.")
+        str | None,
+        typer.Option("--class-weights", metavar="none|auto", help="auto: weight classes by inverse frequency."),
     ] = None,
     kind: KindOption = None,
-    crf: Annotated[bool, typer.Option("--crf", help="Of tag: a conditional random field on top.")] = False,
+    crf: Annotated[bool, typer.Option("--crf", help="tag: add a conditional random field.")] = False,
     text: TextColumn = None,
     pair: PairColumn = None,
     label: LabelColumn = None,
@@ -88,31 +91,31 @@ def finetune(
     qkv finetune --resume run
 
     \b
-    --transfer full       everything learns (fine-tuning)
-    --transfer top:2      the last two layers and the head learn
-    --transfer freeze     the head learns, the encoder stays
-    --transfer features   the encoder is run once; the head learns from its vectors: the cheapest way
+    --transfer full       train all parameters
+    --transfer top:2      train the last two layers and the head
+    --transfer freeze     train the head; the encoder is frozen
+    --transfer features   run the encoder once and train the head on its vectors; the cheapest
 
     \b
-    --model scratch:KIND begins from nothing, with an encoder that has no attention; --set reader.layers=2 … for sizes:
+    --model scratch:KIND trains a new encoder without attention:
     lookup, textcnn, cnn, rnn, lstm, gru, peephole, coupled.
-    With --embeddings it begins from word vectors, and freeze holds these still; or it reads the vectors of ELMo, which
-    is held still unless --transfer full, or those of a recurrent language model.
-    --model with word vectors, ELMo or a language model is --model scratch:lookup on them.
+    --set reader.layers=2 … sets its sizes.
+    --embeddings adds pretrained word vectors (--transfer freeze keeps them fixed), ELMo (fixed unless --transfer full)
+    or a recurrent language model below it.
+    --model with word vectors, ELMo or a language model means --model scratch:lookup on them.
 
     \b
     RUN/model        the model with labels and calibration: qkv predict, transformers, …
-    RUN/report.html  scores, confusion, calibration, the hardest examples: to be handed on
-    RUN/config.toml  every setting; these are the keys of --set
-    RUN/faults.jsonl examples that were dropped or mended, with their lines
+    RUN/report.html  scores, confusion matrix, calibration, hardest examples
+    RUN/config.toml  all settings; these are the keys of --set
+    RUN/faults.jsonl examples that were dropped or repaired, with file and line
 
-    Look through a file first: qkv check FILE. Ctrl-C saves and stops; --resume goes on, and ends as if never stopped.
+    Check a file first: qkv check FILE. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
     from qkv.cli.terminal import print_result
     from qkv.jobs.finetune.run import FINETUNING
-    from qkv.models.folders.codec import model_type_of
-    from qkv.models.folders.own import KINDS
+    from qkv.models.folders.own import OWN_TYPES, model_type_of
     from qkv.train.progress import for_stderr
 
     given: dict[str, Any] = {
@@ -141,39 +144,38 @@ def finetune(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_beside_resume(task, flags, out, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, recipe, settings, transfer)
         with for_stderr() as progress:
             finished = FINETUNING.resume(resume, progress)
     else:
-        task, out = checked_task("finetune", task, train, out, flags)
+        task, out = check_task("finetune", task, train, out, flags)
         check_spelling(model)
-        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.model import resolve_finetune_settings
 
         with for_stderr() as progress:
-            config = configured_for(task, model, transfer, recipe, flags, settings or [])
+            config = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
             finished = FINETUNING.start(config, out, progress)
     run = finished.run
-    readers = "qkv" if model_type_of(run / "model") in KINDS else "qkv and transformers"
-    left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the whole story"
-    tell_result("finetune", finished, as_json, print_result, left)
-
-
-# --- `qkv curve`: how many more labels would help.
+    readers = "qkv" if model_type_of(run / "model") in OWN_TYPES else "qkv and transformers"
+    left = f"\n{run / 'model'}: the model, for {readers}\n{run / 'report.html'}: the report"
+    report_result("finetune", finished, as_json, print_result, left)
 
 
 def curve(
     task: TaskArgument = None,
     model: PretrainedOption = DEFAULT_MODEL,
-    embeddings: VectorsOption = None,
+    embeddings: EmbeddingsOption = None,
     tokenizer: TokenizerOption = None,
     train: TrainOption = None,
     dev: DevOption = None,
     out: RunOption = None,
     shares: Annotated[
         str | None,
-        typer.Option("--shares", metavar="LIST", help="Of the examples to train on; 0.1,0.2,0.4,0.7,1 if left out."),
+        typer.Option("--shares", metavar="LIST", help="Shares of the training set (default 0.1,0.2,0.4,0.7,1)."),
     ] = None,
-    draws: Annotated[int | None, typer.Option("--draws", metavar="N", help="Trainings of each share; 3.")] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", metavar="N", help="Random samples per share (default 3).")
+    ] = None,
     transfer: TransferOption = None,
     epochs: EpochsOption = None,
     lr: RateOption = None,
@@ -194,22 +196,22 @@ def curve(
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train on growing shares of a labelled file, and say what more labels would bring, or that nobody can tell.
+    """Train on growing shares of a labelled file and estimate what more labels would bring.
 
     \b
     qkv curve classify --train intents.csv --out curve --transfer features
     qkv curve tag --train train.bio --dev dev.bio --out curve --shares 0.05,0.2,0.5,1 --draws 5 --model FOLDER
     qkv curve --resume curve
 
-    The same examples are held out for all points. --transfer features runs the encoder once for the whole curve, which
-    makes it a matter of minutes; the other ways train the model anew for every share and draw.
+    All points use the same development set. --transfer features runs the encoder once for the whole curve, which takes
+    minutes; otherwise the model is trained again for every share and draw.
 
     \b
-    RUN/report.html   the curve, what to expect of 2, 4 and 10 times as many labels, and how sure that is
-    RUN/points.jsonl  every training: n, draw, score
+    RUN/report.html   the curve, and predictions for 2, 4 and 10 times as many labels, with intervals
+    RUN/points.jsonl  one line per training: n, draw, score
     RUN/result.json   the same as --json prints under "result"
 
-    Ctrl-C saves and stops; --resume goes on and trains no point again. --json prints one document: run, finished,
+    Ctrl-C saves and stops; --resume trains the missing points. --json prints one document: run, finished,
     result.
     """
     from qkv.train.progress import for_stderr
@@ -236,24 +238,24 @@ def curve(
     }
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
-        refuse_beside_resume(task, flags, out, shares, draws, recipe, settings, transfer)
+        refuse_with_resume(task, flags, out, shares, draws, recipe, settings, transfer)
         from qkv.jobs.curve import CURVES
 
         with for_stderr() as progress:
             finished = CURVES.resume(resume, progress)
     else:
-        task, out = checked_task("curve", task, train, out, flags)
+        task, out = check_task("curve", task, train, out, flags)
         check_spelling(model)
         wanted: dict[str, Any] = {} if shares is None else {"shares": _shares(shares)}
         if draws is not None:
             wanted["draws"] = draws
         from qkv.jobs.curve import CURVES, CurveConfig
-        from qkv.jobs.finetune.model import configured_for
+        from qkv.jobs.finetune.model import resolve_finetune_settings
 
         with for_stderr() as progress:
-            tuned = configured_for(task, model, transfer, recipe, flags, settings or [])
+            tuned = resolve_finetune_settings(task, model, transfer, recipe, flags, settings or [])
             finished = CURVES.start(CurveConfig(**wanted, finetune=tuned), out, progress)
-    tell_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
+    report_result("curve", finished, as_json, _print, f"\n{finished.run / 'report.html'}: the curve")
 
 
 def _shares(words: str) -> tuple[float, ...]:
@@ -264,9 +266,9 @@ def _shares(words: str) -> tuple[float, ...]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from qkv.cli.terminal import NAMES, bar, table
+    from qkv.cli.terminal import METRIC_NAMES, bar, print_table
 
-    main = NAMES.get(result["main"], result["main"].replace("_", " "))
+    main = METRIC_NAMES.get(result["main"], result["main"].replace("_", " "))
     rows: list[tuple[object, ...]] = []
     for point in result["points"]:
         spread = "" if point["deviation"] is None else f" ± {point['deviation']:.4f}"
@@ -274,6 +276,6 @@ def _print(result: dict[str, Any]) -> None:
     for one in result["fit"]["predictions"]:
         between = f"{one['score']:.4f} ({one['low']:.4f} – {one['high']:.4f})"
         rows.append((f"{one['n']:,}, expected", between, bar(one["score"])))
-    table(["examples", main, ""], rows)
+    print_table(["examples", main, ""], rows)
     if result["verdict"]:
         typer.echo(f"\n{result['verdict']['en']}".replace("\u00a0", " "))

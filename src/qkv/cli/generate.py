@@ -1,4 +1,4 @@
-"""`qkv generate`: a language model writes on from a prompt."""
+"""`qkv generate`: generate text with a language model."""
 
 import sys
 from collections.abc import Iterator
@@ -19,53 +19,66 @@ from qkv.cli.options import (
 from qkv.errors import InputError
 
 if TYPE_CHECKING:
-    from qkv.api.generator import Generator, Text
+    from qkv.api.generator import GeneratedText, Generator
     from qkv.search.options import GenerateConfig
 
 _WRITTEN = {".txt": "texts", ".jsonl": "JSON lines"}
 LACKING = "note: the vocabulary lacks {:,} tokens of {:,} prompts, which the model reads as unknown"
 
 
-def generate(
+def generate_texts(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A GPT or recurrent model: its run or folder, or hf:owner/name.")
+        str, typer.Argument(metavar="MODEL", help="GPT or recurrent language model: run, folder, or hf:owner/name.")
     ],
     prompts: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to write on from; - is standard input.")
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Prompts; - reads standard input.")
     ] = None,
     file: Annotated[
-        str | None, typer.Option("--file", metavar="FILE", help="A prompt a line; .jsonl: prompt or text; - also.")
+        str | None,
+        typer.Option(
+            "--file", metavar="FILE", help="File with one prompt per line; .jsonl: field prompt or text; or -."
+        ),
     ] = None,
-    n_best: Annotated[int | None, typer.Option("--n", metavar="N", help="Texts of a prompt.")] = None,
+    n_best: Annotated[int | None, typer.Option("--n", metavar="N", help="Number of texts per prompt.")] = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", metavar="N", help="New tokens at most; 256, if there is room.")
+        int | None,
+        typer.Option("--max-length", metavar="N", help="Maximum number of new tokens (default 256, or what fits)."),
     ] = None,
-    min_length: Annotated[int | None, typer.Option("--min-length", metavar="N", help="New tokens, at least.")] = None,
+    min_length: Annotated[
+        int | None, typer.Option("--min-length", metavar="N", help="Minimum number of new tokens.")
+    ] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", metavar="T", help="Below 1: surer. 0.8, if nothing is said.")
+        float | None, typer.Option("--temperature", metavar="T", help="Sampling temperature (default 0.8).")
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", metavar="K", help="Of the K likeliest. 40, if nothing is said.")
+        int | None, typer.Option("--top-k", metavar="K", help="Sample from the K most probable tokens (default 40).")
     ] = None,
-    top_p: Annotated[float | None, typer.Option("--top-p", metavar="P", help="Of the likeliest of P in all.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Another one, another text; 0.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time, not by chance.")] = False,
-    beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Of beam search, not by chance.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", metavar="P", help="Nucleus sampling: smallest set of tokens with total probability P."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed (default 0).")] = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Choose the most probable token; disables sampling.")
+    ] = False,
+    beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Beam width; disables sampling.")] = None,
     length_penalty: Annotated[
-        float | None, typer.Option("--length-penalty", metavar="A", help="Of beams: above 1 favours long texts.")
+        float | None, typer.Option("--length-penalty", metavar="A", help="Beam search: above 1 favours long texts.")
     ] = None,
     repetition_penalty: Annotated[
-        float | None, typer.Option("--repetition-penalty", metavar="P", help="Above 1: less of what was written.")
+        float | None, typer.Option("--repetition-penalty", metavar="P", help="Above 1 discourages repeated tokens.")
     ] = None,
     no_repeat: Annotated[
-        int | None, typer.Option("--no-repeat", metavar="N", help="No run of N tokens is written twice.")
+        int | None, typer.Option("--no-repeat", metavar="N", help="Never repeat a sequence of N tokens.")
     ] = None,
     options: Annotated[
-        list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="Any other option; repeatable.")
+        list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="Other decoding option; repeatable.")
     ] = None,
     begins: Annotated[
         bool | None,
-        typer.Option("--begin/--inside", help="A prompt begins a document, or stands inside one.", show_default=False),
+        typer.Option(
+            "--begin/--inside", help="Whether a prompt starts a document or continues one.", show_default=False
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt or .jsonl.")] = None,
     device: DeviceOption = "cpu",
@@ -74,31 +87,33 @@ def generate(
     precision: Annotated[
         str,
         typer.Option(
-            "--precision", metavar="TYPE", help="fp32; of a GPT on a CPU int8, nearly the same, or drafted, the same."
+            "--precision",
+            metavar="TYPE",
+            help="fp32; for a GPT on a CPU also int8 (faster, nearly equal) or drafted (faster, equal).",
         ),
     ] = "fp32",
     as_json: JsonOption = False,
 ) -> None:
-    """Write on from a prompt, with a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language model.
+    """Generate text from a prompt, with a model of `qkv pretrain gpt`, a GPT-2 folder or a recurrent language model.
 
     \b
     qkv generate run "ROMEO:"
     qkv generate run 春眠不觉晓， --n 3 --seed 7
-    qkv generate run --max-length 100                    # from nothing
+    qkv generate run --max-length 100                    # without a prompt
     qkv generate run "The capital of" --greedy
     qkv generate run "It was" --beams 4 --no-repeat 3
     qkv generate run --file prompts.txt --out texts.jsonl
-    cat poem.txt | qkv generate run -                    # one prompt of all its lines
+    cat poem.txt | qkv generate run -                    # the whole input is one prompt
     qkv generate hf:openai-community/gpt2 "Once upon a time" --temperature 1 --top-p 0.95
 
-    Tokens are drawn by chance, at temperature 0.8 from the 40 likeliest, unless you say how: any of --temperature,
-    --top-k and --top-p puts both aside, --greedy and --beams choose the best instead. The same seed gives the same
-    text, whatever other prompts are beside it. One text is shown while it grows.
-    A prompt of a model that was trained here begins a document; --inside if it does not. One that leaves no room for
-    --max-length new tokens is refused, and nothing is cut.
-    --decoding has the options that have no flag: length_formula, stopping, renormalise.
-    --precision int8 is faster on a CPU; drafted too, for one text: 8 bits guess ahead, and the weights judge.
-    --json prints one line of JSON a prompt: prompt, texts (text, score, log_probability, finished, n_tokens).
+    By default tokens are sampled at temperature 0.8 from the 40 most probable. Any of --temperature, --top-k and
+    --top-p replaces both defaults; --greedy and --beams search instead. The same seed gives the same text for a
+    prompt, whatever the other prompts are. A single text is printed while it is generated.
+    For models trained by qkv, a prompt starts a document unless --inside is given. A prompt that leaves no room for
+    --max-length new tokens is an error; nothing is truncated.
+    --decoding sets the options without a flag: length_formula, stopping, renormalise.
+    --precision int8 is faster on a CPU. So is drafted, for a single text: speculative decoding with 8-bit weights.
+    --json prints one line of JSON per prompt: prompt, texts (text, score, log_probability, finished, n_tokens).
     """
     if file is not None and prompts:
         raise InputError("Choose one: prompts, or --file.")
@@ -107,7 +122,7 @@ def generate(
     for number, text in enumerate(prompts or (), 1):
         if not text:
             raise InputError(
-                f"Prompt {number} is empty. Write something, or leave the prompt out to have a text begun from nothing."
+                f"Prompt {number} is empty. Write something, or leave the prompt out to generate without one."
             )
     suffix = None if out is None else suffix_of(out, _WRITTEN)
     if suffix is not None and as_json:
@@ -127,14 +142,14 @@ def generate(
         "no_repeat": no_repeat,
     }
     from qkv.cli.terminal import say
-    from qkv.cli.translate import assigned
+    from qkv.cli.translate import parse_decoding
 
-    # what is not there, or does not go together, is told before a model is loaded
-    wanted = {key: value for key, value in given.items() if value is not None} | assigned(options or [])
-    config = decoding_of(wanted, greedy)
+    # report bad options before a model is loaded
+    wanted = {key: value for key, value in given.items() if value is not None} | parse_decoding(options or [])
+    config = resolve_generation(wanted, greedy)
     texts = [text_or_stdin(text) for text in prompts or ()]
     if "" in texts:
-        raise InputError("Standard input is empty. Write something, or leave - out to have a text begun from nothing.")
+        raise InputError("Standard input is empty. Write something, or leave - out to generate without a prompt.")
     from qkv.api.generator import Generator
 
     generator = Generator(model, device, threads, dtype, precision)
@@ -144,9 +159,9 @@ def generate(
     if file is None and len(texts) < 2 and config.hypotheses == 1 and not as_json and out is None:
         _show(generator, texts[0] if texts else "", config, how)
         return
-    # what cannot be read is told before anything is written; standard input can be read but once
-    count = None if file == "-" else generator.check(_placed(texts, file), config, **how)
-    found = _telling(generator.generate_all(_placed(texts, file), config, **how))
+    # report bad prompts before anything is generated; standard input can be read only once
+    count = None if file == "-" else generator.check(_open_prompts(texts, file), config, **how)
+    found = _warn_unknown(generator.generate_all(_open_prompts(texts, file), config, **how))
     if out is not None and suffix is not None:
         _write(out, suffix, found, count)
         return
@@ -159,11 +174,11 @@ def generate(
             _print(texts_of, number, (count or 2) > 1)
 
 
-def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
-    """By chance, unless beams or the likeliest are asked for; chance as in CHANCE, unless something is said of it.
+def resolve_generation(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
+    """Resolve the decoding options: sampling with the defaults of CHANCE, unless options say otherwise.
 
-    >>> decoding_of({}, False).top_k, decoding_of({"top_p": 0.9}, False).top_k, decoding_of({}, True).sample
-    (40, None, False)
+    >>> resolve_generation({}, False).top_k, resolve_generation({"top_p": 0.9}, False).top_k
+    (40, None)
     """
     from qkv.search.options import SAMPLING_DEFAULTS, GenerateConfig
 
@@ -184,18 +199,18 @@ def decoding_of(wanted: dict[str, Any], greedy: bool) -> "GenerateConfig":
     if greedy or beams != 1:
         how = "--greedy" if greedy else "--beams"
         if wanted.get("sample"):
-            raise InputError(f"sample draws by chance, and {how} draws nothing: leave one of them out.")
+            raise InputError(f"sample and {how} exclude each other: leave one of them out.")
         if of_chance or "seed" in wanted:
             name = (of_chance or ["seed"])[0]
-            raise InputError(f"{name} is for drawing by chance, and {how} draws nothing: leave one of them out.")
+            raise InputError(f"{name} is for sampling, and {how} does not sample: leave one of them out.")
         if greedy and wanted.get("n_best", 1) != 1:
-            raise InputError("The likeliest token each time gives one text: leave --n or --greedy out, or use --beams.")
+            raise InputError("--greedy gives one text: leave --n or --greedy out, or use --beams.")
         return GenerateConfig.of({**wanted, "sample": False})
     return GenerateConfig.of({"sample": True, **({} if of_chance else SAMPLING_DEFAULTS), **wanted})
 
 
-def to_dict(texts: list["Text"]) -> dict[str, Any]:
-    """A prompt with all that was written from it."""
+def to_dict(texts: list["GeneratedText"]) -> dict[str, Any]:
+    """Return a prompt and its texts as one JSON object."""
     first = texts[0].to_dict()
     beside = ("prompt", "n_prompt_tokens", "n_unknown")
     return {
@@ -205,8 +220,8 @@ def to_dict(texts: list["Text"]) -> dict[str, Any]:
     }
 
 
-def _placed(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
-    """Each prompt, and what messages call it."""
+def _open_prompts(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
+    """Yield each prompt and its name for messages."""
     if file is None:
         yield from ((text, f"Prompt {number}") for number, text in enumerate(texts or [""], 1))
         return
@@ -214,16 +229,16 @@ def _placed(texts: list[str], file: str | None) -> Iterator[tuple[str, str]]:
 
     for text, place in read_texts(file, "prompt", "text"):
         if not text:
-            raise InputError(f"{place} is empty: every line is a prompt. Take it out, or write something.")
+            raise InputError(f"{place} is empty: every line is a prompt. Remove the line, or write something.")
         yield text, place
 
 
 def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: dict[str, Any]) -> None:
-    """One text, while it grows."""
+    """Print one text while it is generated."""
     from qkv.cli.terminal import say
 
     pieces = generator.stream(prompt, config, **how)
-    first = next(pieces, "")  # bad input is told before the prompt is printed
+    first = next(pieces, "")  # bad input is reported before the prompt is printed
     typer.echo(prompt + first, nl=False)
     for piece in pieces:
         typer.echo(piece, nl=False)
@@ -233,8 +248,8 @@ def _show(generator: "Generator", prompt: str, config: "GenerateConfig", how: di
         say(LACKING.format(unknown, 1))
 
 
-def _print(texts: list["Text"], number: int, several: bool) -> None:
-    """Texts have lines of their own, so each has a number above it where there are several."""
+def _print(texts: list["GeneratedText"], number: int, several: bool) -> None:
+    """Print the texts, each below its number if there are several."""
     for place, one in enumerate(texts, 1):
         if several or len(texts) > 1:
             name = f"{number}.{place}" if several and len(texts) > 1 else str(number if several else place)
@@ -242,8 +257,8 @@ def _print(texts: list["Text"], number: int, several: bool) -> None:
         typer.echo(one.prompt + one.text)
 
 
-def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
-    """The same; at the end it is told how many prompts held what the vocabulary lacks."""
+def _warn_unknown(found: Iterator[list["GeneratedText"]]) -> Iterator[list["GeneratedText"]]:
+    """Pass the texts through; at the end, warn about tokens that the vocabulary lacks."""
     from qkv.cli.terminal import say
 
     unknown = prompts = 0
@@ -255,7 +270,7 @@ def _telling(found: Iterator[list["Text"]]) -> Iterator[list["Text"]]:
         say(LACKING.format(unknown, prompts))
 
 
-def _write(out: Path, suffix: str, found: Iterator[list["Text"]], total: int | None) -> None:
+def _write(out: Path, suffix: str, found: Iterator[list["GeneratedText"]], total: int | None) -> None:
     import json
 
     from qkv.cli.terminal import progress, say

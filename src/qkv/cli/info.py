@@ -1,4 +1,4 @@
-"""qkv info, for folders that hold no model: a tokenizer's, and a prepared corpus."""
+"""`qkv info`: describe a folder: model, tokenizer or shards."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from qkv.models.folders.hub import DEFAULT_MODEL
 
 
 def describe_data(folder: Path) -> dict[str, Any] | None:
-    """What a folder of a tokenizer or of shards holds, with what it is as `holds`; None for any other folder."""
+    """Describe a folder of a tokenizer or of shards; None for any other folder."""
     from qkv.data.corpus.shards import MANIFEST, STATE, Shards
     from qkv.text.tokenizer import FILES, Tokenizer
 
@@ -33,16 +33,16 @@ def describe_data(folder: Path) -> dict[str, Any] | None:
             "sources": [source["name"] for source in corpus["sources"]],
             "vocabulary": _vocabulary(train.tokenizer()),
         }
-    # weights beside them are a model's that has lost its config.json
+    # a folder with weights is a model without its config.json
     held = {entry.name for entry in folder.iterdir()}
     if held & {"tokenizer.json", "vocab.txt"} and held <= set(FILES):
         return {"path": str(folder), "holds": "tokenizer", "vocabulary": _vocabulary(Tokenizer.load(folder))}
     return None
 
 
-def lines_of_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The same, for people, with the verbs that take such a folder."""
-    from qkv.models.folders.info import vocabulary_line
+def format_data(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Format the facts of `describe_data` as table rows, with the verbs that use such a folder."""
+    from qkv.models.folders.own import vocabulary_line
 
     vocabulary, path = facts["vocabulary"], facts["path"]
     shown = ("vocabulary", vocabulary_line(vocabulary))
@@ -67,21 +67,19 @@ def _vocabulary(tokenizer: Any) -> dict[str, Any]:
     return {name: getattr(tokenizer, name) for name in ("size", "kind", "lowercase", "segmenter")}
 
 
-# --- qkv info: what a model folder holds.
-
 LICENCE = re.compile(r"^license:[ \t]*['\"]?(?P<name>[^'\"\n]+)", re.MULTILINE)
-"""A line in the head of a model card, as the hub has it."""
+"""The licence line in the front matter of a model card."""
 
 
 def info(
     model: Annotated[
-        str, typer.Argument(metavar="FOLDER", envvar="QKV_MODEL", help="A model folder, or hf:owner/name.")
+        str, typer.Argument(metavar="FOLDER", envvar="QKV_MODEL", help="Model folder, or hf:owner/name.")
     ] = DEFAULT_MODEL,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a model folder holds: architecture, size, vocabulary, labels, licence. Weights are not read.
+    """Describe a model folder: architecture, size, vocabulary, labels, licence. Weights are not read.
 
-    Of a tokenizer and of a prepared corpus it says how large they are, and what takes them.
+    For tokenizers and shards it prints their sizes and the verbs that use them.
 
     \b
     qkv info
@@ -90,9 +88,9 @@ def info(
 
     --json prints one document with every field.
     """
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
     from qkv.models.folders.hub import locate
-    from qkv.models.table import facts_of_folder, family_named
+    from qkv.models.table import describe_model, load_family
     from qkv.train.run_folder import model_folder
 
     folder = model_folder(locate(model))
@@ -100,20 +98,20 @@ def info(
         if as_json:
             print_json(data)
         else:
-            table(["", ""], [list(line) for line in lines_of_data(data)])
+            print_table(["", ""], [list(line) for line in format_data(data)])
         return
-    facts = facts_of_folder(folder)
-    document = facts.document | terms(folder)
+    facts = describe_model(folder)
+    document = facts.document | read_licence(folder)
     if as_json:
         print_json(document)
         return
-    table(["", ""], [list(line) for line in family_named(facts.family).info(document) if line[1]])
+    print_table(["", ""], [list(line) for line in load_family(facts.family).info(document) if line[1]])
     for note in facts.notes:
         typer.echo(f"note: {note}")
 
 
-def terms(folder: Path) -> dict[str, str | None]:
-    """The card of a model, the licence that its head names, and the file with the licence itself."""
+def read_licence(folder: Path) -> dict[str, str | None]:
+    """Return the model card, the licence named in its front matter, and the licence file."""
     card = folder / "README.md"
     text = ""
     if card.is_file():

@@ -1,4 +1,4 @@
-"""qkv look: the page that looks inside a model."""
+"""`qkv look`: explore a model in the browser."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def port_of(value: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise typer.BadParameter(f"'{value}' is no whole number from 0 to 65535.") from None
+        raise typer.BadParameter(f"'{value}' is not an integer from 0 to 65535.") from None
 
 
 def look(
@@ -39,84 +39,87 @@ def look(
         typer.Argument(
             metavar="MODEL",
             envvar="QKV_MODEL",
-            help="A model folder, a run, a file of word vectors, or hf:owner/name; else qkv-mini.",
+            help="Model folder, run, file of word vectors, or hf:owner/name (default qkv-mini).",
             show_default=False,
             show_envvar=False,
         ),
     ] = DEFAULT_MODEL,
     compare: Annotated[
-        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Another one beside it; may be repeated.")
+        list[str] | None, typer.Option("--compare", metavar="MODEL", help="Second model to compare with; repeatable.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="TEXT", help="The text to begin with; - reads standard input.")
+        str | None, typer.Option("--text", metavar="TEXT", help="Initial text; - reads standard input.")
     ] = None,
-    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text.")] = None,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="Second text of the pair.")] = None,
     view: Annotated[
         str | None,
         typer.Option(
             "--view",
             metavar="NAME",
-            help="Where to begin: attention, fill, meanings, positions, translation, vectors, tasks or recurrence.",
+            help="Initial view: attention, fill, meanings, positions, translation, vectors, tasks or recurrence.",
         ),
     ] = None,
     lang: Annotated[
-        str | None, typer.Option("--lang", metavar="en|zh", help="Language of the page; else the browser's.")
+        str | None, typer.Option("--lang", metavar="en|zh", help="Language of the page (default: that of the browser).")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option("--save", metavar="FILE.html", help="Write the page as one file, and stop.")
+        Path | None,
+        typer.Option("--save", metavar="FILE.html", help="Write the page to one file instead of serving it."),
     ] = None,
     examples: Annotated[
-        bool, typer.Option("--examples", help="Save all examples of the page, and not only the first of each view.")
+        bool, typer.Option("--examples", help="With --save: include all examples, not only the first of each view.")
     ] = False,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="ADDRESS", help="Where to listen, if not to this machine alone; needs a token."),
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen on (default: local only); others need a token."
+        ),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", metavar="N", parser=port_of, help="Port; 0 is any free one, else 8765 or the next free one."
+            "--port", metavar="N", parser=port_of, help="Port; 0 for any free one (default 8765 or the next free one)."
         ),
     ] = None,
     token: Annotated[
-        str | None, typer.Option("--token", metavar="WORD", help="What a visitor must show; else one is drawn if due.")
+        str | None, typer.Option("--token", metavar="WORD", help="Access token; generated when --host is not local.")
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
+    ] = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """See a model at work, on a page in your browser that needs no network.
+    """Explore a model on a page in your browser, offline.
 
-    Attention of every head and how it is computed, blanks, one word in many sentences, positions, translations step by
-    step, word vectors, what a fine-tuned model answers, states and gates: each model shows what it has.
+    Views: attention of every head and its computation, masked words, one word in many sentences, positions, translation
+    step by step, word vectors, predictions of fine-tuned models, recurrent states and gates; as the model supports.
 
     \b
     qkv look
     qkv look --text "The animal didn't cross the street because it was too tired." --view attention
     qkv look RUN --compare qkv-mini --lang zh
 
-    The page is served to this machine alone until Ctrl-C. --save writes one file instead, which opens from disk
-    without a server and holds what the page asks about --text, or else about its first examples (--examples: all).
+    The page is served locally until Ctrl-C. --save writes one file instead, which opens without a server and contains
+    the answers for --text, or for the first example of each view (--examples: all).
 
     \b
     qkv look --text "他欠我100万" --save page.html
 
-    A program may ask too: GET /api/room lists what there is, POST /api/NAME answers.
+    HTTP API: GET /api/room lists models and views, POST /api/NAME answers a request.
     """
     from qkv.look.subject import VIEWS, open_subject
 
     if view is not None and view not in VIEWS:
         raise InputError(f"There is no view '{view}'.{did_you_mean(view, VIEWS)} Views: {', '.join(VIEWS)}.")
     if lang is not None and lang not in _LANGUAGES:
-        raise InputError(f"--lang is '{lang}', and the page speaks {' and '.join(_LANGUAGES)}.")
+        raise InputError(f"--lang is '{lang}'; known: {', '.join(_LANGUAGES)}.")
     if save is not None:
         suffix_of(save, _ENDINGS)
-        check_folder(save)
+        check_parent_folder(save)
     serving = {"--host": host, "--port": port, "--token": token, "--no-browser": no_browser or None}
     for option, value in (serving if save is not None else {"--examples": examples or None}).items():
         if value is not None:
-            other = (
-                "a page that is served, not for --save" if save is not None else "--save: a served page has them all"
-            )
+            other = "serving the page, not for --save" if save is not None else "--save: a served page has all examples"
             raise InputError(f"{option} is for {other}. Leave it out.")
     text = text_or_stdin(text) if text is not None else None
     if pair is not None and text is None:
@@ -132,11 +135,11 @@ def look(
     if threads is not None or save is not None:
         import torch
 
-        # --save has many small questions, in which threads would wait for each other most of the time
+        # --save runs many small requests, for which several threads are slower
         torch.set_num_threads(threads or 1)
     api = Api([open_subject(name, threads) for name in (model, *(compare or ()))])
-    begins_with = subject_with(api, view) if view is not None else 0
-    api.load()  # what is wrong with the weights is said here, and the first picture does not wait for them
+    begins_with = choose_subject(api, view) if view is not None else 0
+    api.load()  # report bad weights now, and make the first view fast
     begin: dict[str, str | int | None] = {"view": view, "text": text, "pair": pair, "lang": lang}
     begin["model"] = begins_with or None
     begin["compare"] = (0 if begins_with else 1) if len(api.subjects) > 1 else None
@@ -147,15 +150,15 @@ def look(
         serve(api, host or LOOPBACK, port, token, state, browser=not no_browser)
 
 
-def check_folder(save: Path) -> None:
-    """A folder that is not there is a slip of the pen more often than a wish."""
+def check_parent_folder(save: Path) -> None:
+    """Raise if the parent folder does not exist: most often it is misspelt."""
     folder = Path(os.path.expanduser(save)).parent
     if not folder.exists():
         raise InputError(f"{save} cannot be written: there is no folder {folder}. Make it first: mkdir -p {folder}")
 
 
-def subject_with(api: "Api", view: str) -> int:
-    """Which of the models the page begins with: the first, or else the first that has this view."""
+def choose_subject(api: "Api", view: str) -> int:
+    """Return the index of the first model that has this view."""
     subjects = api.room()["subjects"]
     found = next((one["index"] for one in subjects if view in one["views"]), None)
     if found is None:
@@ -170,15 +173,15 @@ def check_text(option: str, text: str) -> None:
     if not text.strip():
         raise InputError(f"{option} is empty. Write something, or leave it out.")
     if len(text) > TEXT_LIMIT:
-        raise InputError(f"{option} has {len(text):,} characters; {TEXT_LIMIT:,} are taken at most.")
+        raise InputError(f"{option} has {len(text):,} characters; the maximum is {TEXT_LIMIT:,}.")
     try:
         text.encode()
-    except UnicodeEncodeError as error:  # bytes of the command line that are no text come as halves of a pair
+    except UnicodeEncodeError as error:  # undecodable bytes of the command line become surrogates
         raise InputError(f"{option} is not UTF-8: character {error.start + 1} cannot be read.") from None
 
 
 def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool = False) -> None:
-    """One file with the page, and in it the answers to what it will ask."""
+    """Write the page and the recorded answers to one file."""
     from qkv.cli.terminal import fraction, say
     from qkv.files import replaced_file
     from qkv.look.page import address_of, build_saved_page
@@ -188,14 +191,14 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
     given = PageText(str(state["text"]), str(state["pair"]) if "pair" in state else None) if "text" in state else None
 
     def nameless(message: str) -> str:
-        """Where a model lies on this machine is nobody's business."""
+        """Replace paths of this machine by the titles of the models."""
         for subject in api.subjects:
             for place in (str(subject.path.resolve()), str(subject.path), subject.name):
                 message = message.replace(place, subject.title)
         return message
 
-    with ended_in_order(), replaced_file(out) as part:
-        part.touch()  # a place where one may not write is told before the work
+    with exit_on_sigterm(), replaced_file(out) as part:
+        part.touch()  # fail early if the file cannot be written
         with fraction("asking") as moved:
             made = record_answers(
                 api.ask,
@@ -220,15 +223,15 @@ def write_page(api: "Api", out: Path, state: dict[str, str | int], every: bool =
 
 
 @contextmanager
-def ended_in_order() -> Iterator[None]:
-    """SIGTERM ends the process as an exception does, so that nothing half written is left behind."""
+def exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that partial files are removed."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # a thread that hears no signals
+    except ValueError:  # not the main thread
         yield
         return
     try:
@@ -240,22 +243,22 @@ def ended_in_order() -> Iterator[None]:
 def serve(
     api: "Api", host: str, port: int | None, token: str | None, state: dict[str, str | int], browser: bool = True
 ) -> None:
-    """Until Ctrl-C."""
+    """Serve the page until Ctrl-C."""
     from qkv.look.page import address_of
     from qkv.look.server import serve_page
 
     with serve_page(api, host, port, token) as server:
         link = server.link(address_of(state))
         typer.echo(link)
-        sys.stdout.flush()  # for whoever waits for the address at the end of a pipe
-        shared = " Whoever has this link can ask." if server.token else ""
+        sys.stdout.flush()  # a pipe needs the address at once
+        shared = " Anyone with this link has access." if server.token else ""
         typer.echo(f"{', '.join(one.title for one in api.subjects)}: Ctrl-C ends it.{shared}", err=True)
-        # a link with a token is for those who may ask, and all users of a machine see how its programs were started
+        # other users see the arguments of processes, so a link with a token is not passed to a browser
         if browser and has_screen() and server.token is None:
             import threading
             import webbrowser
 
-            # some browsers come back only when they are closed
+            # some browsers block until they are closed
             threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
         try:
             server.run()
@@ -263,14 +266,14 @@ def serve(
             typer.echo("", err=True)
         is_working = server.worker.is_working()
     if is_working:
-        # nobody waits for what is still computed, and a thread inside torch must not meet the end of the interpreter
+        # a thread that still computes in torch would crash at interpreter shutdown
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
 
 
 def has_screen() -> bool:
-    """Whether a browser has somewhere to open; on a machine that is reached by ssh a text browser would take over."""
+    """Whether a graphical browser can open; over ssh a text browser would take over the terminal."""
     if os.name == "nt" or sys.platform == "darwin" or os.environ.get("BROWSER"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,6 +1,6 @@
-"""The `qkv` command: a literal table of verbs, and errors as one line.
+"""The `qkv` command: the table of verbs, and errors as one line.
 
-Help is plain text and imports neither rich nor torch, so it answers at once.
+Help is plain text and imports neither rich nor torch, so that it is fast.
 """
 
 import os
@@ -10,60 +10,60 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli.attention import attention
+from qkv.cli.attention import draw_attention
 from qkv.cli.check import check
 from qkv.cli.convert import convert
 from qkv.cli.demo import demo
-from qkv.cli.embed import embed
+from qkv.cli.embed import embed_texts
 from qkv.cli.evaluate import evaluate
-from qkv.cli.fill import fill
+from qkv.cli.fill import fill_blanks
 from qkv.cli.finetune import curve, finetune
-from qkv.cli.generate import generate
+from qkv.cli.generate import generate_texts
 from qkv.cli.info import info
 from qkv.cli.look import look
 from qkv.cli.predict import predict
-from qkv.cli.prepare import prepare, show
+from qkv.cli.prepare import prepare_corpus, show
 from qkv.cli.pretrain import pretrain
 from qkv.cli.tokenize import tokenize, tokenizer
-from qkv.cli.translate import WithFiles, train, translate
-from qkv.cli.word_vectors import analogy, evaluate_vectors, similar
+from qkv.cli.translate import WithFiles, train, translate_texts
+from qkv.cli.word_vectors import evaluate_vectors, similar, solve_analogy
 from qkv.errors import InputError, did_you_mean
 
 VERBS: dict[str, tuple[Callable[..., None], str]] = {
-    "demo": (demo, "Blanks, attention, a fine-tuned model and its report, offline."),
-    "fill": (fill, "Fill every [MASK] of a text."),
-    "embed": (embed, "Turn texts into vectors, a few or millions."),
-    "attention": (attention, "Draw who looks at whom, as a picture or a page."),
-    "look": (look, "A page where a model is seen at work: attention, blanks, meanings, translations."),
-    "tokenize": (tokenize, "Cut a text into tokens."),
-    "check": (check, "Say what is in a corpus, a labelled file or pairs, and what is wrong with it."),
-    "prepare": (prepare, "Turn a corpus into shards to train on."),
-    "show": (show, "Draw training instances: pairs, hidden tokens, targets."),
+    "demo": (demo, "Fill blanks, draw attention, fine-tune a model and write its report, offline."),
+    "fill": (fill_blanks, "Predict the token of every [MASK] in a text."),
+    "embed": (embed_texts, "Compute vectors of texts, a few or millions."),
+    "attention": (draw_attention, "Draw the attention of a model, as a picture or a page."),
+    "look": (look, "Explore a model in the browser: attention, blanks, meanings, translations."),
+    "tokenize": (tokenize, "Split a text into tokens."),
+    "check": (check, "Check a corpus, a labelled file or sentence pairs for errors."),
+    "prepare": (prepare_corpus, "Tokenize a corpus into shards for pretraining."),
+    "show": (show, "Show BERT training instances: segments, masked tokens, targets."),
     "pretrain": (pretrain, "Pretrain BERT, GPT, word2vec, ELMo or a language model on shards; resume a run."),
-    "finetune": (finetune, "Fine-tune on a labelled file: classes, entities, answers, choices."),
-    "evaluate": (evaluate, "Score a fine-tuned model on a labelled file, or one that translates on pairs."),
-    "predict": (predict, "Say what a fine-tuned model says about texts."),
-    "curve": (curve, "How many more labels would help."),
-    "generate": (generate, "Write on from a prompt, with a GPT or a recurrent language model."),
-    "translate": (translate, "Translate texts or a file, with the words they came from."),
-    "similar": (similar, "The nearest words of a word, by its vector."),
-    "analogy": (analogy, "A is to B as C is to what, by vectors of words."),
-    "evaluate-vectors": (evaluate_vectors, "Score word vectors: analogies, and likeness as people rate it."),
-    "info": (info, "Say what a folder holds: a model, a tokenizer, shards."),
-    "convert": (convert, "Rewrite a BERT folder as transformers does today; word vectors to other forms."),
+    "finetune": (finetune, "Fine-tune on a labelled file: classify, tag, answer, choice."),
+    "evaluate": (evaluate, "Evaluate a fine-tuned model on a labelled file, or a translation model on sentence pairs."),
+    "predict": (predict, "Predict with a fine-tuned model."),
+    "curve": (curve, "Learning curve: estimate how much more labels would help."),
+    "generate": (generate_texts, "Generate text with a GPT or a recurrent language model."),
+    "translate": (translate_texts, "Translate texts or a file, with word alignments."),
+    "similar": (similar, "Find the nearest neighbours of a word, by word vectors."),
+    "analogy": (solve_analogy, "Solve an analogy with word vectors: A is to B as C is to what."),
+    "evaluate-vectors": (evaluate_vectors, "Evaluate word vectors on analogies and word similarity."),
+    "info": (info, "Describe a folder: model, tokenizer or shards."),
+    "convert": (convert, "Convert a BERT folder to the current transformers format, or word vectors to other formats."),
 }
 PAIRED = ("check", "evaluate")
-"""Verbs with options that take several names: --pairs test.de test.en"""
+"""Verbs with options that take several values: --pairs test.de test.en"""
 NOUNS: dict[str, typer.Typer] = {"tokenizer": tokenizer, "train": train}
 
-HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, see attention, fine-tune.
+HELP = """BERT and what led to it: load any BERT folder, fill blanks, embed texts, draw attention, fine-tune.
 
 Start here (no network, no model needed):
 
 \b
     qkv demo
 
-Name a model for all commands, or for one with --model, and ask it:
+Choose a model for all commands, or for one with --model:
 
 \b
     export QKV_MODEL=FOLDER
@@ -73,32 +73,32 @@ Name a model for all commands, or for one with --model, and ask it:
     qkv embed "A cat sleeps." "A kitten naps." "Rates rose."
     qkv fill "Paris is the [MASK] of France." --model hf:google-bert/bert-base-uncased
 
-Look inside it, on a page in your browser:
+Explore it in your browser:
 
 \b
     qkv look --text "The animal didn't cross the street because it was too tired."
 
-Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …), and ask the result:
+Fine-tune on a labelled file (csv, jsonl, CoNLL, SQuAD …) and predict:
 
 \b
     qkv check messages.csv
     qkv finetune classify --train messages.csv --out run
     qkv predict run "Where is my parcel?"
 
-Train a model that translates on pairs of texts (a first one on digits, in a minute), and ask it:
+Train a translation model on sentence pairs (here an example with digits, in a minute):
 
 \b
     qkv train translate --example reverse --out run
     qkv translate run "1 2 3 4"
 
-Or train one on text of your own, Chinese or English:
+Pretrain a model on your own text, Chinese or English:
 
 \b
     qkv tokenizer train 语料.txt corpus.txt --vocab-size 8000 --out tokenizer
     qkv prepare 语料.txt corpus.txt --tokenizer tokenizer --out shards
     qkv pretrain bert --size mini --data shards --out run --minutes 20
 
-A model is a Hugging Face folder; qkv-mini is the one in the package. Only hf:owner/name reaches for the network.
+A model is a Hugging Face folder; qkv-mini is included. Only hf:owner/name uses the network.
 `qkv VERB --help` has examples.
 """
 
@@ -114,7 +114,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def build() -> typer.Typer:
+def build_command() -> typer.Typer:
     app = typer.Typer(
         name="qkv",
         rich_markup_mode=None,
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         _settle_encoding(stream)
     try:
-        answer = build()(words or ["--help"], prog_name="qkv", standalone_mode=False)
+        answer = build_command()(words or ["--help"], prog_name="qkv", standalone_mode=False)
         sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # whoever read our output has gone; what is still buffered must not complain at exit
+        # the reader of the pipe has closed it; flushing the buffer at exit must not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -162,13 +162,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settle_encoding(stream: Any) -> None:
-    """What goes into a file or a pipe is UTF-8 on every machine; a terminal gets what it can show."""
+    """Use UTF-8 for files and pipes; a terminal keeps its encoding."""
     if not hasattr(stream, "reconfigure"):
         return
     if stream.isatty():
-        stream.reconfigure(errors="replace")  # a terminal that cannot show 汉字 is no reason to stop
+        stream.reconfigure(errors="replace")  # a terminal may be unable to show 汉字
     else:
-        # a file name that is no text comes out escaped, so that the output stays UTF-8, and JSON stays JSON
+        # escape undecodable file names, so that the output stays valid UTF-8 and JSON
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
@@ -178,7 +178,7 @@ def _fail(message: str) -> int:
 
 
 def _usage(error: Any) -> str | None:
-    """The message of an error in the words of the command line; None for any other error."""
+    """Return the message of a usage error; None for any other error."""
     if not hasattr(error, "format_message"):
         return None
     possibilities = getattr(error, "possibilities", None)

@@ -1,5 +1,4 @@
-"""What several verbs share on their command line: the model, its tokenizer, the language, `--json`, text from standard
-input, and a file to write that is none of those that are read."""
+"""Options and checks that several verbs share: model, device, `--json`, columns of labelled files, run settings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,20 +16,22 @@ if TYPE_CHECKING:
 
 ModelOption = Annotated[
     str,
-    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A model folder, or hf:owner/name."),
+    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="Model folder, or hf:owner/name."),
 ]
-"""Its default is the zoo's DEFAULT_MODEL in every verb."""
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 LanguageOption = Annotated[str, typer.Option("--lang", metavar="en|zh", help="Language of the captions.")]
 DeviceOption = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu, cuda, cuda:0 or mps.")]
 DtypeOption = Annotated[
-    str, typer.Option("--dtype", metavar="TYPE", help="What to compute in: float32, or bfloat16, float16 for a GPU.")
+    str,
+    typer.Option(
+        "--dtype", metavar="TYPE", help="Data type for computation: float32; on a GPU also bfloat16, float16."
+    ),
 ]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="CPU threads to use.")]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", metavar="N", help="Number of CPU threads.")]
 
 
 def load_model(model: str, **how: Any) -> "Model":
-    """Load the model that was named; what is odd about its folder is said beside the results."""
+    """Load a model and print the notes about its folder to standard error."""
     from qkv.api.model import load
 
     loaded = load(model, **how)
@@ -39,8 +40,8 @@ def load_model(model: str, **how: Any) -> "Model":
     return loaded
 
 
-def load_tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
-    """The tokenizer of a model, a run or a tokenizer folder, and the model's limit where there is a model."""
+def load_tokenizer_and_limit(name: str) -> "tuple[Tokenizer, int | None]":
+    """Load the tokenizer of a model, a run or a tokenizer folder, and the maximum length of the model, if any."""
     from qkv.files import read_object
     from qkv.models.folders.hub import locate
     from qkv.text.tokenizer import Tokenizer
@@ -56,7 +57,7 @@ def load_tokenizer(name: str) -> "tuple[Tokenizer, int | None]":
 
 
 def text_or_stdin(text: str) -> str:
-    """The argument itself, or all of standard input for "-"."""
+    """Return the argument, or all of standard input for "-"."""
     if text != "-":
         return text
     from qkv.data.readers import read_stdin
@@ -65,28 +66,25 @@ def text_or_stdin(text: str) -> str:
 
 
 def check_not_read(out: Path | None, inputs: Iterable[str | Path | None]) -> None:
-    """Refuse to write over what is read; what is None or - is no file."""
+    """Raise if `out` is one of the input files; None and - are not files."""
     if out is None:
         return
     target = out.expanduser().resolve()
     for one in inputs:
         if one is not None and str(one) != "-" and Path(one).expanduser().resolve() == target:
-            raise InputError(f"--out {out} is a file that is read: what it holds would be lost. Give another name.")
+            raise InputError(f"--out {out} is also an input file and would be overwritten. Give another name.")
 
 
 def suffix_of(path: Path, known: dict[str, Any]) -> str:
-    """The file's ending, which says what is to be written."""
-
+    """Return the suffix of the file, which selects the output format."""
     suffix = path.suffix.lower()
     if suffix not in known:
         hint = did_you_mean(suffix, known)
-        raise InputError(
-            f"Cannot tell what to write into '{path.name}'.{hint} Use a name that ends in {' or '.join(known)}."
-        )
+        raise InputError(f"The format of '{path.name}' is unknown.{hint} Use a name that ends in {' or '.join(known)}.")
     return suffix
 
 
-# --- How a labelled file is read, as options of the verbs that read one: which column holds what, and the format.
+# Labelled files: columns and format.
 
 
 def _column(name: str, what: str) -> typer.models.OptionInfo:
@@ -96,83 +94,88 @@ def _column(name: str, what: str) -> typer.models.OptionInfo:
 TextColumn = Annotated[str | None, _column("text", "the text")]
 PairColumn = Annotated[str | None, _column("pair", "the second text")]
 LabelColumn = Annotated[str | None, _column("label", "the label")]
-GroupColumn = Annotated[str | None, _column("group", "what belongs together in a split")]
+GroupColumn = Annotated[
+    str | None, _column("group", "the group; a group is never split between training and development set")
+]
 QuestionColumn = Annotated[str | None, _column("question", "the question")]
 ContextColumn = Annotated[str | None, _column("context", "the passage")]
 AnswerColumn = Annotated[str | None, _column("answer", "the answer")]
 ChoicesColumn = Annotated[str | None, _column("choices", "the choices")]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; found out if left out.")
+    str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl, conll, squad …; detected by default.")
 ]
 SeparatorOption = Annotated[
-    str | None, typer.Option("--separator", metavar="TEXT", help="Between several labels in one cell.")
+    str | None, typer.Option("--separator", metavar="TEXT", help="Separator of several labels in one cell.")
 ]
 
 
-def given(**options: str | None) -> dict[str, str]:
-    """Those that were given.
+def drop_missing(**options: str | None) -> dict[str, str]:
+    """Return the options that were given.
 
-    >>> given(text="评论", label=None)
+    >>> drop_missing(text="评论", label=None)
     {'text': '评论'}
     """
     return {name: value for name, value in options.items() if value is not None}
 
 
-# --- What the verbs that train share on their command line: where a run goes, its settings, how it ends.
+# Training: run folder and settings.
 
-RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="A new folder for the run.")]
-RecipeOption = Annotated[
-    Path | None, typer.Option("--recipe", metavar="FILE", help="Settings in TOML that differ from the defaults.")
-]
+RunOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="RUN", help="New folder for the run.")]
+RecipeOption = Annotated[Path | None, typer.Option("--recipe", metavar="FILE", help="TOML file with settings.")]
 TrainingDevice = Annotated[str | None, typer.Option("--device", metavar="NAME", help="cpu, cuda or cuda:0.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; repeatable.")
 ]
-ResumeOption = Annotated[
-    Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was stopped.")
-]
+ResumeOption = Annotated[Path | None, typer.Option("--resume", metavar="RUN", help="Resume a stopped run.")]
 
-# of fine-tuning
-TaskArgument = Annotated[
-    str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="What is to be learned.")
-]
+# Fine-tuning.
+TaskArgument = Annotated[str | None, typer.Argument(metavar="[classify|tag|answer|choice]", help="Task.")]
 PretrainedOption = Annotated[
     str,
-    typer.Option("--model", "-m", envvar="QKV_MODEL", metavar="FOLDER", help="A pretrained model, or scratch:KIND."),
+    typer.Option(
+        "--model",
+        "-m",
+        envvar="QKV_MODEL",
+        metavar="FOLDER",
+        help="Pretrained model, or scratch:KIND for a new encoder.",
+    ),
 ]
-VectorsOption = Annotated[
+EmbeddingsOption = Annotated[
     str | None,
-    typer.Option("--embeddings", metavar="FOLDER|FILE", help="Of scratch: word vectors, or ELMo."),
+    typer.Option(
+        "--embeddings", metavar="FOLDER|FILE", help="With scratch: pretrained word vectors, ELMo or a language model."
+    ),
 ]
 TokenizerOption = Annotated[
     str | None,
-    typer.Option("--tokenizer", metavar="FOLDER", help="Of scratch: a tokenizer; else that of the vectors."),
+    typer.Option("--tokenizer", metavar="FOLDER", help="With scratch: tokenizer (default: that of --embeddings)."),
 ]
-TrainOption = Annotated[str | None, typer.Option("--train", metavar="FILE", help="Labelled examples.")]
+TrainOption = Annotated[str | None, typer.Option("--train", metavar="FILE", help="Training set: a labelled file.")]
 DevOption = Annotated[
-    str | None, typer.Option("--dev", metavar="FILE", help="Examples to choose by; else held out of --train.")
+    str | None,
+    typer.Option("--dev", metavar="FILE", help="Development set, for model selection (default: held out of --train)."),
 ]
 TransferOption = Annotated[
-    str | None, typer.Option("--transfer", metavar="WAY", help="full, top:K, freeze or features.")
+    str | None, typer.Option("--transfer", metavar="WAY", help="Layers to train: full, top:K, freeze or features.")
 ]
-EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="How often to read the file.")]
-RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Largest learning rate.")]
+EpochsOption = Annotated[float | None, typer.Option("--epochs", metavar="E", help="Number of epochs.")]
+RateOption = Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Peak learning rate.")]
 KindOption = Annotated[
-    str | None, typer.Option("--kind", metavar="KIND", help="Of classify: single, multi or regression.")
+    str | None, typer.Option("--kind", metavar="KIND", help="Kind of classify: single, multi or regression.")
 ]
 
 
-def refuse_beside_resume(*given: object) -> None:
-    """A run that goes on has its settings: anything else on the line would be ignored."""
+def refuse_with_resume(*given: object) -> None:
+    """Raise if anything was given with --resume: a resumed run keeps its settings."""
     if any(value not in (None, False) and value != {} for value in given):
-        raise InputError("--resume goes on with the settings of the run; leave out everything else.")
+        raise InputError("--resume uses the settings of the run; leave out everything else.")
 
 
 OF_ONE_TASK = {"classify.kind": "--kind", "tag.crf": "--crf"}
 """Settings that have an option of their own."""
 
 
-def checked_task(
+def check_task(
     verb: str, task: str | None, train: str | None, out: Path | None, flags: Mapping[str, Any]
 ) -> tuple[str, Path]:
     """The task and the run's folder, once all that a new run needs was given, and no setting of another task."""
@@ -180,7 +183,7 @@ def checked_task(
 
     if task not in LABELLINGS:
         named = f"'{task}' is not a task.{did_you_mean(task, LABELLINGS)} " if task else ""
-        raise InputError(f"{named}Say what is to be learned: qkv {verb} {'|'.join(LABELLINGS)} --train FILE --out RUN.")
+        raise InputError(f"{named}Name the task: qkv {verb} {'|'.join(LABELLINGS)} --train FILE --out RUN.")
     if train is None or out is None:
         raise InputError("Give the labelled file with --train and a new folder for the run with --out.")
     for key, option in OF_ONE_TASK.items():
@@ -191,7 +194,7 @@ def checked_task(
 
 
 def check_spelling(model: str) -> None:
-    """Refuse a slip in scratch:KIND, which would be looked for as a folder.
+    """Raise on a misspelt scratch:KIND, which would otherwise be searched for as a folder.
 
     >>> check_spelling("scrach:lstm")
     Traceback (most recent call last):
@@ -202,8 +205,10 @@ def check_spelling(model: str) -> None:
         raise InputError(f"There is no model '{model}'. Did you mean 'scratch:{kind}'?")
 
 
-def tell(job: str, finished: "Finished", as_json: bool, document: Mapping[str, Any], show: Callable[[], None]) -> None:
-    """What a run came to (`document` for programs, `show` for people), or how to go on with it."""
+def report_outcome(
+    job: str, finished: "Finished", as_json: bool, document: Mapping[str, Any], show: Callable[[], None]
+) -> None:
+    """Print the result of a run (`document` as JSON, or `show`), or how to resume it."""
     from qkv.cli.terminal import print_json, say
     from qkv.train.run_folder import JOBS
 
@@ -214,15 +219,15 @@ def tell(job: str, finished: "Finished", as_json: bool, document: Mapping[str, A
         show()
     else:
         at = f" at step {outcome.step:,}" if "step" in document else ""
-        say(f"Stopped and saved{at}. Go on with: qkv {JOBS[job].verb} --resume {run}")
+        say(f"Stopped and saved{at}. Resume with: qkv {JOBS[job].verb} --resume {run}")
     if outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
 
 
-def tell_result(
+def report_result(
     job: str, finished: "Finished", as_json: bool, show: Callable[[dict[str, Any]], None], left: str
 ) -> None:
-    """The same of a job that leaves a result; `left` says what is in its folder."""
+    """`report_outcome` for a job with a result.json; `left` describes the files of the run."""
     from qkv.cli.terminal import say
 
     result = finished.result if finished.finished else None
@@ -234,4 +239,4 @@ def tell_result(
         show(result)
         say(left)
 
-    tell(job, finished, as_json, {"result": result}, lines)
+    report_outcome(job, finished, as_json, {"result": result}, lines)

@@ -1,4 +1,4 @@
-"""`qkv prepare`: a corpus to shards."""
+"""`qkv prepare` and `qkv show`: tokenize a corpus into shards, and show BERT training instances."""
 
 import time
 from pathlib import Path
@@ -16,31 +16,33 @@ if TYPE_CHECKING:
     from qkv.text.tokenizer import Tokenizer
 
 
-def prepare(
+def prepare_corpus(
     corpus: Annotated[list[Path], typer.Argument(metavar="FILE", help=".txt or .jsonl, also .gz and .xz.")],
     tokenizer: Annotated[str, typer.Option("--tokenizer", "-t", metavar="FOLDER", help="A tokenizer or model folder.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the shards go.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the shards.")],
     segmenter: Annotated[
         str | None,
         typer.Option(
             "--segmenter",
             metavar="NAME",
-            help="Chinese words: rjieba or none; else the tokenizer's own, else rjieba if installed.",
+            help="Chinese word segmenter: rjieba or none (default: the tokenizer's, else rjieba if installed).",
         ),
     ] = None,
     hold_out: Annotated[
-        float, typer.Option("--hold-out", metavar="SHARE", help="Share of documents kept for evaluation.")
+        float, typer.Option("--hold-out", metavar="SHARE", help="Share of documents held out for evaluation.")
     ] = 0.005,
-    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="Processes; else one a core.")] = None,
-    field: Annotated[str, typer.Option("--field", metavar="NAME", help="The text in .jsonl files.")] = "text",
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="Number of processes (default: one per core).")
+    ] = None,
+    field: Annotated[str, typer.Option("--field", metavar="NAME", help="Text field of .jsonl files.")] = "text",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier preparation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn a corpus into shards: token ids with the boundaries of documents, sentences and words.
+    """Tokenize a corpus into shards: token ids with the boundaries of documents, sentences and words.
 
-    In .txt a blank line stands between documents, and a line is a sentence or a paragraph; in .jsonl a line is a
-    document. White space inside of a document is kept where tokens are characters or pairs of bytes. Memory stays flat
-    however large the corpus is, and a preparation that was killed goes on when it is asked for again.
+    In .txt a blank line separates documents, and a line is a sentence or a paragraph; in .jsonl a line is a document.
+    White space inside a document is kept for character and byte-pair tokenizers. Memory use is constant. Run the same
+    command again to resume a preparation that was killed.
 
     \b
     qkv tokenizer train corpus.txt --vocab-size 8000 --out tokenizer
@@ -48,7 +50,7 @@ def prepare(
     qkv prepare wiki-*.txt.xz news.jsonl.gz --tokenizer tokenizer --out shards
     qkv prepare my-field.txt --tokenizer qkv-mini --out shards
 
-    FOLDER/sample.txt shows what came out. --json prints the manifest.
+    FOLDER/sample.txt shows a sample of the tokens. --json prints the manifest.
     """
     from qkv.cli.terminal import fraction, print_json, say
     from qkv.data.corpus.prepare import prepare_corpus as prepared
@@ -74,13 +76,11 @@ def prepare(
     say(
         f"{out}: {totals['documents']:,} documents, {totals['sentences']:,} sentences, {totals['tokens']:,} tokens; "
         f"{manifest['valid']['documents']:,} documents held out; {time.monotonic() - began:.1f} s. "
-        f"Look at {out / 'sample.txt'}."
+        f"See {out / 'sample.txt'}."
     )
     for note in manifest["notes"]:
         say(f"note: {note}")
 
-
-# --- qkv show: training instances as a person would draw them.
 
 STYLES = {
     "mask": "bold blue",
@@ -96,29 +96,31 @@ STYLES = {
 
 
 def show(
-    shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="The folder that qkv prepare wrote.")],
-    count: Annotated[int, typer.Option("-n", "--count", metavar="N", help="How many instances.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draw.")] = 0,
-    epoch: Annotated[int, typer.Option("--epoch", metavar="N", help="Epoch, counted from 0: masks differ.")] = 0,
+    shards: Annotated[Path, typer.Argument(metavar="SHARDS", help="Folder written by qkv prepare.")],
+    count: Annotated[int, typer.Option("-n", "--count", metavar="N", help="Number of instances.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
+    epoch: Annotated[
+        int, typer.Option("--epoch", metavar="N", help="Epoch, counted from 0; masks differ between epochs.")
+    ] = 0,
     negatives: Annotated[
-        str, typer.Option("--negatives", metavar="document|corpus|none", help="Where a random B comes from.")
+        str, typer.Option("--negatives", metavar="document|corpus|none", help="Source of a random segment B.")
     ] = "document",
-    max_length: Annotated[int, typer.Option("--max-length", metavar="N", help="Tokens of an instance at most.")] = 128,
+    max_length: Annotated[int, typer.Option("--max-length", metavar="N", help="Maximum tokens of an instance.")] = 128,
     whole_words: Annotated[
-        bool, typer.Option("--whole-words/--no-whole-words", help="Hide words whole, or token by token.")
+        bool, typer.Option("--whole-words/--no-whole-words", help="Mask whole words, or single tokens.")
     ] = True,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page instead.")] = None,
     lang: LanguageOption = "en",
     as_json: JsonOption = False,
 ) -> None:
-    """Print what the model is asked while it is pretrained: pairs, hidden tokens, targets.
+    """Show BERT training instances: segments, masked tokens, targets.
 
     \b
     qkv show SHARDS
     qkv show SHARDS -n 5 --epoch 1 --max-length 48
     qkv show SHARDS --html instances.html --lang zh
 
-    Rows are drawn as training draws them: the first ones of the epoch with this seed. --json prints one document:
+    These are the first instances of the epoch that training with this seed uses. --json prints one document:
     seed, epoch, and instances with label and tokens (token, original, segment, position, begins_word, treatment).
     """
     if count < 1:
@@ -161,7 +163,7 @@ def draw_instances(
     max_length: int,
     whole_words: bool,
 ) -> "list[Instance]":
-    """The first rows of an epoch, masked, with everything that a picture needs."""
+    """Return the first masked rows of an epoch, with the data for drawing them."""
     import numpy as np
 
     from qkv.data.corpus.segments import PairConfig
@@ -176,9 +178,9 @@ def draw_instances(
     original = batch.ids.numpy().copy()
     original[masked.chosen] = masked.targets
     treatment = dict(zip(masked.chosen.tolist(), masked.treatment.tolist(), strict=True))
-    begins = np.ones(len(original), bool)  # special tokens stand by themselves
+    begins = np.ones(len(original), bool)  # a special token is a word of its own
     separators = np.isin(original, (tokenizer.cls_id, tokenizer.sep_id))
-    # the same rows, but only A and then B of each: the order in which they lie in the batch
+    # segments A and B of each row, in batch order
     begins[~separators] = corpus.word_starts(
         np.stack((rows.a_start, rows.b_start), 1).ravel(), np.stack((rows.a_length, rows.b_length), 1).ravel()
     )
@@ -206,11 +208,11 @@ def draw_instances(
 def _write_page(out: Path, drawn: "list[Instance]", shards: Path, seed: int, epoch: int, lang: str) -> None:
     from qkv.cli.terminal import say
     from qkv.files import write_text
-    from qkv.models.bert.instances import html
+    from qkv.models.bert.instances import instances_page
     from qkv.report.bilingual import Phrase
 
     facts = (Phrase(f"epoch {epoch}", f"第 {epoch} 轮"), Phrase(f"seed {seed}", f"种子 {seed}"))
-    write_text(out, html(drawn, shards.resolve().name, facts, lang))
+    write_text(out, instances_page(drawn, shards.resolve().name, facts, lang))
     say(f"{out}: {len(drawn)} instances")
 
 
@@ -220,12 +222,12 @@ def _print(drawn: "list[Instance]", lang: str) -> None:
     from rich.text import Text
 
     from qkv.cli.terminal import console
-    from qkv.models.bert.instances import legend, lines
+    from qkv.models.bert.instances import draw_legend, draw_lines
 
     out = console()
     width = out.width if out.is_terminal else shutil.get_terminal_size((100, 24)).columns
     drawn_lines = []
     for number, one in enumerate(drawn, start=1):
-        drawn_lines += [*lines(one, number, width, lang), []]
-    for line in [*drawn_lines, *legend(width, lang)]:
+        drawn_lines += [*draw_lines(one, number, width, lang), []]
+    for line in [*drawn_lines, *draw_legend(width, lang)]:
         out.print(Text.assemble(*((span.text, STYLES.get(span.style, "")) for span in line)), soft_wrap=True)

@@ -1,10 +1,10 @@
-"""`qkv pretrain`: shards to a pretrained model."""
+"""`qkv pretrain`: pretrain a model on shards."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, tell
+from qkv.cli.options import JsonOption, RecipeOption, ResumeOption, RunOption, SetOption, TrainingDevice, report_outcome
 from qkv.errors import InputError, did_you_mean
 from qkv.models.table import PRETRAINED
 
@@ -16,27 +16,27 @@ def pretrain(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="bert, gpt, word2vec, elmo, nnlm or rnnlm.")
     ] = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="What qkv prepare wrote.")] = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="FOLDER", help="Shards written by qkv prepare.")] = None,
     out: RunOption = None,
-    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="One of the model's sizes, above.")] = None,
+    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="Model size, see above.")] = None,
     recipe: RecipeOption = None,
     init: Annotated[
         str | None,
-        typer.Option("--init", metavar="MODEL", help="Go on from a folder, qkv-mini or hf:owner/name."),
+        typer.Option("--init", metavar="MODEL", help="Initial weights: a folder, qkv-mini or hf:owner/name."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
+        float | None, typer.Option("--minutes", metavar="M", help="Training time; converted to steps at the start.")
     ] = None,
     device: TrainingDevice = None,
     settings: SetOption = None,
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pretrain a model on shards; the result is a folder in the manner of Hugging Face.
+    """Pretrain a model on shards; the result is a folder in Hugging Face format.
 
-    bert learns masked words and the next sentence, word2vec a vector a word from its neighbours, gpt, nnlm and rnnlm
-    the next word from those before it, elmo the next word and the one before. --init is for bert and gpt, --size for
-    all but word2vec:
+    bert learns masked language modelling and next-sentence prediction, word2vec word vectors from context words, gpt,
+    nnlm and rnnlm next-token prediction, elmo next and previous words. --init is for bert and gpt, --size for all but
+    word2vec:
 
     \b
     bert   tiny, mini, small, medium, base, large
@@ -58,10 +58,10 @@ def pretrain(
     \b
     RUN/model        the finished model: qkv fill, qkv generate, qkv similar, qkv finetune, …
     RUN/report.html  curves, samples, remarks
-    RUN/config.toml  every setting; these are the keys of --set
+    RUN/config.toml  all settings; these are the keys of --set
     RUN/log.jsonl    step, loss, learning rate
 
-    Ctrl-C saves and stops; --resume goes on, and ends with the same weights as a run that was never stopped.
+    Ctrl-C saves and stops; --resume continues and ends with the same weights as an uninterrupted run.
     --json prints one document: run, finished, step, steps, model, report, evaluation.
     """
     from qkv.config import Requested
@@ -72,28 +72,28 @@ def pretrain(
         given: dict[str, object] = {"--data": data, "--out": out, "--size": size, "--recipe": recipe, "--init": init}
         given |= {"--minutes": minutes, "--device": device, "--set": settings}
         if clash := [name for name, value in given.items() if value is not None]:
-            raise InputError(f"--resume goes on with the settings of the run; leave out {', '.join(clash)}.")
-        trained = job.model_of(resume)
+            raise InputError(f"--resume uses the settings of the run; leave out {', '.join(clash)}.")
+        trained = job.read_model_name(resume)
         if model not in (None, trained):
             raise InputError(f"{resume} is a run of {trained}, not of {model}: qkv pretrain --resume {resume}")
         with for_stderr() as progress:
             finished = job.resume(resume, progress)
-        tell_pretrained(trained, finished, as_json)
+        report_pretrained(trained, finished, as_json)
         return
     if model not in PRETRAINED:
         named = f"'{model}' cannot be pretrained.{did_you_mean(model, PRETRAINED)} " if model else ""
-        raise InputError(f"{named}Say what to train: qkv pretrain {'|'.join(PRETRAINED)} --data SHARDS --out RUN.")
+        raise InputError(f"{named}Name the model: qkv pretrain {'|'.join(PRETRAINED)} --data SHARDS --out RUN.")
     if data is None or out is None:
         raise InputError("Give the prepared corpus with --data and a new folder for the run with --out.")
     flags = {"data": data, "size": size, "train.minutes": minutes, "init": init, "device": device}
-    config = job.configured_pretraining(model, Requested(recipe, flags, settings or ()))
+    config = job.resolve_pretraining_settings(model, Requested(recipe, flags, settings or ()))
     with for_stderr() as progress:
         finished = job.start(config, out, progress)
-    tell_pretrained(model, finished, as_json)
+    report_pretrained(model, finished, as_json)
 
 
-def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> None:
-    """What a run came to, or how to go on with it."""
+def report_pretrained(model: str, finished: "Finished", as_json: bool = False) -> None:
+    """Print the result of a run, or how to resume it."""
     run, outcome, evaluation = finished.run, finished.outcome, finished.evaluation
     document = {
         "step": outcome.step,
@@ -102,12 +102,12 @@ def tell_pretrained(model: str, finished: "Finished", as_json: bool = False) -> 
         "report": str(run / "report.html"),
         "evaluation": evaluation,
     }
-    tell("pretrain", finished, as_json, document, lambda: _show(model, finished, evaluation or {}))
+    report_outcome("pretrain", finished, as_json, document, lambda: _show(model, finished, evaluation or {}))
 
 
 def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:
     from qkv.cli.terminal import say
-    from qkv.models.table import pretraining_of
+    from qkv.models.table import load_pretraining
 
     folder, report = finished.run / "model", finished.run / "report.html"
     if finished.already:
@@ -117,7 +117,7 @@ def _show(model: str, finished: "Finished", evaluation: dict[str, Any]) -> None:
         forward, count = evaluation["next_perplexity"], evaluation["next_count"]
         back, bits = evaluation.get("previous_perplexity"), evaluation.get("bits_per_character")
         both = "" if back is None else f" forward and {back:,.1f} backward,"
-        characters = "" if bits is None else f", {bits:.3f} bits a character"
+        characters = "" if bits is None else f", {bits:.3f} bits per character"
         say(f"perplexity {forward:,.1f}{both} on {count:,} held-out tokens{characters}")
-    trained = pretraining_of(model)
+    trained = load_pretraining(model)
     say(f"{folder}: {trained.model.format(model=folder)}\n{report}: {trained.report}")

@@ -1,7 +1,6 @@
-"""What people see: tables, shaded numbers and progress on a terminal, plain lines everywhere else.
+"""Terminal output: tables, shaded numbers, progress, scores and predictions; plain lines if there is no terminal.
 
-Results go to standard output; progress, and where a file was written, to standard error, so that a pipe carries
-results alone.
+Results go to standard output, progress and messages to standard error, so that a pipe carries only results.
 """
 
 import json
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 400
-"""Columns of a table that goes to a file or a pipe, which has no width of its own; only a longer line is folded."""
+"""Width of a table that is written to a file or a pipe; longer lines are folded."""
 
 
 def console(error: bool = False) -> Console:
@@ -32,16 +31,16 @@ def console(error: bool = False) -> Console:
 
 
 def say(message: str) -> None:
-    """A remark to the person, beside the results."""
+    """Print a message to standard error."""
     typer.echo(message, err=True)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on one line; 汉字 stay readable."""
+    """Print a JSON document on one line, without escaping 汉字."""
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def table(
+def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = (), padding: int = 3
 ) -> None:
     """Print a table; columns listed in `right` hold numbers. Cells are text, never markup."""
@@ -64,7 +63,7 @@ def table(
 
 
 class _Finding(Protocol):
-    """Something wrong in a file; line 0: a file that cannot be read to its end."""
+    """An error in a file; line 0 if the file cannot be read to its end."""
 
     @property
     def kind(self) -> str: ...
@@ -77,7 +76,7 @@ class _Finding(Protocol):
 
 
 def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kinds: Mapping[str, str]) -> None:
-    """By kind: how many there are, those that are told in full, and how many are not."""
+    """Print the findings by kind: the count, those listed, and how many more there are."""
     for kind, count in counts.items():
         typer.echo(f"\n{kinds[kind]}: {count:,}")
         found = [finding for finding in findings if finding.kind == kind]
@@ -89,13 +88,13 @@ def print_findings(counts: Mapping[str, int], findings: Sequence[_Finding], kind
 
 
 def bar(share: float, width: int = 24) -> Text:
-    """A share of 1 as a bar of eighths of a character."""
+    """Draw a share from 0 to 1 as a bar, in eighths of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return Text("█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8].strip()), style="cyan")
 
 
-def shaded(value: float, digits: int = 2) -> Text:
-    """A number on a ground that is the warmer the larger it is (0 to 1)."""
+def shade_number(value: float, digits: int = 2) -> Text:
+    """Format a number from 0 to 1 on a background that is warmer for larger values."""
     share = max(0.0, min(1.0, value))
     ground = [round(low + (high - low) * share) for low, high in zip((28, 35, 48), (214, 69, 27), strict=True)]
     return Text(
@@ -105,12 +104,14 @@ def shaded(value: float, digits: int = 2) -> Text:
 
 
 def similarity_table(texts: Sequence[str], similarity: Sequence[Sequence[float]]) -> None:
-    """Every text against every other, numbered."""
+    """Print the similarity of every text with every other, numbered."""
     rows = [
-        [f"{number}  {text}  ", *(shaded(value) for value in line)]
+        [f"{number}  {text}  ", *(shade_number(value) for value in line)]
         for number, (text, line) in enumerate(zip(texts, similarity, strict=True), start=1)
     ]
-    table(["", *(f"{number + 1} " for number in range(len(texts)))], rows, right=range(1, len(texts) + 1), padding=0)
+    print_table(
+        ["", *(f"{number + 1} " for number in range(len(texts)))], rows, right=range(1, len(texts) + 1), padding=0
+    )
 
 
 class Advance(Protocol):
@@ -119,7 +120,7 @@ class Advance(Protocol):
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """Progress of a long job on standard error: a bar on a terminal, else a line every few seconds."""
+    """Show progress by items on standard error: a bar on a terminal, else a line every few seconds."""
     if not sys.stderr.isatty():
         with _lines(what, total) as advance:
             yield advance
@@ -142,7 +143,7 @@ def _lines(what: str, total: int | None, every: float = 5.0) -> Iterator[Advance
         if now - last >= every:
             last = now
             of = f" of {total:,}" if total is not None else ""
-            say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} a second")
+            say(f"{what}: {done:,}{of}, {done / (now - began):,.0f} per second")
 
     yield advance
 
@@ -153,7 +154,7 @@ class Move(Protocol):
 
 @contextmanager
 def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
-    """Progress of a job that knows its share and not its items: a bar on a terminal, else a line every few seconds."""
+    """Show progress by fraction on standard error: a bar on a terminal, else a line every few seconds."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
         with Progress(*columns, TimeRemainingColumn(), console=console(error=True), transient=True) as shown:
@@ -171,9 +172,9 @@ def fraction(what: str, every: float = 5.0) -> Iterator[Move]:
     yield moved
 
 
-# --- Figures of an evaluation on a terminal.
+# Scores.
 
-NAMES = {
+METRIC_NAMES = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -193,11 +194,11 @@ NAMES = {
     "spearman": "Spearman",
 }
 _MOST_LABELS = 40
-_FEWEST = 20  # examples that a rule for not answering is looked for in
+_FEWEST = 20  # examples for which an abstention threshold is fitted
 
 
 def print_result(result: Mapping[str, Any]) -> None:
-    """What a fine-tuning run came to."""
+    """Print the result of a fine-tuning run."""
     print_scores("held out", result["dev"])
     if result["test"]:
         typer.echo("")
@@ -214,18 +215,18 @@ def print_result(result: Mapping[str, Any]) -> None:
             f"calibration error {error['before']:.3f} → {error['after']:.3f} (temperature {found['temperature']:.2f})"
         )
         if found["answered"] is None and (result["kind"] == "multi" or result["dev"]["examples"] < _FEWEST):
-            pass  # no rule was looked for
+            pass  # no threshold was fitted
         elif found["answered"] is None:
             typer.echo(
-                f"no threshold reaches {found['precision_target']:.0%} precision: let a person look at its answers"
+                f"no threshold reaches {found['precision_target']:.0%} precision: a person should check its answers"
             )
         else:
             typer.echo(
-                f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} by itself "
+                f"at {found['precision_target']:.0%} precision it answers {found['answered']:.0%} automatically "
                 f"(probability ≥ {found['abstain_below']:.2f})"
             )
     if result["dropped"] or result["mended"]:
-        typer.echo(f"examples dropped: {result['dropped']:,}, mended: {result['mended']:,} (see faults.jsonl)")
+        typer.echo(f"examples dropped: {result['dropped']:,}, repaired: {result['mended']:,} (see faults.jsonl)")
 
 
 def print_scores(name: str, scores: Mapping[str, Any]) -> None:
@@ -233,15 +234,15 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
     rows = []
     for key, (low, high) in scores["intervals"].items():
         if key == "micro_f1" and scores.get("accuracy") == scores[key]:
-            continue  # with one label a text they are the same
+            continue  # equal for single-label tasks
         ends = "–" if low is None or high is None else f"{low:.4f} – {high:.4f}"
-        rows.append((NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
+        rows.append((METRIC_NAMES.get(key, key.replace("_", " ")), f"{scores[key]:.4f}", ends))
     n = scores["examples"]
-    table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
+    print_table([f"{name}, {n:,} example{'' if n == 1 else 's'}", "", "95 % interval"], rows, right=(1,))
     labels = scores["labels"]
     if labels and len(labels) <= _MOST_LABELS:
         typer.echo("")
-        table(
+        print_table(
             ["label", "examples", "precision", "recall", "F1", ""],
             [
                 (
@@ -256,13 +257,13 @@ def print_scores(name: str, scores: Mapping[str, Any]) -> None:
         )
 
 
-# --- Results on a terminal: a line or two a text, entities marked where they stand.
+# Predictions.
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
-class Printed:
-    """Shows results as they come; every label keeps its colour."""
+class ResultPrinter:
+    """Prints predictions; every label keeps its colour."""
 
     def __init__(self) -> None:
         self.out = console()
@@ -275,7 +276,7 @@ class Printed:
             if share is not None:
                 line.append_text(bar(share, 12))
         if result.abstained:
-            line.append("  (not sure enough to answer by itself)", style="yellow")
+            line.append("  (below the abstention threshold)", style="yellow")
         if result.n_windows > 1:
             line.append(f"   ({result.n_tokens:,} tokens, {result.n_windows} windows)", style="dim")
         self.out.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""qkv tokenizer train: a vocabulary from your own files."""
+"""`qkv tokenizer train` and `qkv tokenize`: learn a vocabulary, and split a text into tokens."""
 
 import time
 from pathlib import Path
@@ -14,43 +14,47 @@ if TYPE_CHECKING:
     from qkv.text.vocabulary import Kind
 
 
-tokenizer = typer.Typer(help="Make tokenizers.", rich_markup_mode=None)
+tokenizer = typer.Typer(help="Train tokenizers.", rich_markup_mode=None)
 
 
 @tokenizer.callback()
 def _noun() -> None:
-    """Make tokenizers."""
+    """Train tokenizers."""
 
 
 @tokenizer.command("train")
-def train(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Texts by the line: .txt .jsonl, also .gz .xz.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder to write.")],
+def train_tokenizer(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Files with one text per line: .txt .jsonl, also .gz .xz.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write.")],
     vocabulary_size: Annotated[
-        int, typer.Option("--vocab-size", metavar="N", help="Tokens, special ones included.")
+        int, typer.Option("--vocab-size", metavar="N", help="Vocabulary size, including special tokens.")
     ] = 8000,
     kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="wordpiece, word or character.")] = "wordpiece",
     min_frequency: Annotated[
-        int, typer.Option("--min-frequency", metavar="N", help="How often a word, or a pair to join, must occur.")
+        int, typer.Option("--min-frequency", metavar="N", help="Minimum frequency of a word, or of a pair to merge.")
     ] = 2,
     limit_alphabet: Annotated[
         int | None,
         typer.Option(
-            "--limit-alphabet", metavar="N", help="Characters to start from; else enough for 99.99 % of the text."
+            "--limit-alphabet",
+            metavar="N",
+            help="Maximum number of characters (default: enough for 99.99 % of the text).",
         ),
     ] = None,
     segmenter: Annotated[
         str | None,
-        typer.Option("--segmenter", metavar="NAME", help="Of the kind word: Chinese words as tokens, cut by rjieba."),
+        typer.Option("--segmenter", metavar="NAME", help="With --kind word: segmenter of Chinese words, rjieba."),
     ] = None,
-    cased: Annotated[bool, typer.Option("--cased", help="Keep capital letters and accents.")] = False,
+    cased: Annotated[bool, typer.Option("--cased", help="Keep case and accents.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier tokenizer.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Learn a vocabulary from files of any size and write it as a tokenizer folder.
 
-    汉字 are one token each, unless Chinese words are asked for: --kind word --segmenter rjieba. Transformers and qkv
-    both load the folder; the segmenter works in qkv alone, elsewhere spaces have to stand between Chinese words.
+    Each 汉字 is a token, except with --kind word --segmenter rjieba. Transformers and qkv both load the folder; the
+    segmenter works only in qkv, other programs need spaces between Chinese words.
 
     \b
     qkv tokenizer train corpus.txt more.jsonl.gz --vocab-size 8000 --out my-tokenizer
@@ -94,10 +98,8 @@ def train(
     typer.echo(f"{out}: {learned.size:,} tokens ({how}), learned from {read:,} texts")
 
 
-# --- qkv tokenize: how a text is cut into tokens.
-
 _DRAWN = 500
-"""Rows that a table is drawn for; laying out more takes longer than reading them, so they come as plain columns."""
+"""Maximum rows of a formatted table; more are printed as plain columns, since layout is slow."""
 
 
 def tokenize(
@@ -113,11 +115,11 @@ def tokenize(
             help="A model or tokenizer folder, a tokenizer.json, a vocab.txt, or hf:owner/name.",
         ),
     ] = DEFAULT_MODEL,
-    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="A second text, as segment 1.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="Show how WordPiece gets there, step by step.")] = False,
+    pair: Annotated[str | None, typer.Option("--pair", metavar="TEXT", help="Second text (segment 1).")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Show the steps of WordPiece.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Cut a text into tokens: pieces, ids, segments, and the characters each one came from.
+    """Split a text into tokens: ids, segments, and the characters of each.
 
     \b
     qkv tokenize "unaffable 他欠我100万"
@@ -133,7 +135,7 @@ def tokenize(
         _show_steps(tokenizer, text, pair, as_json)
         return
     encoded = tokenizer.encode(text, pair)
-    from qkv.cli.terminal import print_json, table
+    from qkv.cli.terminal import print_json, print_table
 
     texts = (text, pair or "")
     tokens = [
@@ -164,14 +166,14 @@ def tokenize(
     ]
     headings = ["token", "id", "segment", "characters", "text"]
     if len(rows) <= _DRAWN:
-        table(headings, rows, right=(1, 2))
+        print_table(headings, rows, right=(1, 2))
     else:
         typer.echo("\n".join("\t".join(row) for row in [headings, *rows]))
     typer.echo(f"\n{len(tokens)} tokens")
 
 
 def load_tokenizer(name: str) -> "Tokenizer":
-    """From a file of a tokenizer, or whatever folder a name leads to."""
+    """Load a tokenizer from a file, or from the folder of a model."""
     from qkv.models.folders.hub import locate
     from qkv.text.tokenizer import Tokenizer
 
@@ -180,8 +182,8 @@ def load_tokenizer(name: str) -> "Tokenizer":
 
 
 def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bool) -> None:
-    """The two texts of a pair are cut each by itself; only the special tokens join them."""
-    from qkv.cli.terminal import print_json, table
+    """Print the steps for each text; the texts of a pair are tokenized separately."""
+    from qkv.cli.terminal import print_json, print_table
 
     plain = tokenizer.plain()
     found = [plain.steps(one) for one in (text, pair) if one is not None]
@@ -193,4 +195,4 @@ def _show_steps(tokenizer: "Tokenizer", text: str, pair: str | None, as_json: bo
         if number:
             typer.echo()
         name = "gives" if len(found) == 1 else ("the first text gives", "the second text gives")[number]
-        table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])
+        print_table(["step", name], [[step, " │ ".join(repr(part)[1:-1] for part in parts)] for step, parts in one])

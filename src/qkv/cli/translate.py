@@ -1,4 +1,4 @@
-"""`qkv train translate`: pairs of texts to a model that translates."""
+"""`qkv train translate` and `qkv translate`: train a translation model on sentence pairs, and translate with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,8 @@ from qkv.cli.options import (
     ThreadsOption,
     TrainingDevice,
     check_not_read,
+    report_result,
     suffix_of,
-    tell_result,
 )
 from qkv.errors import InputError
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from qkv.text.segmenter import Segmenter
 
 
-train = typer.Typer(help="Train a model on pairs of texts: translate.", rich_markup_mode=None)
+train = typer.Typer(help="Train a model on sentence pairs: translate.", rich_markup_mode=None)
 
 _SEVERAL = ("--pairs", "--dev", "--test", "--more")
-"""Options that take all names up to the next option: --pairs de.txt en.txt"""
-_NOTHING = "Give pairs of texts with --pairs (or --example reverse) and a new folder for the run with --out."
+"""Options that take all values up to the next option: --pairs de.txt en.txt"""
+_NOTHING = "Give sentence pairs with --pairs (or --example reverse) and a new folder for the run with --out."
 
 
 class WithFiles(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeated(args))
+        return super().parse_args(ctx, repeat_options(args))
 
 
-def repeated(words: list[str]) -> list[str]:
-    """An option that takes several names, written once for each of them, as the parser wants it.
+def repeat_options(words: list[str]) -> list[str]:
+    """Repeat an option that takes several values before each value, as the parser expects.
 
-    >>> repeated(["--pairs", "de", "en", "--out", "run"])
+    >>> repeat_options(["--pairs", "de", "en", "--out", "run"])
     ['--pairs', 'de', '--pairs', 'en', '--out', 'run']
     """
     found: list[str] = []
@@ -63,44 +63,55 @@ def repeated(words: list[str]) -> list[str]:
 
 @train.callback()
 def _noun() -> None:
-    """Train a model on pairs of texts."""
+    """Train a model on sentence pairs."""
 
 
 @train.command("translate", cls=WithFiles)
 def train_translate(
     pairs: Annotated[
-        list[str] | None, typer.Option("--pairs", metavar="FILE [FILE]", help="Source and target, or one with both.")
+        list[str] | None,
+        typer.Option(
+            "--pairs", metavar="FILE [FILE]", help="Training set: source and target file, or one file with both."
+        ),
     ] = None,
     dev: Annotated[
-        list[str] | None, typer.Option("--dev", metavar="FILE [FILE]", help="To choose by; else held out of --pairs.")
+        list[str] | None,
+        typer.Option(
+            "--dev", metavar="FILE [FILE]", help="Development set, for model selection (default: held out of --pairs)."
+        ),
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="To judge by, once, at the end.")
+        list[str] | None, typer.Option("--test", metavar="FILE [FILE]", help="Test set, evaluated once after training.")
     ] = None,
     more: Annotated[
-        list[str] | None, typer.Option("--more", metavar="FILE …", help="Further pairs to train on, both in a file.")
+        list[str] | None,
+        typer.Option("--more", metavar="FILE …", help="Additional training pairs; each file has both sides."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="Of source and target in a file with both.")
+        str | None, typer.Option("--columns", metavar="A,B", help="Columns of source and target in a file with both.")
     ] = None,
     example: Annotated[
-        str | None, typer.Option("--example", metavar="NAME", help="reverse: digits backwards, in a minute.")
+        str | None,
+        typer.Option("--example", metavar="NAME", help="Built-in data: reverse (digits reversed; trains in a minute)."),
     ] = None,
     out: RunOption = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="transformer (the default) or seq2seq.")
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="transformer (default) or seq2seq.")
     ] = None,
-    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="One of the model's sizes, below.")] = None,
+    size: Annotated[str | None, typer.Option("--size", metavar="NAME", help="Model size, see below.")] = None,
     languages: Annotated[
-        str | None, typer.Option("--languages", metavar="A-B", help="Codes, as in de-en; else by the files' names.")
+        str | None,
+        typer.Option(
+            "--languages", metavar="A-B", help="Language codes, such as de-en (default: from the file names)."
+        ),
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option("--vocab-size", metavar="N", help="Tokens of a vocabulary that is learned.")
+        int | None, typer.Option("--vocab-size", metavar="N", help="Size of the learned vocabulary.")
     ] = None,
-    separate: Annotated[bool, typer.Option("--separate", help="A vocabulary for each side, not one for both.")] = False,
-    epochs: Annotated[float | None, typer.Option("--epochs", metavar="E", help="Times through the pairs.")] = None,
+    separate: Annotated[bool, typer.Option("--separate", help="Learn one vocabulary per language.")] = False,
+    epochs: Annotated[float | None, typer.Option("--epochs", metavar="E", help="Number of epochs.")] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", metavar="M", help="Time to train; turned into steps at the start.")
+        float | None, typer.Option("--minutes", metavar="M", help="Training time; converted to steps at the start.")
     ] = None,
     recipe: RecipeOption = None,
     device: TrainingDevice = None,
@@ -108,10 +119,10 @@ def train_translate(
     resume: ResumeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a model that translates: the Transformer, or recurrent networks with or without attention.
+    """Train a translation model: the Transformer, or recurrent networks with or without attention.
 
     \b
-    qkv train translate --example reverse --out run      a first one, in a minute on a CPU
+    qkv train translate --example reverse --out run      an example, in a minute on a CPU
     qkv translate run "1 2 3 4"
 
     \b
@@ -122,18 +133,18 @@ def train_translate(
     qkv train translate --resume run
 
     \b
-    Pairs     two files that go line by line, or one: columns between tabs, or .jsonl; also .gz, .xz
+    Pairs     two files aligned by line, or one file: tab-separated columns, or .jsonl; also .gz, .xz
     Sizes     transformer: tiny, small, base, big; seq2seq: small, base
     seq2seq   --set seq2seq.context=fixed|every_step|attention, seq2seq.score=additive|dot|bilinear
 
     \b
     RUN/model             the model: qkv translate RUN TEXT
     RUN/report.html       BLEU and chrF, curves, translations, BLEU by length
-    RUN/translations.tsv  what the model made of the pairs it was judged by
-    RUN/faults.jsonl      pairs that were left out, with their lines
+    RUN/translations.tsv  translations of the evaluated pairs
+    RUN/faults.jsonl      dropped pairs, with file and line
 
-    BLEU and chrF are counted by sacrebleu: pip install 'qkv[translate]'. Without --dev, 2 % of the pairs are held out,
-    by a hash of their source. Ctrl-C saves and stops; --resume goes on, and ends as if never stopped.
+    BLEU and chrF need sacrebleu: pip install 'qkv[translate]'. Without --dev, 2 % of the pairs are held out, by a hash
+    of the source. Ctrl-C saves and stops; --resume continues and ends with the same result.
     --json prints one document: run, finished, result.
     """
     from qkv.train.progress import for_stderr
@@ -143,7 +154,7 @@ def train_translate(
         "bitext.dev": tuple(dev) if dev else None,
         "bitext.test": tuple(test) if test else None,
         "bitext.more": tuple(more) if more else None,
-        "bitext.columns": two_of(columns, ",", "--columns") if columns is not None else None,
+        "bitext.columns": split_two(columns, ",", "--columns") if columns is not None else None,
         "size": size,
         "tokenizer.size": vocabulary,
         "tokenizer.joint": False if separate else None,
@@ -152,11 +163,11 @@ def train_translate(
         "device": device,
     }
     if languages is not None:
-        given["bitext.source_language"], given["bitext.target_language"] = two_of(languages, "-", "--languages")
+        given["bitext.source_language"], given["bitext.target_language"] = split_two(languages, "-", "--languages")
     flags = {key: value for key, value in given.items() if value is not None}
     if resume is not None:
         if flags or any(one is not None for one in (out, model, recipe, settings, example)):
-            raise InputError("--resume goes on with the settings of the run; leave out everything else.")
+            raise InputError("--resume uses the settings of the run; leave out everything else.")
         from qkv.jobs.translate.training import TRANSLATING
 
         with for_stderr() as progress:
@@ -168,8 +179,8 @@ def train_translate(
             raise InputError("--example brings its own pairs: leave out --pairs, --dev, --test and --more.")
         finished = _begin(example, model, out, recipe, flags, settings or [])
     run = finished.run
-    left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the whole story"
-    tell_result("translate", finished, as_json, _show, left)
+    left = f"\n{run / 'model'}: the model. Try: qkv translate {run} TEXT\n{run / 'report.html'}: the report"
+    report_result("translate", finished, as_json, _show, left)
 
 
 def _begin(
@@ -178,16 +189,16 @@ def _begin(
     from qkv.config import Requested
     from qkv.errors import did_you_mean
     from qkv.jobs.translate.example import example_settings, start_example
-    from qkv.jobs.translate.settings import TRANSLATION_MODELS, configured_translation
+    from qkv.jobs.translate.settings import TRANSLATION_MODELS, resolve_translation_settings
     from qkv.jobs.translate.training import TRANSLATING
     from qkv.train.progress import for_stderr
 
     if model is not None and model not in TRANSLATION_MODELS:
         hint = did_you_mean(model, TRANSLATION_MODELS)
-        raise InputError(f"'{model}' does not translate.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
+        raise InputError(f"'{model}' is not a translation model.{hint} Known: {', '.join(TRANSLATION_MODELS)}.")
     begun = None if example is None else example_settings(example, model or "transformer")
-    config = configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), begun)
-    if example is None and not config.bitext.train:  # a recipe or a setting may have named the pairs
+    config = resolve_translation_settings(Requested(recipe, {"model_type": model, **flags}, settings), begun)
+    if example is None and not config.bitext.train:  # a recipe or --set may name the pairs
         raise InputError(_NOTHING)
     with for_stderr() as progress:
         if example is not None:
@@ -195,9 +206,9 @@ def _begin(
         return TRANSLATING.start(config, out, progress)
 
 
-def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
+def split_two(text: str, separator: str, option: str) -> tuple[str, str]:
     """
-    >>> two_of("en-zh-CN", "-", "--languages")
+    >>> split_two("en-zh-CN", "-", "--languages")
     ('en', 'zh-CN')
     """
     first, found, second = text.partition(separator)
@@ -207,61 +218,75 @@ def two_of(text: str, separator: str, option: str) -> tuple[str, str]:
 
 
 def _show(result: dict[str, Any]) -> None:
-    from qkv.tasks.translate import summary
+    from qkv.tasks.translate import summarize_scores
 
     for name, score in result["scores"].items():
         typer.echo(f"{name}, {score['pairs']:,} pairs:")
-        for line in summary(score):
+        for line in summarize_scores(score):
             typer.echo(f"  {line}")
     typer.echo(f"weights: {result['weights']}")
 
 
-# --- `qkv translate`: texts in another language, with the words they came from.
-
 _WRITTEN = {".txt": "a translation a line", ".tsv": "source and translation", ".jsonl": "JSON lines"}
-PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
-TOLD = 5  # translations without an end that are told one by one; of more, how many there are
+_PLAIN = (".txt", ".tsv")  # what holds the best translation of a text and nothing beside it
+_SHOWN = 5  # translations without an end that are told one by one; of more, how many there are
 
 
-def translate(
+def translate_texts(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A translation run, a model folder, or hf:owner/name.")],
     inputs: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT|FILE", help="Texts, one file of lines, or - for standard input.")
     ] = None,
-    beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Of beam search; 1: greedy.")] = None,
-    n_best: Annotated[int | None, typer.Option("--n-best", metavar="N", help="Translations of a text.")] = None,
+    beams: Annotated[int | None, typer.Option("--beams", metavar="N", help="Beam width; 1 is greedy.")] = None,
+    n_best: Annotated[
+        int | None, typer.Option("--n-best", metavar="N", help="Number of translations per text.")
+    ] = None,
     length_penalty: Annotated[
-        float | None, typer.Option("--length-penalty", metavar="A", help="More than 1 favours long ones.")
+        float | None, typer.Option("--length-penalty", metavar="A", help="Above 1 favours long translations.")
     ] = None,
     coverage_penalty: Annotated[
-        float | None, typer.Option("--coverage-penalty", metavar="B", help="Against words nobody looked at.")
+        float | None,
+        typer.Option("--coverage-penalty", metavar="B", help="Penalty for source words without attention."),
     ] = None,
-    min_length: Annotated[int | None, typer.Option("--min-length", metavar="N", help="Tokens, at least.")] = None,
-    max_length: Annotated[int | None, typer.Option("--max-length", metavar="N", help="Tokens, at most.")] = None,
+    min_length: Annotated[
+        int | None, typer.Option("--min-length", metavar="N", help="Minimum number of tokens.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", metavar="N", help="Maximum number of tokens.")
+    ] = None,
     repetition_penalty: Annotated[
-        float | None, typer.Option("--repetition-penalty", metavar="P", help="Above 1: less of what was written.")
+        float | None, typer.Option("--repetition-penalty", metavar="P", help="Above 1 discourages repeated tokens.")
     ] = None,
     no_repeat: Annotated[
-        int | None, typer.Option("--no-repeat", metavar="N", help="No run of N tokens comes twice.")
+        int | None, typer.Option("--no-repeat", metavar="N", help="Never repeat a sequence of N tokens.")
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw by chance instead of the best.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")] = False,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", metavar="T", help="Of --sample: below 1, surer.")
+        float | None, typer.Option("--temperature", metavar="T", help="Sampling temperature.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", metavar="K", help="Of --sample: the K likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option("--top-p", metavar="P", help="Of --sample: the likeliest.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of --sample.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="K", help="Sample from the K most probable tokens.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", metavar="P", help="Nucleus sampling: smallest set of tokens with total probability P."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Random seed of --sample (default 0).")
+    ] = None,
     options: Annotated[
-        list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="Any other option; repeatable.")
+        list[str] | None, typer.Option("--decoding", metavar="KEY=VALUE", help="Other decoding option; repeatable.")
     ] = None,
-    split: Annotated[bool, typer.Option("--split", help="Sentence by sentence, for texts of several.")] = False,
-    alignments: Annotated[bool, typer.Option("--alignments", help="Which word came from which.")] = False,
+    split: Annotated[bool, typer.Option("--split", help="Split texts into sentences and translate each.")] = False,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Print word alignments.")] = False,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the alignment of one text.")
+        Path | None, typer.Option("--picture", metavar="FILE.svg", help="Draw the word alignment of one text.")
     ] = None,
     segmenter: Annotated[
         str | None,
-        typer.Option("--segmenter", metavar="NAME", help="Of Chinese words: rjieba, the usual one if installed; none."),
+        typer.Option(
+            "--segmenter", metavar="NAME", help="Chinese word segmenter: rjieba (default if installed) or none."
+        ),
     ] = None,
     lang: LanguageOption = "en",
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write .txt, .tsv or .jsonl.")] = None,
@@ -270,7 +295,9 @@ def translate(
     precision: Annotated[
         str,
         typer.Option(
-            "--precision", metavar="TYPE", help="fp32; on a CPU int8, faster and nearly the same, or drafted, the same."
+            "--precision",
+            metavar="TYPE",
+            help="fp32; on a CPU also int8 (faster, nearly equal) or drafted (faster, equal).",
         ),
     ] = "fp32",
     as_json: JsonOption = False,
@@ -285,13 +312,12 @@ def translate(
     qkv translate run "Ein Hund." --sample --top-p 0.9 --seed 1
     cat news.de | qkv translate run - --json
 
-    A file has a text a line (.tsv: the first column, .jsonl: source or text), and its translations come in the same
-    order. A text that is longer than the model was made for is refused, unless --split cuts it into sentences; in a
-    file it is found before anything is translated. Characters that the vocabulary lacks are told, and stand in the JSON
-    (n_unknown, unknown).
-    --decoding has the options that have no flag: max_ratio, length_formula, stopping, renormalise.
-    --json prints one line of JSON a text; with --alignments, character spans on both sides. Chinese words are what
-    --segmenter says; with none, each 汉字 is a word.
+    A file has one text per line (.tsv: first column, .jsonl: source or text); translations keep its order. A text that
+    is too long for the model is an error unless --split cuts it into sentences; files are checked before anything is
+    translated. Characters outside the vocabulary are reported, also in the JSON (n_unknown, unknown).
+    --decoding sets the options without a flag: max_ratio, length_formula, stopping, renormalise.
+    --json prints one line of JSON per text; with --alignments, character spans of both sides. --segmenter defines
+    Chinese words; with none, each 汉字 is a word.
     """
     if not inputs:
         raise InputError('Give texts or a file: qkv translate RUN "a text"; or - to read standard input.')
@@ -307,13 +333,13 @@ def translate(
             raise InputError("--picture draws the alignment of one text: give that text alone.")
     aligned = alignments or picture is not None
     if segmenter is not None and not aligned:
-        raise InputError("--segmenter is for alignments: add --alignments or --picture, or leave it out.")
+        raise InputError("--segmenter needs --alignments or --picture: add one of them, or leave it out.")
     words = _segmenter(segmenter) if aligned else None
     suffix = None if out is None else suffix_of(out, _WRITTEN)
     if suffix is not None and as_json:
         raise InputError("Choose one: --json, which prints, or --out, which writes JSON if its file ends in .jsonl.")
-    if suffix in PLAIN and alignments:
-        raise InputError(f"A {suffix} file has no place for --alignments: leave them out, or write .jsonl.")
+    if suffix in _PLAIN and alignments:
+        raise InputError(f"A {suffix} file cannot hold --alignments: leave them out, or write .jsonl.")
     given: dict[str, Any] = {
         "beams": beams,
         "n_best": n_best,
@@ -333,20 +359,20 @@ def translate(
     from qkv.api.translator import load_translator
     from qkv.cli.terminal import say
 
-    # an option that is not there is told before a model is loaded
-    wanted |= assigned(options or [])
+    # report unknown options before a model is loaded
+    wanted |= parse_decoding(options or [])
     translator = load_translator(run, device, threads, precision)
     for note in translator.notes:
         say(f"note: {note}")
-    config = decoding_of(translator, wanted)
-    if suffix in PLAIN and config.n_best > 1:
-        raise InputError(f"A {suffix} file has a translation a text, and n_best is {config.n_best}: write .jsonl.")
+    config = resolve_decoding(translator, wanted)
+    if suffix in _PLAIN and config.n_best > 1:
+        raise InputError(f"A {suffix} file has one translation per text, and n_best is {config.n_best}: write .jsonl.")
     how: dict[str, Any] = {"alignments": aligned, "segmenter": words, "split": split}
-    # what cannot be translated is told before anything is; standard input can be read but once
+    # check all texts before translating; standard input can be read only once
     count = None if inputs == ["-"] else translator.check(_texts(inputs, file), split=split)
-    found = _telling(_as_far(translator.stream_placed(_texts(inputs, file), config, **how), out))
+    found = _warn_unfinished(_report_partial(translator.stream_placed(_texts(inputs, file), config, **how), out))
     if picture is not None:
-        found = _drawing(found, picture, translator, lang)
+        found = _draw_pictures(found, picture, translator, lang)
     if out is not None and suffix is not None:
         _write(out, suffix, found, count)
         return
@@ -365,25 +391,25 @@ def _segmenter(name: str | None) -> "Segmenter | None":
     return find_segmenter(name or ("rjieba" if is_installed("rjieba") else "none"))
 
 
-def decoding_of(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
-    """The model's own way of decoding, changed by what was asked for."""
+def resolve_decoding(translator: "Translator", wanted: dict[str, Any]) -> "GenerateConfig":
+    """Return the decoding options of the model, updated by `wanted`."""
     from dataclasses import asdict
 
     from qkv.search.options import GenerateConfig
 
     own = {key: value for key, value in asdict(translator.decoding).items() if value is not None}
     if wanted.get("sample"):
-        own["beams"] = 1  # unless beams were asked for as well, which is told
-    elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):  # what is no number is told below
-        own["beams"] = max(own["beams"], n_best)  # so many are looked for, at least
+        own["beams"] = 1
+    elif "beams" not in wanted and isinstance(n_best := wanted.get("n_best"), int):
+        own["beams"] = max(own["beams"], n_best)
     config = GenerateConfig.of(own | wanted)
     if "seed" in wanted and not config.sample:
-        raise InputError("seed is for drawing by chance: add --sample, or leave --seed out.")
+        raise InputError("seed is for sampling: add --sample, or leave --seed out.")
     return config
 
 
-def assigned(options: list[str]) -> dict[str, Any]:
-    """What --decoding gives a value."""
+def parse_decoding(options: list[str]) -> dict[str, Any]:
+    """Parse the values of --decoding."""
     import tomllib
 
     from qkv.search.options import GenerateConfig
@@ -398,12 +424,12 @@ def assigned(options: list[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             found[key.strip()] = text
     unknown = {key: value for key, value in found.items() if key not in vars(GenerateConfig())}
-    GenerateConfig.of(unknown)  # refuses what is not there, and says what it may have been
+    GenerateConfig.of(unknown)  # raises on unknown keys, with a suggestion
     return found
 
 
 def _of_file(path: Path) -> Iterator[tuple[str, str]]:
-    """A text a line, and its place; of .tsv the first column, of .jsonl the field source or text."""
+    """Yield each text and its place: a line, the first column of .tsv, the field source or text of .jsonl."""
     from qkv.data.readers import COMPRESSED, read_texts
 
     ending = Path(path.stem if path.suffix.lower() in COMPRESSED else path.name).suffix.lower()
@@ -412,15 +438,15 @@ def _of_file(path: Path) -> Iterator[tuple[str, str]]:
             yield text.split("\t")[0], place
         elif ending != ".jsonl" and "\t" in text:
             raise InputError(
-                f"{place} has columns, between tabs, and a text would be one of them. Call the file .tsv to have its "
-                "first column translated, or give a file of texts alone."
+                f"{place} has tab-separated columns. Name the file .tsv to translate its first column, or give a "
+                "file with texts only."
             )
         else:
             yield text, place
 
 
 def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
-    """Each text, and what messages call it."""
+    """Yield each text and its name for messages."""
     if inputs == ["-"]:
         from qkv.data.readers import read_texts
 
@@ -435,7 +461,7 @@ def _texts(inputs: list[str], file: Path | None) -> Iterator[tuple[str, str]]:
 
 
 def _print(one: "Translation", alignments: bool, number: int) -> None:
-    from qkv.cli.terminal import table
+    from qkv.cli.terminal import print_table
 
     if len(one.candidates) > 1:
         if number:
@@ -447,7 +473,7 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
     if alignments:
         links = one.best.alignments
         if not links:
-            typer.echo("  (this model has no attention to read an alignment from)")
+            typer.echo("  (this model has no attention, so there is no alignment)")
             return
         rows = [
             [
@@ -458,11 +484,11 @@ def _print(one: "Translation", alignments: bool, number: int) -> None:
             ]
             for link in links
         ]
-        table(["", "", "", ""], rows, right=(2,))
+        print_table(["", "", "", ""], rows, right=(2,))
 
 
-def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
-    """The same; what was not ended is told, the first ones by name, and at the end what the vocabulary lacks."""
+def _warn_unfinished(found: Iterator["Translation"]) -> Iterator["Translation"]:
+    """Pass the translations through; warn about unfinished ones and unknown characters."""
     from collections import Counter
 
     from qkv.cli.terminal import say
@@ -474,33 +500,33 @@ def _telling(found: Iterator["Translation"]) -> Iterator["Translation"]:
         texts += bool(one.unknown)
         if not one.best.finished:
             unfinished += 1
-            if unfinished <= TOLD:
-                say(f"note: the translation of {one.source[:40]!r} was not ended after {one.best.n_tokens} tokens")
+            if unfinished <= _SHOWN:
+                say(f"note: the translation of {one.source[:40]!r} is unfinished after {one.best.n_tokens} tokens")
         yield one
-    if unfinished > TOLD:
-        say(f"note: and {unfinished - TOLD:,} more were not ended, {unfinished:,} in all")
+    if unfinished > _SHOWN:
+        say(f"note: and {unfinished - _SHOWN:,} more are unfinished, {unfinished:,} in total")
     if unknown:
         say(f"note: {unknown_to_the_model(unknown, texts)}")
 
 
 def unknown_to_the_model(unknown: "Counter[str]", texts: int, pieces: int | None = None) -> str:
-    """`pieces`: how many there are, where `unknown` has only the most frequent.
+    """Describe tokens that the vocabulary lacks; `pieces` is their total if `unknown` has only the most frequent.
 
     >>> from collections import Counter
     >>> unknown_to_the_model(Counter("ï🐱🐱"), 2)
-    "the vocabulary lacks 3 pieces of 2 texts, which the model reads as unknown and can only guess: '🐱' (2), 'ï'"
+    "the vocabulary lacks 3 tokens of 2 texts, which the model reads as unknown: '🐱' (2), 'ï'"
     """
-    words = [f"{word!r}" + (f" ({count:,})" if count > 1 else "") for word, count in unknown.most_common(TOLD)]
+    words = [f"{word!r}" + (f" ({count:,})" if count > 1 else "") for word, count in unknown.most_common(_SHOWN)]
     total = unknown.total() if pieces is None else pieces
     return (
-        f"the vocabulary lacks {'a piece' if total == 1 else f'{total:,} pieces'} of "
-        f"{'a text' if texts == 1 else f'{texts:,} texts'}, which the model reads as unknown and can only guess: "
-        f"{', '.join(words)}{' …' if len(unknown) > TOLD else ''}"
+        f"the vocabulary lacks {'a token' if total == 1 else f'{total:,} tokens'} of "
+        f"{'a text' if texts == 1 else f'{texts:,} texts'}, which the model reads as unknown: "
+        f"{', '.join(words)}{' …' if len(unknown) > _SHOWN else ''}"
     )
 
 
-def _as_far(found: Iterator["Translation"], out: Path | None) -> Iterator["Translation"]:
-    """The same; where a text cannot be translated, the message says what has become of those before it."""
+def _report_partial(found: Iterator["Translation"], out: Path | None) -> Iterator["Translation"]:
+    """Pass the translations through; if one fails, add to the error how many were done."""
     done = 0
     try:
         for one in found:
@@ -513,10 +539,10 @@ def _as_far(found: Iterator["Translation"], out: Path | None) -> Iterator["Trans
         raise InputError(f"{error} The first {done:,} texts {kept}.") from error
 
 
-def _drawing(
+def _draw_pictures(
     found: Iterator["Translation"], picture: Path, translator: "Translator", lang: str
 ) -> Iterator["Translation"]:
-    """The same, drawn as they come: of --picture there is one."""
+    """Pass the translations through and draw each."""
     for one in found:
         _draw(picture, one, translator, lang)
         yield one
@@ -534,7 +560,7 @@ def _draw(picture: Path, one: "Translation", translator: "Translator", lang: str
             "--set seq2seq.context=attention, or the Transformer."
         )
     write_text(picture, draw_alignment(attention, lang=lang))
-    say(f"{picture}: which word came from which")
+    say(f"{picture}: word alignment")
 
 
 def _write(out: Path, suffix: str, found: Iterator["Translation"], total: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What the verbs that ask word vectors share on their command line."""
+"""`qkv analogy`, `qkv similar` and `qkv evaluate-vectors`: use and evaluate word vectors."""
 
 import math
 from pathlib import Path
@@ -11,28 +11,28 @@ from qkv.errors import InputError
 
 if TYPE_CHECKING:
     from qkv.api.vector_scores import AnalogyScore, PairScore, Solved
-    from qkv.models.word2vec.vectors import Neighbour, WordVectors
+    from qkv.models.word2vec.folder import Neighbour, WordVectors
 
 
-VectorsOption = Annotated[
+WordVectorsOption = Annotated[
     str | None,
     typer.Option(
         "--model",
         "-m",
         envvar="QKV_VECTORS",
         metavar="VECTORS",
-        help="Word vectors: a folder or run of word2vec or nnlm, or a file .txt .vec .bin, also packed.",
+        help="Word vectors: folder or run of word2vec or nnlm, or a file .txt .vec .bin, also compressed.",
     ),
 ]
 MethodOption = Annotated[
-    str, typer.Option("--method", metavar="add|multiply", help="How analogies are solved: 3CosAdd or 3CosMul.")
+    str, typer.Option("--method", metavar="add|multiply", help="Method for analogies: 3CosAdd or 3CosMul.")
 ]
 
 
-def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
-    """Load what was named; what is odd about it is said beside the results."""
+def load_named_vectors(model: str | None, most: int | None = None) -> "WordVectors":
+    """Load word vectors and print the notes about them to standard error."""
     if model is None:
-        raise InputError("Say which word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
+        raise InputError("Give word vectors: --model FOLDER or --model FILE, or set QKV_VECTORS.")
     from qkv.api.vector_scores import load_vectors
 
     vectors = load_vectors(model, most)
@@ -41,15 +41,12 @@ def vectors_named(model: str | None, most: int | None = None) -> "WordVectors":
     return vectors
 
 
-# --- qkv analogy: a is to b as c is to what.
-
-
-def analogy(
-    a: Annotated[str, typer.Argument(metavar="A", help="A word;")],
-    b: Annotated[str, typer.Argument(metavar="B", help="what it is related to;")],
-    c: Annotated[str, typer.Argument(metavar="C", help="a word that is related to what is looked for as A to B.")],
-    model: VectorsOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many answers.")] = 5,
+def solve_analogy(
+    a: Annotated[str, typer.Argument(metavar="A", help="First word.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Word related to A.")],
+    c: Annotated[str, typer.Argument(metavar="C", help="Word related to the answer as A is to B.")],
+    model: WordVectorsOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of answers.")] = 5,
     method: MethodOption = "add",
     as_json: JsonOption = False,
 ) -> None:
@@ -61,41 +58,40 @@ def analogy(
 
     --json prints one document: a, b, c, method, answers (word, score).
     """
-    from qkv.cli.terminal import print_json, table
-    from qkv.models.word2vec.vectors import check_method
+    from qkv.cli.terminal import print_json, print_table
+    from qkv.models.word2vec.folder import check_method
 
     check_method(method)  # a large file takes a while to read
-    answers = vectors_named(model).analogy(a, b, c, k, method)
+    answers = load_named_vectors(model).analogy(a, b, c, k, method)
     if as_json:
         found = [{"word": one.word, "score": one.score} for one in answers]
         print_json({"a": a, "b": b, "c": c, "method": method, "answers": found})
         return
-    table(["score", f"{a} is to {b} as {c} is to"], [[f"{one.score:.3f}", one.word] for one in answers], right=(0,))
-
-
-# --- qkv similar: the nearest words of a word.
+    print_table(
+        ["score", f"{a} is to {b} as {c} is to"], [[f"{one.score:.3f}", one.word] for one in answers], right=(0,)
+    )
 
 
 def similar(
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One word or several.")],
-    model: VectorsOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many neighbours.")] = 10,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="One or more words.")],
+    model: WordVectorsOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of neighbours.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which words are most like a word, by the cosine of their vectors (1: the same direction, 0: unrelated).
+    """Print the nearest neighbours of a word, by the cosine of their vectors (1: same direction, 0: unrelated).
 
     \b
     qkv similar king --model FOLDER
     qkv similar 国王 女王 -k 5 --model vectors.bin
     qkv similar king --model GoogleNews-vectors-negative300.bin.gz --json
 
-    A word without a vector is told beside the answers for the others; the exit code is 2 when no word has one.
+    A word without a vector is reported; the exit code is 2 if no word has one.
 
-    --json prints one line a word: word, neighbours (word, similarity); or word, error.
+    --json prints one line per word: word, neighbours (word, similarity); or word, error.
     """
     if k < 1:
-        raise InputError(f"The number of words to show is {k}; it must be at least 1.")
-    vectors = vectors_named(model)
+        raise InputError(f"-k is {k}; it must be at least 1.")
+    vectors = load_named_vectors(model)
     found: dict[str, list[Neighbour]] = {}
     unknown: dict[str, str] = {}
     for word in words:
@@ -103,7 +99,7 @@ def similar(
             found[word] = vectors.neighbours(word, k)
         except InputError as error:
             unknown[word] = str(error)
-    from qkv.cli.terminal import bar, print_json, say, table
+    from qkv.cli.terminal import bar, print_json, print_table, say
 
     for word in dict.fromkeys(words) if as_json else ():
         pairs = [{"word": one.word, "similarity": one.score} for one in found.get(word, ())]
@@ -116,18 +112,16 @@ def similar(
         if number:
             typer.echo()
         rows = [[f"{one.score:.3f}", bar(one.score, 16), one.word] for one in neighbours]
-        table(["cosine", "", f"like {word}"], rows, right=(0,))
+        print_table(["cosine", "", f"neighbours of {word}"], rows, right=(0,))
 
-
-# --- qkv evaluate-vectors: analogies and rated pairs of words.
 
 _USUAL = Path("../shared/data")
 _LEAST = 0.01
-"""Coverage of a set that is shown: a figure from a handful of English words in Chinese vectors says nothing."""
+"""Minimum coverage of a test set to be shown: a few English words in Chinese vectors give no meaningful score."""
 
 
 def evaluate_vectors(
-    model: VectorsOption = None,
+    model: WordVectorsOption = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(
@@ -144,12 +138,12 @@ def evaluate_vectors(
     ] = 300_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Score word vectors: analogies solved (Google, CA8), and how well likeness agrees with people (WS-353 …).
+    """Evaluate word vectors on analogies (Google, CA8) and word similarity (WS-353 …).
 
-    Scores are over the questions and pairs whose words are all in the vocabulary; coverage says how many those are.
-    Accuracy is as gensim counts it. The figure for pairs is Spearman's correlation, with its 95 % interval.
+    Scores count the questions and pairs whose words are all in the vocabulary; coverage is their share. Accuracy is
+    defined as in gensim. For pairs the score is Spearman's correlation, with its 95 % interval.
 
-    Sets of which less than 1 % is covered are only named; --json has them all.
+    Sets with less than 1 % coverage are only named; --json has all of them.
 
     \b
     qkv evaluate-vectors --model FOLDER --data questions-words.txt
@@ -162,17 +156,17 @@ def evaluate_vectors(
     places = data or ([_USUAL] if _USUAL.is_dir() else [])
     if not places:
         raise InputError(
-            "Say where the test sets are: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
-            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) serve; docs/word2vec.md says where "
-            "the published ones can be had."
+            "Give the test sets: --data FOLDER or --data FILE, or set QKV_DATA. Files of analogies (such as "
+            "Google's questions-words.txt) or of rated pairs (such as WordSim-353) work; docs/word2vec.md lists where "
+            "to get published ones."
         )
     from qkv.api.vector_scores import Analogies, as_document, find_tests, score_analogies, score_pairs
     from qkv.cli.terminal import print_json, progress
-    from qkv.models.word2vec.vectors import check_method
+    from qkv.models.word2vec.folder import check_method
 
     check_method(method)
     tests = find_tests(places)
-    vectors = vectors_named(model)
+    vectors = load_named_vectors(model)
     scores: list[AnalogyScore | PairScore] = []
     for test in tests:
         if isinstance(test, Analogies):
@@ -189,7 +183,7 @@ def evaluate_vectors(
 
 def _print(scores: "list[AnalogyScore | PairScore]") -> None:
     from qkv.api.vector_scores import AnalogyScore
-    from qkv.cli.terminal import say, table
+    from qkv.cli.terminal import print_table, say
 
     solved = [score for score in scores if isinstance(score, AnalogyScore) and score.total.coverage >= _LEAST]
     rows: list[list[str]] = []
@@ -197,13 +191,13 @@ def _print(scores: "list[AnalogyScore | PairScore]") -> None:
         rows.append(_line(score.total, score.name))
         rows += [_line(part, f"  {part.name}") for part in (*score.halves, *score.sections) if part.name]
     if rows:
-        table(["analogies", "accuracy", "correct", "covered", "of"], rows, right=(1, 2, 3, 4))
+        print_table(["analogies", "accuracy", "correct", "covered", "of"], rows, right=(1, 2, 3, 4))
     pairs = [score for score in scores if not isinstance(score, AnalogyScore)]
     rated = [score for score in pairs if score.coverage >= _LEAST and math.isfinite(score.spearman)]
     if rows and rated:
         typer.echo()
     if rated:
-        table(
+        print_table(
             ["pairs", "Spearman", "95 %", "covered", "of"],
             [
                 [
@@ -218,7 +212,7 @@ def _print(scores: "list[AnalogyScore | PairScore]") -> None:
             right=(1, 2, 3, 4),
         )
     if missed := [score.name for score in scores if score not in solved and score not in rated]:
-        say(f"not in this vocabulary, or hardly: {', '.join(missed)}")
+        say(f"hardly covered by this vocabulary: {', '.join(missed)}")
 
 
 def _line(part: "Solved", name: str) -> list[str]:

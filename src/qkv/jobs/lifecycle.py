@@ -1,7 +1,7 @@
-"""The life of a run, whatever the job: begun in a new folder, trained, stopped, gone on with, finished.
+"""The lifecycle of a run, for every job: start in a new folder, train, stop, resume, finish.
 
-RUN/config.toml holds the settings with every default written out: a run that goes on reads nothing else. What is a
-job's own is a `Session`, one sitting of it.
+RUN/config.toml holds all settings with their defaults; a resumed run reads nothing else. A job implements `Session`,
+one process that works on a run.
 """
 
 import json
@@ -20,11 +20,11 @@ from qkv.train.run_folder import CONFIG, Sessions, begin, read_lines, remove_dra
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a run; not all of it has reached its end."""
+    """The outcome of a run, finished or stopped."""
 
     run: Path
     outcome: Outcome
-    already: bool = False  # it had ended before
+    already: bool = False  # it was finished before this call
 
     @property
     def finished(self) -> bool:
@@ -40,12 +40,12 @@ class Finished:
 
     @property
     def steps(self) -> int:
-        """What the run is to reach."""
+        """The total number of steps."""
         return int(read_toml(self.run / CONFIG)["train"]["steps"])
 
     @property
     def evaluation(self) -> dict[str, Any] | None:
-        """The last one in the log."""
+        """The last evaluation in the log."""
         found = [line["evaluation"] for line in read_lines(self.run / "log.jsonl") if "evaluation" in line]
         return found[-1] if found else None
 
@@ -59,27 +59,27 @@ _C_co = TypeVar("_C_co", bound=_Dataclass, covariant=True)
 
 
 class Session(Protocol[_C_co]):
-    """One sitting of a run: data read, model built, ready to train."""
+    """One process of a run: data read, model built, ready to train."""
 
     @property
     def config(self) -> _C_co:
-        """With all that follows from data, model and machine."""
+        """The settings with all defaults resolved from data, model and device."""
 
     def train(self) -> Outcome: ...
     def stop(self, outcome: Outcome) -> None:
-        """It was interrupted, and saved what a resume needs; what is to be told of it so far."""
+        """Report on a run that was interrupted and has saved its checkpoint."""
 
     def finish(self, outcome: Outcome) -> None:
-        """Write what comes of the run; last of all what `ended` knows a finished one by."""
+        """Write the results; last the file by which `ended` recognises a finished run."""
 
 
-def by_result(run: Path, settings: Mapping[str, Any]) -> Finished | None:
-    """A job that writes RUN/result.json last has ended when it is there."""
+def ended_by_result(run: Path, settings: Mapping[str, Any]) -> Finished | None:
+    """Return the finished run if RUN/result.json exists; for jobs that write it last."""
     return Finished(run, Outcome(0, 0, finished=True), already=True) if (run / "result.json").is_file() else None
 
 
-def by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
-    """A job that writes RUN/sessions.jsonl last has ended when a session reached the last step."""
+def ended_by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
+    """Return the finished run if a session reached the last step; for jobs that write RUN/sessions.jsonl last."""
     steps, reached = settings.get("train", {}).get("steps"), Sessions.of(run).reached
     written = (run / "model" / "config.json").exists() and (run / "report.html").exists()
     if steps is None or reached < steps or not written:
@@ -91,22 +91,22 @@ def by_sessions(run: Path, settings: Mapping[str, Any]) -> Finished | None:
 class Lifecycle(Generic[_C]):
     job: str  # a key of JOBS (train/run_folder.py)
     defaults: _C
-    open: Callable[[_C, Path, Progress, bool], Session[_C]]  # whether it begins: sources are pinned, or checked
-    ended: Callable[[Path, Mapping[str, Any]], Finished | None] = by_result
+    open: Callable[[_C, Path, Progress, bool], Session[_C]]  # True for a new run: sources are pinned, else checked
+    ended: Callable[[Path, Mapping[str, Any]], Finished | None] = ended_by_result
 
     def start(self, config: _C, out: Path, progress: Progress) -> Finished:
-        """Begin a run in a new folder."""
+        """Start a run in a new folder."""
         begin(out, self.job)
-        return self.begun(config, out, progress)
+        return self.start_in(config, out, progress)
 
-    def begun(self, config: _C, out: Path, progress: Progress) -> Finished:
-        """The same, in a folder that was looked at already."""
+    def start_in(self, config: _C, out: Path, progress: Progress) -> Finished:
+        """Start a run in a folder that is already prepared."""
         session = self.open(config, out, progress, True)
         write_settings(out, self.job, to_toml(session.config))
         return self._go(session, out)
 
     def resume(self, run: Path, progress: Progress) -> Finished:
-        """Go on with a run where it was stopped; a finished one stays as it is."""
+        """Resume a stopped run; a finished one is unchanged."""
         settings = settings_of(run, self.job)
         if before := self.ended(run, settings):
             return before
@@ -121,8 +121,8 @@ class Lifecycle(Generic[_C]):
 
 
 def write_faults(out: Path, faults: Iterable[Fault]) -> None:
-    """RUN/faults.jsonl: every example that was left out or mended, and where it stood; again on a resume, since a run
-    may have been killed before it was there."""
+    """Write RUN/faults.jsonl: every example that was dropped or repaired. Also on a resume, since a run may have been
+    killed before."""
     lines = [
         {"file": one.place.file, "line": one.place.line, "kind": one.kind, "message": one.message, "action": one.action}
         for one in faults

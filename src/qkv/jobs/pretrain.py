@@ -1,12 +1,12 @@
-"""`qkv pretrain`: shards in, a model folder out, exactly resumable, for every family that can be trained so.
+"""`qkv pretrain`: pretrain a model on shards, exactly resumable, for every family that supports it.
 
 RUN/config.toml       the resolved settings; a resumed run reads nothing else
 RUN/log.jsonl         step, losses, learning rate; evaluations with samples. Reproducible
-RUN/timing.jsonl      speed, by the clock
-RUN/checkpoints/      what a resume starts from
+RUN/timing.jsonl      speed
+RUN/checkpoints/      checkpoints to resume from
 RUN/model/            the finished model
-RUN/report.html       the run as a page
-RUN/sessions.jsonl    each time somebody started or resumed it; written last, so a session to the end means: finished
+RUN/report.html       the report page
+RUN/sessions.jsonl    one line per start or resume; written last, so a session that reached the end marks a finished run
 """
 
 import time
@@ -18,10 +18,10 @@ from qkv.config import COMMAND_LINE, Requested, merge
 from qkv.data.corpus.shards import MANIFEST, Shards
 from qkv.errors import InputError
 from qkv.files import sha256_of
-from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
+from qkv.jobs.lifecycle import Finished, Lifecycle, ended_by_sessions
 from qkv.models.folders import hub
 from qkv.models.pretraining import C, Pretraining, T
-from qkv.models.table import PRETRAINED, pretraining_of, unknown_model
+from qkv.models.table import PRETRAINED, load_pretraining, unknown_model
 from qkv.report.page import write_report
 from qkv.train.loop import Outcome
 from qkv.train.progress import Progress
@@ -29,18 +29,18 @@ from qkv.train.run_folder import CONFIG, Sessions, settings_of
 
 
 def start(config: Any, out: Path, progress: Progress) -> Finished:
-    """Begin a run in a new folder, of the model that the settings are for."""
-    return lifecycle_of(pretraining_of(config.model_type)).start(config, out, progress)
+    """Start a run in a new folder, for the model of these settings."""
+    return make_lifecycle(load_pretraining(config.model_type)).start(config, out, progress)
 
 
 def resume(run: Path, progress: Progress) -> Finished:
-    """Go on with a run where its newest checkpoint left off; a finished one stays as it is."""
-    return lifecycle_of(pretraining_of(model_of(run))).resume(run, progress)
+    """Resume a run from its newest checkpoint; a finished one is unchanged."""
+    return make_lifecycle(load_pretraining(read_model_name(run))).resume(run, progress)
 
 
-def configured_pretraining(model: str, given: Requested) -> Any:
-    """The settings of a model as they were asked for. Those of different models share many names, so a recipe says
-    which model it is for, as `model_type`; one that does not say is taken as it is."""
+def resolve_pretraining_settings(model: str, given: Requested) -> Any:
+    """Return the settings of a model from recipe, flags and --set. A recipe may name its model as `model_type`, which
+    must agree, since settings of different models share names."""
     file, named = given.recipe, given.tables.get("model_type", model)
     if named not in PRETRAINED:
         raise InputError(f"{file}: {unknown_model(named)}")
@@ -49,11 +49,11 @@ def configured_pretraining(model: str, given: Requested) -> Any:
             f"{file} is a recipe for {named}, not for {model}. Type: qkv pretrain {named} --recipe {file} …, or leave "
             "the recipe out."
         )
-    return pretraining_of(model).settings.resolve(given)
+    return load_pretraining(model).settings.resolve(given)
 
 
-def model_of(run: Path) -> str:
-    """Which model the run in this folder trains."""
+def read_model_name(run: Path) -> str:
+    """Return the model type that a run trains."""
     model = settings_of(run, "pretrain").get("model_type")
     if model is None:
         raise InputError(
@@ -64,8 +64,8 @@ def model_of(run: Path) -> str:
     return str(model)
 
 
-def lifecycle_of(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
-    return Lifecycle("pretrain", pretraining.settings.defaults, partial(ShardSession, pretraining), by_sessions)
+def make_lifecycle(pretraining: Pretraining[C, T]) -> Lifecycle[C]:
+    return Lifecycle("pretrain", pretraining.settings.defaults, partial(ShardSession, pretraining), ended_by_sessions)
 
 
 class ShardSession(Generic[C, T]):
@@ -92,7 +92,7 @@ class ShardSession(Generic[C, T]):
 
 
 def _places(config: Any) -> dict[str, Any]:
-    """Where a resumed run finds corpus and model, from wherever it is called, and by which hash it knows the corpus."""
+    """Return absolute paths of corpus and model and the hash of the corpus, for a resume."""
     folder = Path(config.data).expanduser().resolve()
     manifest = folder / MANIFEST
     found = {"data": str(folder), "data_sha256": sha256_of(manifest) if manifest.is_file() else "none"}

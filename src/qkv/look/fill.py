@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qkv.api.embedder import BlankCandidate
 from qkv.api.model import Model
-from qkv.api.results import Candidate
 from qkv.data.batch import Batch
 from qkv.look.scene import check_length
 from qkv.look.subject import Subject
@@ -147,7 +147,7 @@ def _truth(tokenizer: Tokenizer, number: int, chances: Tensor, tokens: Tensor) -
 def _candidate(tokenizer: Tokenizer, number: int, probability: float) -> dict[str, Any]:
     spelling = tokenizer.token(number)
     text = spelling.removeprefix("##") if tokenizer.kind == "wordpiece" else spelling
-    return asdict(Candidate(spelling, text, _round(probability)))
+    return asdict(BlankCandidate(spelling, text, _round(probability)))
 
 
 def _round(value: float) -> float:

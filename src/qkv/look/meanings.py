@@ -19,7 +19,7 @@ from qkv.look.plane import VectorArray, project_layers
 from qkv.look.subject import Subject
 from qkv.look.token_layers import find_table_tokenizer, read_token_layers
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.word2vec.vectors import WordVectors, near_spellings
+from qkv.models.word2vec.folder import WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
 MOST_SENTENCES, LONGEST_SENTENCE, MOST_WORD_CHARACTERS = 60, 2_000, 60

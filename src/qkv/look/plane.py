@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.api.results import normalized
+from qkv.api.embedder import scale_to_unit
 from qkv.metrics.numbers import principal
 
 VectorArray = NDArray[np.float32]
@@ -58,6 +58,6 @@ def project_vectors(vectors: VectorArray) -> tuple[VectorArray, VectorArray]:
 
 def cosine_matrix(vectors: VectorArray, others: VectorArray | None = None) -> VectorArray:
     """(n, D) and (m, D), by default the same → (n, m)"""
-    unit = normalized(vectors.astype(np.float32))
-    with_ = unit if others is None else normalized(others.astype(np.float32))
+    unit = scale_to_unit(vectors.astype(np.float32))
+    with_ = unit if others is None else scale_to_unit(others.astype(np.float32))
     return np.clip(unit @ with_.T, -1, 1)

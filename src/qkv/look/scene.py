@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from qkv.api.model import shown_tokens, without_unlearned
+from qkv.api.model import show_tokens, strip_unlearned
 from qkv.api.translator import Translator
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
@@ -24,7 +24,7 @@ from qkv.look.wire import Asked, RefusalError
 from qkv.models.encoder import Layered
 from qkv.nn.layers import AttentionKind, Layer
 from qkv.report.attention_map import Token
-from qkv.tasks.translate import source_spans, target_spans, translated
+from qkv.tasks.translate import source_spans, target_spans, translate_batch
 
 CACHED_TRANSLATIONS = 64  # translations
 
@@ -162,9 +162,9 @@ def _make_model_side(subject: Subject, kind: AttentionKind, text: str, pair: str
             raise _empty_refusal(name)
     encoded = model.tokenizer.encode(text, pair)
     if untaught:
-        encoded = without_unlearned(encoded, model.tokenizer)
+        encoded = strip_unlearned(encoded, model.tokenizer)
     check_length(len(encoded.ids), model.config.max_length)
-    tokens = shown_tokens(encoded, texts, model.tokenizer.special_ids)
+    tokens = show_tokens(encoded, texts, model.tokenizer.special_ids)
     return Side(tuple(encoded.ids), tokens, model.tokenizer.unk_id)
 
 
@@ -212,7 +212,7 @@ def _translation(subject: Subject, text: str) -> tuple[tuple[int, ...], str, tup
     """The generated tokens, which may differ from those of the tokenised text; the text; the tokens' spans."""
     translator = subject.translator
     source = translator.languages.read([text])
-    best = translated(translator.network, translator.languages, source, translator.decoding)[0][0]
+    best = translate_batch(translator.network, translator.languages, source, translator.decoding)[0][0]
     written, spans = target_spans(translator.languages.target, best.tokens)
     return best.tokens, written, tuple(spans)
 

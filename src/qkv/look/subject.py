@@ -32,10 +32,10 @@ from qkv.models.family import (
     Opened,
 )
 from qkv.models.folders.hub import DEFAULT_MODEL, HUB, locate
-from qkv.models.table import facts_of_folder, open_model
-from qkv.models.word2vec.vectors import WordVectors
-from qkv.tasks.table import task_in
-from qkv.tasks.translate import Network
+from qkv.models.table import describe_model, open_model
+from qkv.models.word2vec.folder import WordVectors
+from qkv.tasks.table import detect_task
+from qkv.tasks.translate import TranslationNetwork
 from qkv.train.run_folder import model_folder
 
 VIEWS = ("attention", "fill", "meanings", "positions", "translation", "vectors", "tasks", "recurrence")
@@ -89,7 +89,7 @@ class Subject:
         return self.has(LOOKS_UP)
 
     @property
-    def network(self) -> Network | Encoder:
+    def network(self) -> TranslationNetwork | Encoder:
         """The network; tables have none."""
         return self.translator.network if self.translates else self.model.network.encoder
 
@@ -153,7 +153,7 @@ def open_subject(name: str | os.PathLike[str] = DEFAULT_MODEL, threads: int | No
     """Open a folder, a run, a file of word vectors, a name of the zoo, or hf:owner/name."""
     text = os.fspath(name)
     file = Path(os.path.expanduser(text))
-    return Subject(text, facts_of_folder(file if file.is_file() else model_folder(locate(text))), threads)
+    return Subject(text, describe_model(file if file.is_file() else model_folder(locate(text))), threads)
 
 
 VERSION = 1
@@ -179,7 +179,7 @@ def describe_subject(subject: Subject) -> dict[str, Any]:
         "kind": subject.kind,
         "views": list_views(facts),
         "heads": list(facts.heads),
-        "task": task_in(facts.record, facts.heads),
+        "task": detect_task(facts.record, facts.heads),
         "facts": dict(facts.shown),
     }
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from qkv.api.predict import empty_part, said_empty
+from qkv.api.predict import describe_empty, empty_part
 from qkv.data.labelled.examples import Example, UnlabelledInput
 from qkv.look.subject import Subject, list_views
 from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.family import HAS_TASK
 from qkv.tasks.predictor import Solver
 from qkv.tasks.table import AnyTask
-from qkv.tasks.task import rounded
+from qkv.tasks.task import round_result
 
 MOST_CHOICES = 26
 
@@ -35,7 +35,7 @@ def run_task(subject: Subject, asked: Asked) -> Reply:
     example = _read_example(subject, made, asked)
     asked.done()
     if name := empty_part(example, solver.tokenizer):
-        raise RefusalError("empty", f"Here {said_empty(name)}. Write something.", field=name)
+        raise RefusalError("empty", f"Here {describe_empty(name)}. Write something.", field=name)
     made.check([example], needs_labels=False)
     features = solver.features([example])
     scores = solver.scores(features)
@@ -93,7 +93,7 @@ def _read_example(subject: Subject, made: AnyTask, asked: Asked) -> Example:
 def _calibration(solver: Solver) -> dict[str, Any]:
     found = solver.calibration
     return {
-        "temperature": rounded(found.temperature),
-        "thresholds": {label: rounded(value) for label, value in found.thresholds.items()},
-        "abstain_below": None if found.abstain_below is None else rounded(found.abstain_below),
+        "temperature": round_result(found.temperature),
+        "thresholds": {label: round_result(value) for label, value in found.thresholds.items()},
+        "abstain_below": None if found.abstain_below is None else round_result(found.abstain_below),
     }

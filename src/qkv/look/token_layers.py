@@ -23,7 +23,7 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.look.subject import Subject
 from qkv.look.wire import RefusalError
-from qkv.models.word2vec.vectors import WordVectors, tokenizer_of_words
+from qkv.models.word2vec.folder import WordVectors, tokenizer_of_words
 from qkv.text.tokenizer import Encoded, Tokenizer
 
 _Floats = NDArray[np.float32]

@@ -37,7 +37,7 @@ from qkv.report.attention_map import Token
 from qkv.search.decoding import DecoderState, EncoderDecoder, Hypothesis, Stepped
 from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
-from qkv.tasks.translate import source_spans, target_spans, translated
+from qkv.tasks.translate import source_spans, target_spans, translate_batch
 from qkv.text.alignment import align, word_attention
 from qkv.text.sentencepiece import MarianTokenizer
 from qkv.text.tokenizer import Tokenizer
@@ -172,7 +172,7 @@ def show_translation(subject: Subject, asked: Asked) -> Reply:
     asked.done()
     translator = subject.translator
     source = _read(translator, text)
-    (found,) = translated(translator.network, translator.languages, [source], _decoding(translator, beams))
+    (found,) = translate_batch(translator.network, translator.languages, [source], _decoding(translator, beams))
     spans = source_spans(translator.languages.source, text)
     candidates, arrays = [], dict[str, NDArray[Any]]()
     for number, one in enumerate(found):

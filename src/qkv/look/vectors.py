@@ -1,6 +1,6 @@
 """The view of word vectors: neighbours, an analogy with its parallelogram, a map of words.
 
-Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/vectors.py). The corners a, b, c and b − a + c of
+Scores are those of `qkv similar` and `qkv analogy` (models/word2vec/folder.py). The corners a, b, c and b − a + c of
 an analogy are in one plane, which is drawn exactly; answers are projected onto it, with their distance from it. A map
 shows the two principal components of many words, with their share of the variance and the true nearest words of each.
 
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from qkv.api.results import normalized
+from qkv.api.embedder import scale_to_unit
 from qkv.look.plane import VectorArray, project_vectors
 from qkv.look.subject import Subject
 from qkv.look.wire import Asked, RefusalError, Reply
-from qkv.models.word2vec.vectors import METHODS, Neighbour, WordVectors, near_spellings
+from qkv.models.word2vec.folder import ANALOGY_METHODS, Neighbour, WordVectors, near_spellings
 from qkv.text.wordpiece import CHINESE
 
 LONGEST_QUERY, MOST_NEIGHBOURS, MOST_ANSWERS = 60, 50, 20
@@ -56,16 +56,16 @@ def show_neighbours(subject: Subject, asked: Asked) -> Reply:
 def show_analogy(subject: Subject, asked: Asked) -> Reply:
     words = [asked.text(name, longest=LONGEST_QUERY).strip() for name in ("a", "b", "c")]
     k = asked.number("k", 1, MOST_ANSWERS, 6)
-    method = asked.choice("method", list(METHODS), "add")
+    method = asked.choice("method", list(ANALOGY_METHODS), "add")
     asked.done()
     table = subject.vectors
     rows = [find_row(subject, word) for word in words]
     a, b, c = (table.words[row] for row in rows)
     found = table.analogy(a, b, c, k, method)
     answers = [table.rows[one.word] for one in found]
-    corners = normalized(table.vectors[[*rows]].numpy())  # (3, D)
+    corners = scale_to_unit(table.vectors[[*rows]].numpy())  # (3, D)
     target = corners[1] - corners[0] + corners[2]
-    others = normalized(table.vectors[answers].numpy())
+    others = scale_to_unit(table.vectors[answers].numpy())
     points, above = project_on_corners(corners, np.concatenate([corners, target[None], others]))
     head = {
         "model": subject.title,
@@ -94,7 +94,7 @@ def show_word_map(subject: Subject, asked: Asked) -> Reply:
     if len(rows) < 2:
         raise RefusalError("number", "A map needs two words at least.", most=most)
     chosen = list(rows)
-    unit = normalized(table.vectors[chosen].numpy())  # (n, D)
+    unit = scale_to_unit(table.vectors[chosen].numpy())  # (n, D)
     points, shares = project_vectors(unit)
     alike = unit @ unit.T  # (n, n)
     np.fill_diagonal(alike, -np.inf)

@@ -1,13 +1,13 @@
 """ALBERT (Lan et al. 2020): narrow tables, a projection, and blocks that run several times."""
 
 from qkv.models.bert.engine import family_of_bert
-from qkv.models.bert.folder import FIXED, HEADS, KEYS, SIZES
+from qkv.models.bert.folder import FIXED, HEAD_KEYS, KEYS, SIZES
 from qkv.models.bert.likes import Architecture, BertLike, usual_classes
 from qkv.models.folders.fields import NEUTRAL, Fields
 
 _BLOCK = "encoder.albert_layer_groups.{i}.albert_layers.0."
 
-LIKE = BertLike(
+ALBERT_NAMES = BertLike(
     name="albert",
     title="ALBERT",
     prefix="albert.",
@@ -55,7 +55,7 @@ LIKE = BertLike(
     heads={
         "masked": {"dense": "predictions.dense", "norm": "predictions.LayerNorm"},
         "sentence_order": {"linear": "sop_classifier.classifier"},
-        **{head: HEADS[head] for head in ("sequence", "token", "choice", "span")},
+        **{head: HEAD_KEYS[head] for head in ("sequence", "token", "choice", "span")},
     },
     masked_bias="predictions.bias",
     decoder="predictions.decoder",
@@ -63,4 +63,4 @@ LIKE = BertLike(
     pooler="pooler",
     shape={"is_projected": True},
 )
-ALBERT = family_of_bert(LIKE)
+ALBERT = family_of_bert(ALBERT_NAMES)

@@ -9,7 +9,7 @@ _LAYER = "transformer.layer.{i}."
 _OWN = ("sinusoidal_pos_embds", "qa_dropout")
 """How the table of positions was begun, which is stored either way; and a dropout of training."""
 
-LIKE = BertLike(
+DISTILBERT_NAMES = BertLike(
     name="distilbert",
     title="DistilBERT",
     prefix="distilbert.",
@@ -82,4 +82,4 @@ LIKE = BertLike(
     shape={"segments": 0},
     pairs=True,
 )
-DISTILBERT = family_of_bert(LIKE)
+DISTILBERT = family_of_bert(DISTILBERT_NAMES)

@@ -7,7 +7,7 @@ from qkv.models.folders.fields import CARRIED, NEUTRAL, Fields
 
 _SUMMARY = "qkv's ELECTRA chooses by the first vector of a row, a dense layer and gelu"
 
-LIKE = BertLike(
+ELECTRA_NAMES = BertLike(
     name="electra",
     title="ELECTRA",
     prefix="electra.",
@@ -62,4 +62,4 @@ LIKE = BertLike(
     pooler=None,
     shape={"masked_activation": "gelu"},
 )
-ELECTRA = family_of_bert(LIKE)
+ELECTRA = family_of_bert(ELECTRA_NAMES)

@@ -1,8 +1,7 @@
-"""What tasks ask of a network below their heads, whatever it is made of: BERT, recurrent layers, convolutions.
+"""The interface of an encoder below the heads of tasks (BERT, recurrent layers, convolutions), and the heads.
 
-An encoder turns packed ids (N,) into a vector a token (N, D), and says which vector stands for a whole row. It keeps
-its parts under two names, so that any encoder can be held still layer by layer: `embedding`, what looks tokens up, and
-`blocks`, what mixes them, from the bottom to the top.
+An encoder turns packed ids (N,) into a vector a token (N, D), and pools a row into one vector. Its parts have two
+names, so that any encoder can be frozen layer by layer: `embedding`, and `blocks` from the bottom to the top.
 
 Shapes: … (B, T) of padded or (N,) of packed rows, R rows, D width.
 """
@@ -46,13 +45,13 @@ class EncoderConfig(Protocol):
 
 class Encoding(NamedTuple):
     hidden: Tensor  # (…, D)
-    pooled: Tensor | None  # (B, D), what the heads of rows read; None where nobody makes it
+    pooled: Tensor | None  # (B, D), read by the heads of rows; None if not computed
     states: tuple[Tensor, ...] | None  # the embedding and every layer's output, (…, D) each, when asked for
     attention: dict[int, Tensor]  # by layer, as asked for: (B, H, T, T), rows padded
 
 
 class Pooler(nn.Module):
-    """What stands for a row, made ready for a classifier: tanh(W x + b), or with another bend."""
+    """The vector of a row for a classifier: tanh(W x + b), or another activation."""
 
     def __init__(self, width: int, activation: str = "tanh", dropout: float = 0.0) -> None:
         super().__init__()
@@ -104,12 +103,12 @@ class Encoder(nn.Module):
         """What `forward` computes of a packed batch, layer after layer."""
 
     def token_states(self, batch: Batch) -> list[Tensor]:
-        """(N, D) each: what lies below the layers, then the output of every layer."""
+        """(N, D) each: the embedding, then the output of every layer."""
         first, *rest = self.layers(batch)
         return [first.entered, first.left, *(layer.left for layer in rest)]
 
     def of_rows(self, hidden: Tensor, packing: Packing) -> Tensor:
-        """(N, D) → (R, D): the vector that stands for a row; where every token has seen all others, its first."""
+        """(N, D) → (R, D): the vector of a row; by default that of its first token."""
         return hidden.index_select(0, packing.offsets[:-1].long())
 
 
@@ -134,9 +133,7 @@ def ways_to_attend(mask: Tensor | None, packing: Packing | None, causal: bool = 
     return Packed(*packing, causal=causal), padded_explicit
 
 
-# --- The heads that tasks put on an encoder: dropout and one linear layer each (Devlin et al. 2019, §4).
-#
-# Shapes: … (B, T) of padded or (N,) of packed rows, R rows, D width.
+# Heads of tasks: dropout and one linear layer each (Devlin et al. 2019, §4)
 
 
 class LinearHead(nn.Module):

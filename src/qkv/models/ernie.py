@@ -6,8 +6,8 @@ from qkv.models.bert import folder
 from qkv.models.bert.engine import family_of_bert
 from qkv.models.folders.fields import Fields
 
-LIKE = replace(
-    folder.LIKE,
+ERNIE_NAMES = replace(
+    folder.BERT_NAMES,
     name="ernie",
     title="ERNIE",
     prefix="ernie.",
@@ -19,4 +19,4 @@ LIKE = replace(
     classes=folder.classes_with_next_sentence("Ernie"),
     keys=folder.KEYS | {"embedding.task": ("embeddings.task_type_embeddings",)},
 )
-ERNIE = family_of_bert(LIKE)
+ERNIE = family_of_bert(ERNIE_NAMES)

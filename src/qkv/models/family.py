@@ -1,4 +1,4 @@
-"""What every family of models offers: a record, one result of opening a folder, and abilities to ask for.
+"""The interface of a family of models: `Family`, the result of opening a folder (`Opened`), and abilities.
 
     facts = facts_of_folder(path)             # config.json, names and shapes of tensors; no weights (models/table.py)
     opened = open_model(path)                 # models/table.py
@@ -10,7 +10,7 @@ file, made of a network and facts about it (Encodes, Fills, HasTask, TakesHead, 
 their own way is a protocol (Feeds, LooksUp). What look shows (ATTENDS, SHOWS_LAYERS, RECURS) it asks of the network
 itself, which yields its layers: these abilities give the network.
 
-What this file does NOT do: import a family (models/table.py does, when a folder of it is met).
+Not here: importing a family (models/table.py does, when a folder of it is met).
 
 Shapes: R rows, N tokens of all rows, M of them, D width, V vocabulary, E width of a table.
 """
@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.encoder import WithHeads, initialise
-from qkv.models.folders.info import shown_facts
+from qkv.models.folders.own import collect_facts
 from qkv.models.folders.sentence import SentenceFiles
-from qkv.models.folders.weights import Undrawn
+from qkv.models.folders.weights import SkipInit
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
@@ -43,7 +43,7 @@ Json = Mapping[str, Any]
 TASK_HEADS = ("sequence", "token", "span", "choice")
 """Heads that a task is put on with."""
 MOST_SPELLED = 1 << 20
-"""Words that one who reads on and on remembers at least: more than what is read at a time has."""
+"""Spelled words that an open vocabulary keeps at least; more than one batch has."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class EncoderSizes:
     words: int | None = None  # predicts the next of so many words, which can be learned along with a task (GPT)
 
 
-# --- What can be asked.
+# Abilities
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Ability(Generic[_A]):
     """A key: `opened.ability(FILLS)`. Two of them are the same where their names are."""
 
     name: str
-    what: str = field(compare=False)  # goes on after "can"
+    what: str = field(compare=False)  # a verb phrase, after "can"
     command: str = field(default="", compare=False)  # {} is the folder; "" where no verb shows it
     needs: str = field(default="", compare=False)  # what would have it
 
@@ -95,12 +95,12 @@ class Encodes:
     tokenizer: Tokenizer
     sizes: EncoderSizes
     named_layers: int | None = None  # `--layer 0 … n`; None: a token has one vector
-    counts_marks: bool = True  # the marks around a text count in its mean; not where no task taught what they mean
-    pools_first: bool = True  # the vector of the first token stands for a text
+    counts_marks: bool = True  # whether special tokens count in a text's mean; only if a task trained them
+    pools_first: bool = True  # the vector of the first token represents a text
     known: Tensor | None = None  # (V,) which tokens have a vector; None: all of them
 
     def hidden(self, batch: Batch, layer: int | None = None) -> Tensor:
-        """(N, D), of the last layer or the one that is named; 0 is what lies below the layers."""
+        """(N, D), of the last layer or of `layer`; 0 is the embedding."""
         encoder = self.network.encoder
         return encoder(**batch.inputs()).hidden if layer is None else encoder.token_states(batch)[layer]
 
@@ -140,7 +140,7 @@ class HasTask:
     heads: tuple[str, ...]
 
 
-class Writer(Protocol):
+class StepwiseWriter(Protocol):
     """What writes on from prompts, one token after another (search/decoding.py): a GPT, a recurrent model."""
 
     @property
@@ -151,10 +151,10 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Writes:
-    writer: Writer
+    writer: StepwiseWriter
     tokenizer: Tokenizer
-    begin_id: int | None  # what stands before a text, and
-    end_id: int | None  # after it; None: the vocabulary has no mark for it
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the vocabulary has none
     begins_documents: bool  # a prompt is taken as the beginning of a document
     max_length: int | None  # tokens of a text, prompt and all; None: as many as one likes
     never: Sequence[int]  # rows that are never written
@@ -176,12 +176,12 @@ class LooksUp(Protocol):
     """A vector a word, the same in every text."""
 
     def vectors(self, most: int | None = None) -> Any:
-        """`WordVectors` (models/word2vec/vectors.py), of the first so many words."""
+        """`WordVectors` (models/word2vec/folder.py), of the first so many words."""
         ...
 
 
 class Feeds(Protocol):
-    """Can lie below an encoder that is made from nothing: word2vec, nnlm, rnnlm, elmo, files of vectors."""
+    """Can be below an untrained encoder: word2vec, nnlm, rnnlm, elmo, files of vectors."""
 
     @property
     def place(self) -> Path: ...
@@ -209,7 +209,7 @@ class Feeds(Protocol):
         ...
 
 
-# --- A head on an encoder, and a folder of it.
+# Heads
 
 
 @dataclass(frozen=True)
@@ -218,10 +218,10 @@ class Head:
 
     name: str  # sequence, token, span, choice
     outputs: int
-    seed: int  # by which what is new is drawn
+    seed: int  # for new parameters
     dropout: float | None = None  # None: the folder's own
     attention_dropout: float = 0.0
-    begin: Mapping[str, Tensor] = field(default_factory=dict)  # weights of a head to go on from; none: drawn
+    begin: Mapping[str, Tensor] = field(default_factory=dict)  # initial weights of the head; empty: drawn
 
 
 class Headed(NamedTuple):
@@ -231,7 +231,7 @@ class Headed(NamedTuple):
 
 @dataclass(frozen=True)
 class Saving:
-    """What a folder is written with, beside the network."""
+    """What is saved in addition to the network."""
 
     labels: tuple[str, ...] = ()
     record: Json = field(default_factory=dict)
@@ -246,12 +246,12 @@ class TakesHead:
     network: WithHeads  # as the folder has it; on torch's meta device what was never drawn
     build: Callable[[Head], WithHeads]  # the network with one head
     save: Callable[[Path, WithHeads, Saving], Path]  # dropouts as the folder had them
-    from_nothing: bool = False  # nobody expects that any of it was trained
-    draws_whole: bool = False  # plain encoders: all of it is drawn, then what is known is put in
+    from_nothing: bool = False  # an untrained encoder: new parameters are expected
+    draws_whole: bool = False  # plain encoders: all parameters are drawn, then known ones are loaded
     left_out: Callable[[Head], tuple[str, ...]] = lambda head: ()  # names of what a head does not begin from begin so
 
     def stored_head(self, name: str) -> dict[str, Tensor]:
-        """Its weights; {} where there is none."""
+        """The weights of a head; {} if the folder has none."""
         return {ours: value for ours, value in self._state().items() if ours.startswith(f"heads.{name}.")}
 
     def with_head(self, head: Head) -> Headed:
@@ -259,7 +259,7 @@ class TakesHead:
         left_out, state = self.left_out(head), self._state()
         known = {name: state[name] for name in state if name.startswith("encoder.") and not name.startswith(left_out)}
         known |= head.begin
-        # row by row, as it is trained: a GPT's matrices lie the other way round in their file
+        # contiguous, as in training: a GPT's matrices are stored transposed
         known = {name: value.clone(memory_format=torch.contiguous_format) for name, value in known.items()}
         if self.draws_whole:
             torch.manual_seed(head.seed)
@@ -267,7 +267,7 @@ class TakesHead:
             missing = list(network.load_state_dict(known, strict=False).missing_keys)
         else:
             # nothing is drawn that a file is about to fill
-            with torch.device("meta"), Undrawn():
+            with torch.device("meta"), SkipInit():
                 network = self.build(head)
             missing = list(network.load_state_dict(known, strict=False, assign=True).missing_keys)
             torch.manual_seed(head.seed)
@@ -281,7 +281,7 @@ class TakesHead:
         return Headed(network, fresh)
 
     def _state(self) -> dict[str, Tensor]:
-        # what is on the meta device was never drawn
+        # parameters on the meta device have no values
         return {name: value for name, value in self.network.state_dict().items() if not value.is_meta}
 
 
@@ -327,16 +327,16 @@ TAKES_HEAD: Ability[TakesHead] = Ability(
     "takes_head", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN"
 )
 FEEDS: Ability[Feeds] = Ability("feeds", "be fine-tuned", "qkv finetune TASK --model {} --train FILE --out RUN")
-"""No head is put on it, but an encoder is that begins from nothing: a run is told `scratch:lookup --embeddings` it."""
+"""It takes no head itself; an untrained encoder is put on it (`scratch:lookup --embeddings`)."""
 SHOWS_LAYERS: Ability[nn.Module] = Ability("shows_layers", "show the vectors of its layers", "qkv look {}")
 RECURS: Ability[nn.Module] = Ability("recurs", "show states and gates", "qkv look {}")
-NAMED: tuple[Ability[Any], ...] = (
+NAMED_ABILITIES: tuple[Ability[Any], ...] = (
     *(HAS_TASK, WRITES, TRANSLATES, FILLS, JUDGES_PAIRS, LOOKS_UP, ENCODES, ATTENDS, TAKES_HEAD, FEEDS),
 )
 """By messages, in this order."""
 
 
-# --- A folder, without and with its weights.
+# Folders
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ class Facts:
     family: str
     model_type: str
     path: Path
-    about: Phrase  # "a BERT", "word vectors", … as a sentence goes on with it after "holds"
+    about: Phrase  # "a BERT", "word vectors", … after "holds"
     view_kind: str  # what look's frames and page call it: bert gpt reader nnlm table rnnlm elmo transformer seq2seq
     abilities: tuple[Ability[Any], ...]
     document: dict[str, Any]  # `qkv info --json`, without the terms of use
@@ -359,12 +359,12 @@ class Facts:
     @cached_property
     def shown(self) -> dict[str, int | str]:
         """For look: layers, heads, width, parameters, …"""
-        return shown_facts(self.path, self.view_kind) | dict(self.stated)
+        return collect_facts(self.path, self.view_kind) | dict(self.stated)
 
 
 @dataclass
 class Opened:
-    """The one result of opening a folder. Parts are built when first asked for."""
+    """The result of opening a folder. Parts are built on first use."""
 
     facts: Facts
     tokenizer: Any  # a Tokenizer; of what translates the source's, which may be of another kind (`Coder`)
@@ -392,13 +392,13 @@ class Opened:
     def ability(self, kind: Ability[_A]) -> _A:
         """What this model can be asked; an InputError by `instead` where it cannot."""
         if kind not in self.parts:
-            raise InputError(instead(self.facts, kind))
+            raise InputError(explain_missing(self.facts, kind))
         if kind not in self.built:
             self.built[kind] = self.parts[kind]()
         return cast(_A, self.built[kind])
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has what was asked for so far: it does not go back to the folder."""
+        """A copy keeps the parts built so far and does not read the folder again."""
         return vars(self) | {"parts": {kind: partial(_itself, part) for kind, part in self.built.items()}}
 
     def save(self, target: str | os.PathLike[str], architecture: str | None = None) -> Path:
@@ -426,18 +426,18 @@ class Family:
     info: Callable[[Json], list[tuple[str, str]]]  # document | terms → the lines of `qkv info`
 
 
-def instead(facts: Facts, wanted: Ability[Any]) -> str:
+def explain_missing(facts: Facts, wanted: Ability[Any]) -> str:
     """The one message where an ability is missing: what cannot be done, what the folder holds, what it can do instead.
 
     >>> facts = Facts("nnlm", "nnlm", Path("here"), Phrase("an NNLM", "NNLM"), "nnlm", (LOOKS_UP,), {})
-    >>> instead(facts, FILLS).split(". ")[:2]
+    >>> explain_missing(facts, FILLS).split(". ")[:2]
     ['here cannot fill a blank', 'It holds an NNLM']
     """
     # of a text and its translation, which `qkv attention` does not read, look shows it
     looked = {ATTENDS: SHOWS_LAYERS.command} if TRANSLATES in facts.abilities else {}
     can = [
         f"{one.what} ({command.format(facts.path)})" if (command := looked.get(one, one.command)) else one.what
-        for one in NAMED
+        for one in NAMED_ABILITIES
         if one in facts.abilities
     ]
     kind = facts.document.get("architecture")  # a class of transformers

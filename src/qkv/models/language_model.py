@@ -1,8 +1,11 @@
-"""Which token comes next: the loss of NNLM and RNNLM over running text, and the state that a recurrent model carries.
+"""Training of the language models NNLM (Bengio et al. 2003) and RNNLM (Mikolov et al. 2010) from shards.
 
-`Carrying` is a recurrent model while it is trained. Its buffers are the state that each stream of
-data/corpus/running_text.py was left in, so that a checkpoint holds them like weights. The gradient ends there:
-truncated back-propagation through time.
+The loss is that of the next token over running text. `Carrying` is a recurrent model in training: its buffers are the
+state of each stream of data/corpus/running_text.py, so that checkpoints hold it like weights and a resumed run
+continues in the middle of its texts. The gradient ends there: truncated back-propagation through time.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set; both models share all but the table of their own
+name. The evaluation is the perplexity on held-out documents, over the same tokens every time.
 
 Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of the last layer.
 """
@@ -25,7 +28,7 @@ from qkv.errors import InputError, did_you_mean
 from qkv.metrics.numbers import perplexity
 from qkv.models.folders.own import save_folder
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.pretraining import Pretraining, no_init, open_corpus, record_of
+from qkv.models.pretraining import Pretraining, make_record, no_init, open_corpus
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.nn.gpu.layers import WeightCasts, word_loss
 from qkv.nn.recurrent import Cell
@@ -61,7 +64,7 @@ class Carrying(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """What the next tokens are scored from (N, P); the streams of the batch have moved on."""
         continues = batch.labels["continues"][:, None]
-        # where, not times: a state that is no number any more must not reach the next document
+        # where, not times: a NaN state must not reach the next document
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in self.carried]  # (R, ·)
         hidden, states = self.network(batch.ids, batch.lengths, self._unflat(begin))
         streams, last = batch.labels["streams"], batch.labels["last"]
@@ -118,10 +121,7 @@ def next_token_flops(model: NNLM | RNNLM, batch: Batch) -> float:
     return 6.0 * (weights * batch.n_tokens + head * batch.labels["next"].numel())
 
 
-# --- Every setting of a language model's training, with its default: the keys of RUN/config.toml, of recipes and of
-# --set.
-#
-# NNLM and RNNLM share all but the table of their own name.
+# Settings
 
 _MODELS = ("nnlm", "rnnlm")
 
@@ -201,7 +201,7 @@ def _checked(config: LanguageModelConfig, given: Requested) -> LanguageModelConf
     return config
 
 
-# --- How well a language model predicts documents it was not trained on: perplexity, over the same tokens every time.
+# Evaluation
 
 LEAST = 16  # pieces of a stream: a recurrent model begins each with nothing seen, which is not what it is asked for
 
@@ -223,7 +223,7 @@ class NextTokenEvaluation:
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, NNLM | Carrying)
-        if isinstance(model, Carrying):  # with states of its own: those of the training go on afterwards
+        if isinstance(model, Carrying):  # with its own states: those of the training stay unchanged
             device = next(model.parameters()).device
             model = Carrying(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
@@ -237,10 +237,7 @@ class NextTokenEvaluation:
         }
 
 
-# --- A whole training of a language model, NNLM or RNNLM: shards in, a model folder out, exactly resumable.
-#
-# What is new is the state that a recurrent model carries from step to step: checkpoints hold it too, so that a run
-# which was killed goes on in the middle of its texts.
+# The run
 
 _Network = NNLM | RNNLM
 
@@ -299,7 +296,7 @@ def _batches(config: LanguageModelConfig, corpus: Shards, tokenizer: Tokenizer) 
 
 
 def _matrices(model: nn.Module) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of words."""
+    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of words."""
     found: dict[str, int] = {}
     for name, module in model.named_modules():
         if isinstance(module, Cell):
@@ -339,7 +336,7 @@ def row_sizes(batches: _S, out: Path, at: Callable[[_S, int], list[_B]]) -> Size
 
 def _save(config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = record_of(config)
+    record = make_record(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
@@ -354,11 +351,11 @@ def _trained(trainer: Trainer[Batch]) -> _Network:
 def _page(
     config: LanguageModelConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions
 ) -> RunPage:
-    return language_model_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+    return language_model_page(out, collect_page_facts(config.model_type, _trained(trainer), corpus, sessions))
 
 
-def facts_of(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
-    """What the report of a language model says beside the log."""
+def collect_page_facts(model_type: str, network: nn.Module, corpus: Shards, sessions: Sessions) -> LanguageModelFacts:
+    """Facts for the report of a language model that are not in its log."""
     manifest = corpus.manifest
     return LanguageModelFacts(
         model_type=model_type,

@@ -1,4 +1,4 @@
-"""What a family brings so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
+"""What a family provides so that `qkv pretrain` can train it from shards (jobs/pretrain.py)."""
 
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, replace
@@ -36,7 +36,7 @@ class Configuration(Protocol):
 
 
 class Learning(Protocol):
-    """A training in motion, as train/loop.py's `Trainer` is one."""
+    """A training, such as train/loop.py's `Trainer`."""
 
     device: torch.device
 
@@ -47,7 +47,7 @@ C = TypeVar("C", bound=Configuration)
 T = TypeVar("T", bound=Learning)
 
 
-def in_time(config: Config, trainer: Any, progress: Progress) -> Config:
+def resolve_minutes(config: Config, trainer: Any, progress: Progress) -> Config:
     """The settings with a time budget turned into steps: once, since a resumed run must not measure again."""
     minutes = trainer.config.minutes
     if minutes is None:
@@ -58,11 +58,11 @@ def in_time(config: Config, trainer: Any, progress: Progress) -> Config:
     return merge(config, {"train": {"steps": steps}}, COMMAND_LINE)
 
 
-def in_steps(config: Config, trainer: Any, progress: Progress) -> Config:
-    """The same; and where a run that begins finds nothing to evaluate, it is told."""
+def resolve_steps(config: Config, trainer: Any, progress: Progress) -> Config:
+    """The same; report if a new run has no held-out text to evaluate."""
     if trainer.job.evaluate is None:
         progress.message("No text is held out, so nothing is evaluated. For that, prepare the corpus with --hold-out.")
-    return in_time(config, trainer, progress)
+    return resolve_minutes(config, trainer, progress)
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,15 @@ class Pretraining(Generic[C, T]):
     trainer: Callable[[C, Path, Progress, bool], T]  # for the run in this folder; whether it begins
     save: Callable[[C, Path, T, Shards], None]  # the trained model, into RUN/model
     page: Callable[[C, Path, T, Shards, Sessions], RunPage]
-    settled: Callable[[C, T, Progress], C] = in_steps  # with what follows from the corpus and this machine, as steps do
+    settled: Callable[[C, T, Progress], C] = (
+        resolve_steps  # with what follows from the corpus and this machine, as steps do
+    )
     model: str = "the model"  # what RUN/model is, as the terminal says it; {model} is its folder
     report: str = "curves, remarks"  # what RUN/report.html shows
 
 
 def no_init(model: str) -> dict[str, str]:
-    """What is refused of a model that begins from nothing."""
+    """Options that a model without --init refuses, with their messages."""
     return {"init": f"--init is for bert and gpt; {model} begins from nothing."}
 
 
@@ -107,6 +109,6 @@ def open_corpus(config: Configuration, begins: bool) -> tuple[torch.device, Shar
     return device, corpus, held_out
 
 
-def record_of(config: Configuration) -> dict[str, Any]:
+def make_record(config: Configuration) -> dict[str, Any]:
     """What the model keeps of its training."""
     return {"job": "pretrain", "steps": config.train.steps, "config": asdict(config)}

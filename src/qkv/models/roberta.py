@@ -24,7 +24,7 @@ def _classes(name: str) -> dict[str, Architecture]:
     return usual_classes(name, ForSequenceClassification=sequence)
 
 
-LIKE = BertLike(
+ROBERTA_NAMES = BertLike(
     name="roberta",
     title="RoBERTa",
     prefix="roberta.",
@@ -49,6 +49,6 @@ LIKE = BertLike(
     after_padding=True,
     pairs=True,
 )
-ROBERTA = family_of_bert(LIKE)
-XLM_LIKE = replace(LIKE, name="xlm-roberta", title="XLM-RoBERTa", classes=_classes("XLMRoberta"))
-XLM_ROBERTA = family_of_bert(XLM_LIKE)
+ROBERTA = family_of_bert(ROBERTA_NAMES)
+XLM_ROBERTA_NAMES = replace(ROBERTA_NAMES, name="xlm-roberta", title="XLM-RoBERTa", classes=_classes("XLMRoberta"))
+XLM_ROBERTA = family_of_bert(XLM_ROBERTA_NAMES)

@@ -1,4 +1,4 @@
-"""Every family of models: one line each. Nothing is imported until a folder of that family is met."""
+"""Every family of models, one line each. A family is imported when a folder of it is opened."""
 
 import os
 from functools import cache
@@ -43,14 +43,14 @@ VECTOR_FILES = "qkv.models.word2vec.folder"
 
 
 @cache
-def family_named(name: str) -> "Family":
+def load_family(name: str) -> "Family":
     if name not in FAMILIES:
         raise InputError(f"There is no family of models '{name}'.{did_you_mean(name, FAMILIES)}")
     family: Family = getattr(import_module(FAMILIES[name].module), FAMILIES[name].record)
     return family
 
 
-def family_of(path: Path) -> "Family":
+def detect_family(path: Path) -> "Family":
     """By config.json. The first folders of a BERT have no model_type."""
     file = path / "config.json"
     if not path.is_dir():
@@ -64,21 +64,21 @@ def family_of(path: Path) -> "Family":
     kind, stated = fields.get("model_type"), fields.get("architectures")
     for name, entry in FAMILIES.items():
         if kind in entry.model_types:
-            return family_named(name)
+            return load_family(name)
     is_bert = str(stated[0]).startswith("Bert") if isinstance(stated, list) and stated else "type_vocab_size" in fields
     if kind is None and is_bert:
-        return family_named("bert")
-    raise unsupported(file, kind)
+        return load_family("bert")
+    raise _unsupported(file, kind)
 
 
-def facts_of_folder(path: str | os.PathLike[str]) -> "Facts":
+def describe_model(path: str | os.PathLike[str]) -> "Facts":
     """What a folder or a file of word vectors holds; weights are not read."""
     place = Path(os.path.expanduser(path))
     with reading(place):
         if place.is_file():
             found: Facts = import_module(VECTOR_FILES).describe_vectors(place)
             return found
-        return family_of(place).describe(place)
+        return detect_family(place).describe(place)
 
 
 def open_model(path: str | os.PathLike[str], loading: "Loading | None" = None) -> "Opened":
@@ -90,11 +90,11 @@ def open_model(path: str | os.PathLike[str], loading: "Loading | None" = None) -
         if place.is_file():
             found: Opened = import_module(VECTOR_FILES).open_vectors(place, how)
             return found
-        return family_of(place).open(place, how)
+        return detect_family(place).open(place, how)
 
 
-def unsupported(file: Path, model_type: object) -> InputError:
-    """What is said of a folder that no family of the table reads."""
+def _unsupported(file: Path, model_type: object) -> InputError:
+    """The error for a folder that no family reads."""
     known = [one for entry in FAMILIES.values() for one in entry.model_types]
     said = f"model_type {model_type!r}" if isinstance(model_type, str) else "no model_type"
     hint = did_you_mean(model_type, known) if isinstance(model_type, str) else ""
@@ -104,7 +104,7 @@ def unsupported(file: Path, model_type: object) -> InputError:
     )
 
 
-# --- What is pretrained.
+# Pretraining
 
 _PRETRAININGS = {
     "bert": "qkv.models.bert.pretrain:PRETRAINING_BERT",
@@ -119,7 +119,7 @@ PRETRAINED = tuple(_PRETRAININGS)
 
 
 @cache
-def pretraining_of(model: str) -> "Pretraining[Any, Any]":
+def load_pretraining(model: str) -> "Pretraining[Any, Any]":
     module, _, name = _PRETRAININGS[model].partition(":")
     found: Pretraining[Any, Any] = getattr(import_module(module), name)
     return found

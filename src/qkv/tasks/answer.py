@@ -1,14 +1,21 @@
-"""The best spans of every question, over all windows of its passage.
+"""Extractive question answering: the span of a passage that answers a question, or no answer (BERT §4.2 and §4.3).
 
-A span runs from a token of the passage to the same or a later one, at most `longest` tokens, within one window. Its
-score is the start score of its first token plus the end score of its last. A span that lies in several windows counts
-with its best score; spans of the same characters are one. The score of no answer is what [CLS] gets, start plus end, in
-the window where it gets least: a passage answers a question if any of its windows does (BERT §4.3).
+Rows and targets are in answer_features.py. The loss of a row is the mean cross entropy of the first and the last token
+of the answer, over all tokens of the row; [CLS] means "no answer here".
 
-The search is exact, and no Python loop touches a row: the n best spans of a window begin at the n tokens whose own best
-span is best, so only these are looked at in full.
+A span has at most `longest` tokens within one window; its score is start score plus end score. A span in several
+windows keeps its best score. The score of no answer is that of [CLS], minimised over the windows (BERT §4.3). The
+search is exact and vectorised: the n best spans of a window begin at the n tokens whose own best span is best.
 
-Shapes: E examples, R rows, N tokens of all rows, K candidates an example; B rows of a group, T tokens of its longest.
+Probabilities are the softmax over the `n_best` spans and, where allowed, no answer; the temperature divides these
+scores. The model abstains if no answer is the most probable, or reaches the fitted threshold "no_answer". An answer is
+always a substring of the passage: `text == passage[start:end]`.
+
+Exact match and F1 are those of SQuAD or CMRC (metrics/answers.py), from 0 to 1, in total and for questions with and
+without an answer. F1 has a bootstrap interval over questions, exact match the interval of a share.
+
+Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example; B rows of a group,
+T tokens of its longest.
 """
 
 import hashlib
@@ -32,29 +39,29 @@ from qkv.data.labelled.examples import AnswerExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.answers import SCORERS
 from qkv.metrics.intervals import bootstrap, wilson_interval
-from qkv.tasks.answer_features import END, START, AnswerFeatures, where
-from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, Piece, Scored, Scores, Sure, Task, rounded
+from qkv.tasks.answer_features import END, START, AnswerFeatures, name_place
+from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, round_result
 from qkv.tasks.task import Weighed as Weighed_of_task
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CHINESE
 from qkv.train.loop import Term
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 _TOKENS = 1 << 15  # of a group of rows that is searched at once; bounds memory, changes no result
 
 
 @dataclass(frozen=True)
-class Candidates:
+class SpanCandidates:
     """Best first; where an example has fewer than K, the rest have score −inf. Spans are characters of the passage."""
 
     starts: Integers  # (E, K)
     ends: Integers  # (E, K)
-    scores: Floats  # (E, K)
-    nothing: Floats  # (E,) the score of no answer
+    scores: _Floats  # (E, K)
+    nothing: _Floats  # (E,) the score of no answer
 
 
-def candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: int) -> Candidates:
+def find_candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: int) -> SpanCandidates:
     rows, passages = features.rows, features.passages
     row_ends = np.cumsum(rows.lengths)
     row_begins = row_ends - rows.lengths
@@ -74,7 +81,7 @@ def candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: i
     chosen, rank = chosen[rank < n_best], rank[rank < n_best]
 
     shape = (rows.n_examples, n_best)
-    found = Candidates(
+    found = SpanCandidates(
         np.zeros(shape, np.int64),
         np.zeros(shape, np.int64),
         np.full(shape, -np.inf),
@@ -89,7 +96,7 @@ def candidates(features: AnswerFeatures, scores: Scores, longest: int, n_best: i
 
 def best_spans(
     starts: NDArray[np.float32], ends: NDArray[np.float32], sizes: Integers, longest: int, n_best: int
-) -> tuple[Integers, Integers, Integers, Floats]:
+) -> tuple[Integers, Integers, Integers, _Floats]:
     """The `n_best` best spans of every row: its number, first and last token, and score.
 
     `starts` and `ends` hold the rows' scores end to end; `sizes` (R,) says how many tokens each row has.
@@ -99,7 +106,7 @@ def best_spans(
     [(0, 1, 2, 7), (0, 0, 0, 6), (1, 0, 0, 12)]
     """
     begins = np.cumsum(sizes) - sizes
-    found: list[tuple[Integers, Integers, Integers, Floats]] = []
+    found: list[tuple[Integers, Integers, Integers, _Floats]] = []
     for group in plan_batches(sizes, _TOKENS):
         group = group[sizes[group] > 0]
         if not len(group):
@@ -132,18 +139,14 @@ def best_spans(
     return row[order], first[order], last[order], score[order]
 
 
-def _largest(values: Floats, n: int) -> Integers:
+def _largest(values: _Floats, n: int) -> Integers:
     """(B, T) → (B, n) where the n largest of every row stand, in no order."""
     if n == values.shape[1]:
         return np.broadcast_to(np.arange(n), values.shape).copy()
     return np.argpartition(values, -n, axis=1)[:, -n:]
 
 
-# --- Figures of a reader: exact match and F1, as SQuAD or CMRC counts them (see metrics/answers.py), from 0 to 1.
-#
-# Where some questions have an answer and some have none, each kind is also counted by itself. F1 has a bootstrap
-# interval
-# over questions, exact match the interval of a share, which F1 has, too, where it is 0 or 1.
+# Scores.
 
 
 class Spoken(Protocol):
@@ -153,7 +156,7 @@ class Spoken(Protocol):
     def text(self) -> str: ...
 
 
-class Weighed(Protocol):
+class WeighedSpans(Protocol):
     """A result that says how likely no answer is, and what else it would say."""
 
     @property
@@ -212,7 +215,7 @@ class AnswerScorer:
         return Scored(main="f1", values=values, intervals=ends, n=self.counts.total())
 
 
-def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results: Sequence[Weighed]) -> float:
+def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results: Sequence[WeighedSpans]) -> float:
     """From which probability of no answer nothing should be said, so that F1 over these examples is largest.
 
     It lies halfway between two probabilities that were seen; above 1: always say something. Of several that are equally
@@ -233,24 +236,7 @@ def no_answer_threshold(scorer: str, examples: Sequence[AnswerExample], results:
     return float((likely[best] + likely[best + 1]) / 2)
 
 
-# --- Extractive reading: the span of a passage that answers a question, or that it does not (BERT §4.2 and §4.3).
-#
-# Rows and targets are in answer_features.py, the search for spans in answer.py, figures in answer.py.
-#
-# The loss of a row is the mean of two cross entropies, of the answer's first and of its last token, each over all
-# tokens
-# of the row; [CLS] stands for "not here". The probability of an answer is the softmax over the `n_best` best spans
-# of all
-# windows and, where no answer is allowed, over that too. What the temperature divides: the scores of these
-# candidates,
-# start plus end, before the softmax. The model answers nothing where no answer is the likeliest candidate, or where
-# its
-# probability reaches the threshold "no_answer" if one was fitted.
-#
-# What this file does NOT do: write an answer that does not stand in the passage. `text == passage[start:end]`,
-# always.
-#
-# Shapes: E examples, R rows, N tokens of all rows, C tokens of a passage, K candidates of an example.
+# The task.
 
 NO_ANSWER = "no_answer"
 """The key in `Calibration.thresholds`."""
@@ -282,7 +268,7 @@ class AnswerSettings:
             raise InputError("n_best and max_answer_tokens must be at least 1.")
 
 
-class Candidate(NamedTuple):
+class AnswerCandidate(NamedTuple):
     text: str
     start: int
     end: int
@@ -298,7 +284,7 @@ class AnswerResult:
     end: int
     probability: float  # of what was answered, "nothing" included
     no_answer_probability: float  # 0 where no answer is not allowed
-    n_best: tuple[Candidate, ...]  # spans only, likeliest first
+    n_best: tuple[AnswerCandidate, ...]  # spans only, likeliest first
     n_tokens: int
     n_windows: int
     abstained: bool = False  # less sure than the model was found to need
@@ -306,11 +292,11 @@ class AnswerResult:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"n_best": [candidate._asdict() for candidate in self.n_best]}
 
-    def shown(self, example: AnswerExample) -> list[Piece]:
-        said = [Piece("the text does not say", "yellow")]
+    def shown(self, example: AnswerExample) -> list[ShownPart]:
+        said = [ShownPart("the text does not say", "yellow")]
         if self.text:
-            said = [Piece(self.text, "bold"), Piece(f"  [{self.start}:{self.end}]")]
-        return [Piece(f"{example.question}\n    "), *said, Piece(f"  {self.probability:.1%}")]
+            said = [ShownPart(self.text, "bold"), ShownPart(f"  [{self.start}:{self.end}]")]
+        return [ShownPart(f"{example.question}\n    "), *said, ShownPart(f"  {self.probability:.1%}")]
 
 
 class AnswerObjective:
@@ -331,7 +317,7 @@ class AnswerObjective:
         return functional.cross_entropy(scores, targets, reduction="sum")
 
 
-class Answer(Task[AnswerExample, AnswerResult]):
+class AnswerTask(Task[AnswerExample, AnswerResult]):
     """`settings` have nothing left to be decided: `learn` decides it."""
 
     name = "answer"
@@ -355,7 +341,7 @@ class Answer(Task[AnswerExample, AnswerResult]):
         self.no_answer = self.fits_thresholds = settings.no_answer == "yes"
 
     @classmethod
-    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings, tokenizer: Tokenizer) -> "Answer":
+    def learn(cls, examples: Sequence[AnswerExample], settings: AnswerSettings, tokenizer: Tokenizer) -> "AnswerTask":
         """The task with what its settings left open decided from the training examples."""
         texts = [example.answers[0].text for example in examples if example.answers]
         if not texts:
@@ -373,7 +359,7 @@ class Answer(Task[AnswerExample, AnswerResult]):
         return cls(replace(settings, max_answer_tokens=longest, no_answer=no_answer, scorer=scorer))
 
     @classmethod
-    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Answer":
+    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "AnswerTask":
         """From what a saved folder holds."""
         return cls(merge(AnswerSettings(), record.get("settings", {}), "qkv.json"))
 
@@ -385,21 +371,21 @@ class Answer(Task[AnswerExample, AnswerResult]):
             if example.answers is None:
                 if needs_labels:
                     raise InputError(
-                        f"{where(example.place, number)}: the question {example.question!r} has no list of answers. "
-                        "Give its answers, or an empty list where the text does not answer it."
+                        f"{name_place(example.place, number)}: the question {example.question!r} has no list of "
+                        "answers. Give its answers, or an empty list where the text does not answer it."
                     )
                 continue
             for start, text in example.answers:
                 if not text:
                     raise InputError(
-                        f"{where(example.place, number)}: an answer is empty. Where the text does not answer the "
+                        f"{name_place(example.place, number)}: an answer is empty. Where the text does not answer the "
                         "question, the list of answers is empty."
                     )
                 if start < 0 or example.text[start : start + len(text)] != text:
                     found = example.text[max(start, 0) : max(start, 0) + len(text)]
                     raise InputError(
-                        f"{where(example.place, number)}: the answer {text!r} does not stand at character {start} of "
-                        f"the text; {found!r} does. Mend the offset (`qkv check` lists all that are wrong)."
+                        f"{name_place(example.place, number)}: the answer {text!r} does not stand at character {start} "
+                        f"of the text; {found!r} does. Mend the offset (`qkv check` lists all that are wrong)."
                     )
 
     def features(
@@ -434,7 +420,7 @@ class Answer(Task[AnswerExample, AnswerResult]):
             spans = zip(
                 found.starts[e, :n].tolist(), found.ends[e, :n].tolist(), probabilities[e].tolist(), strict=False
             )
-            n_best = tuple(Candidate(example.text[start:end], start, end, given) for start, end, given in spans)
+            n_best = tuple(AnswerCandidate(example.text[start:end], start, end, given) for start, end, given in spans)
             nothing_given = float(probabilities[e, -1])
             said = self._said(n_best, nothing_given, calibration.thresholds.get(NO_ANSWER))
             abstained = said.probability < (calibration.abstain_below or 0.0)
@@ -442,18 +428,21 @@ class Answer(Task[AnswerExample, AnswerResult]):
             results.append(AnswerResult(*said, nothing_given, n_best, *sizes, abstained))
         return results
 
-    def _candidates(self, features: AnswerFeatures, scores: Scores) -> Candidates:
+    def _candidates(self, features: AnswerFeatures, scores: Scores) -> SpanCandidates:
         """Searched once for the same scores: calibration asks again for every fold and temperature."""
         key = hashlib.blake2b(scores.tobytes()).digest(), self.settings
         if features.memo.get("key") != key:
-            features.memo = {"key": key, "candidates": candidates(features, scores, self.longest, self.settings.n_best)}
+            features.memo = {
+                "key": key,
+                "candidates": find_candidates(features, scores, self.longest, self.settings.n_best),
+            }
         return features.memo["candidates"]
 
-    def _said(self, n_best: Sequence[Candidate], nothing: float, threshold: float | None) -> Candidate:
+    def _said(self, n_best: Sequence[AnswerCandidate], nothing: float, threshold: float | None) -> AnswerCandidate:
         """The best span or, where it is allowed and likelier or likely enough, nothing."""
-        best = n_best[0] if n_best else Candidate("", 0, 0, 0.0)
+        best = n_best[0] if n_best else AnswerCandidate("", 0, 0, 0.0)
         says_nothing = nothing > best.probability if threshold is None else nothing >= threshold
-        return Candidate("", 0, 0, nothing) if self.no_answer and says_nothing else best
+        return AnswerCandidate("", 0, 0, nothing) if self.no_answer and says_nothing else best
 
     def scorer(self) -> AnswerScorer:
         return AnswerScorer(self.settings.scorer)
@@ -497,21 +486,21 @@ class Answer(Task[AnswerExample, AnswerResult]):
         said = {name: getattr(result, name) for name in ("text", "start", "end", "probability", "abstained")}
         best = result.n_best[:MOST_SPANS]
         head = {
-            "answer": said | {"probability": rounded(result.probability)},
-            "spans": [one._asdict() | {"probability": rounded(one.probability)} for one in best],
+            "answer": said | {"probability": round_result(result.probability)},
+            "spans": [one._asdict() | {"probability": round_result(one.probability)} for one in best],
             "nothing": None
             if nothing is None
             else {
-                "probability": rounded(result.no_answer_probability),
-                "start": rounded(float(chances[0, 0])),
-                "end": rounded(float(chances[1, 0])),
+                "probability": round_result(result.no_answer_probability),
+                "start": round_result(float(chances[0, 0])),
+                "end": round_result(float(chances[1, 0])),
                 "said_from": calibration.thresholds.get(NO_ANSWER),
             },
         }
         spans = np.stack([features.passages.starts, features.passages.ends], 1).astype(np.int32)
         return Weighed_of_task(head, {"start": tokens[0], "end": tokens[1], "tokens": spans})
 
-    def _ends(self, features: AnswerFeatures, scores: Scores) -> tuple[Floats, Floats | None]:
+    def _ends(self, features: AnswerFeatures, scores: Scores) -> tuple[_Floats, _Floats | None]:
         """(2, C) start and end scores of the passage's tokens; and (2,) of no answer, where there may be none."""
         rows = features.rows
         begins = np.cumsum(rows.lengths) - rows.lengths  # (R,) of the rows in the scores
@@ -529,7 +518,7 @@ class Answer(Task[AnswerExample, AnswerResult]):
         scores: Scores,
         extra: Mapping[str, NDArray[np.float32]],
         temperature: float,
-    ) -> Floats:
+    ) -> _Floats:
         """(E,) −log of what the right candidates have together.
 
         Right is a candidate whose text is an accepted answer as the scorer reads it; no answer, where there is none.
@@ -546,8 +535,8 @@ class Answer(Task[AnswerExample, AnswerResult]):
         return np.where(np.isfinite(losses), losses, -math.log(_LEAST))
 
     def _held_against(
-        self, features: AnswerFeatures, scores: Scores, found: Candidates
-    ) -> tuple[Floats, NDArray[np.bool_]]:
+        self, features: AnswerFeatures, scores: Scores, found: SpanCandidates
+    ) -> tuple[_Floats, NDArray[np.bool_]]:
         """Scores of the candidates, of no answer and of the accepted answer; and which of them are right."""
         assert features.labelled, "losses need labels"
         right = np.zeros((len(features.examples), self.settings.n_best + 2), bool)
@@ -565,7 +554,7 @@ class Answer(Task[AnswerExample, AnswerResult]):
         nothing = found.nothing if self.no_answer else np.full(len(found.nothing), -np.inf)
         return np.concatenate([found.scores, nothing[:, None], own[:, None]], 1), right
 
-    def _own_scores(self, features: AnswerFeatures, scores: Scores) -> Floats:
+    def _own_scores(self, features: AnswerFeatures, scores: Scores) -> _Floats:
         """(E,) what the first accepted answer got in its best window; −inf where no window holds it."""
         rows = np.flatnonzero(features.holds)
         begins = (np.cumsum(features.rows.lengths) - features.rows.lengths)[rows]
@@ -584,14 +573,14 @@ class Answer(Task[AnswerExample, AnswerResult]):
         return Sure(confidence, np.array(right, bool), np.arange(len(results)))
 
 
-def _softmax(scores: Floats) -> Floats:
+def _softmax(scores: _Floats) -> _Floats:
     """Along the last axis; rows of −inf throughout become 0."""
     with np.errstate(invalid="ignore"):
         weights = np.nan_to_num(np.exp(scores - scores.max(-1, keepdims=True)))
     return weights / np.maximum(weights.sum(-1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def _log_sum(scores: Floats) -> Floats:
+def _log_sum(scores: _Floats) -> _Floats:
     """log Σ exp along the last axis; −inf where all are."""
     largest = scores.max(-1)
     base = np.where(np.isfinite(largest), largest, 0.0)

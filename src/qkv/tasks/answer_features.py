@@ -76,7 +76,7 @@ class AnswerFeatures:
         for number, (example, question, context) in enumerate(zip(examples, questions, contexts, strict=True), 1):
             check_room(
                 *(len(question), len(context), max_length, overlap, marks),
-                f"{where(example.place, number)}: the question",
+                f"{name_place(example.place, number)}: the question",
             )
         self.rows = Windowed(
             questions,
@@ -162,7 +162,7 @@ def check_room(standing: int, moving: int, max_length: int, overlap: int, marks:
         )
 
 
-def where(place: Place, number: int) -> str:
+def name_place(place: Place, number: int) -> str:
     """How to name an example in a message; `number` counts from 1, for one that came from no file."""
     return str(place) if place != NO_PLACE else f"Example {number}"
 

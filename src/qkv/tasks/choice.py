@@ -32,9 +32,9 @@ from qkv.data.batching import Integers, Windowed, cut_windows
 from qkv.data.labelled.examples import ChoiceExample, Fault
 from qkv.errors import InputError
 from qkv.metrics.intervals import wilson_interval
-from qkv.tasks.answer_features import check_room, where
-from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Judgement, Piece, Scored, Scores, Sure, Task, Weighed, rounded
+from qkv.tasks.answer_features import check_room, name_place
+from qkv.tasks.task import Calibration, Judgement, Scored, Scores, ShownPart, Sure, Task, Weighed, round_result
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -67,10 +67,10 @@ class ChoiceResult:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"probabilities": list(self.probabilities)}
 
-    def shown(self, example: ChoiceExample) -> list[Piece]:
+    def shown(self, example: ChoiceExample) -> list[ShownPart]:
         weighed = zip(example.choices, self.probabilities, strict=True)
-        return [Piece(example.question)] + [
-            Piece(f"\n    {share:6.1%}  {choice}", "bold" if number == self.choice else "dim")
+        return [ShownPart(example.question)] + [
+            ShownPart(f"\n    {share:6.1%}  {choice}", "bold" if number == self.choice else "dim")
             for number, (choice, share) in enumerate(weighed)
         ]
 
@@ -93,7 +93,7 @@ class ChoiceFeatures:
             if not moving:
                 moving, before = before, []
             longest = len(before) + max(len(ids[choice]) for choice in example.choices)
-            what = f"{where(example.place, number)}: the question with its longest choice"
+            what = f"{name_place(example.place, number)}: the question with its longest choice"
             check_room(longest, len(moving), max_length, overlap, marks, what)
             windows = _windows(moving, max_length - marks.around_pair - longest, overlap)
             asked, beside = (before, []) if marks.leftward else ([], before)  # which side the question stands on
@@ -192,7 +192,7 @@ class ChoiceScorer:
         return Scored("accuracy", {"accuracy": accuracy}, ends, self.n)
 
 
-class Choice(Task[ChoiceExample, ChoiceResult]):
+class ChoiceTask(Task[ChoiceExample, ChoiceResult]):
     name = "choice"
     head = "choice"
     example = ChoiceExample
@@ -207,13 +207,13 @@ class Choice(Task[ChoiceExample, ChoiceResult]):
         self.settings = settings
 
     @classmethod
-    def learn(cls, examples: Sequence[ChoiceExample], settings: ChoiceSettings, tokenizer: Tokenizer) -> "Choice":
+    def learn(cls, examples: Sequence[ChoiceExample], settings: ChoiceSettings, tokenizer: Tokenizer) -> "ChoiceTask":
         if not examples:
             raise InputError("There is no training example: nothing to learn from.")
         return cls(settings)
 
     @classmethod
-    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Choice":
+    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "ChoiceTask":
         """From what a saved folder holds."""
         return cls(merge(ChoiceSettings(), record.get("settings", {}), "qkv.json"))
 
@@ -222,7 +222,7 @@ class Choice(Task[ChoiceExample, ChoiceResult]):
 
     def check(self, examples: Sequence[ChoiceExample], needs_labels: bool = True) -> None:
         for number, example in enumerate(examples, 1):
-            here, n = where(example.place, number), len(example.choices)
+            here, n = name_place(example.place, number), len(example.choices)
             if n < 2:
                 raise InputError(f"{here}: {n} choice{'s' * (n != 1)}; there must be at least two to choose from.")
             if example.answer is None:
@@ -277,7 +277,7 @@ class Choice(Task[ChoiceExample, ChoiceResult]):
     ) -> Weighed:
         """The score and the probability of every choice, in the order they were given."""
         listed = [
-            {"text": text, "probability": rounded(probability), "said": number == result.choice}
+            {"text": text, "probability": round_result(probability), "said": number == result.choice}
             for number, (text, probability) in enumerate(
                 zip(features.examples[0].choices, result.probabilities, strict=True)
             )

@@ -1,4 +1,14 @@
-"""Figures of classification as examples stream by: counts for labels, two numbers a text for numbers."""
+"""Text classification from [CLS] (BERT §4.1): one label, several labels, or a number. texts.py encodes the texts.
+
+    single       one label of several         every label is a name (or a whole number); softmax
+    multi        any number of labels         labels are lists; one sigmoid and one fitted threshold per label
+    regression   a number                     every label is a number, and at least one has a decimal point
+
+The temperature divides the pooled scores of a text, before softmax or sigmoid; a number is not calibrated. Scorers
+stream.
+
+Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+"""
 
 import math
 import statistics
@@ -28,21 +38,21 @@ from qkv.metrics.classes import (
 )
 from qkv.metrics.numbers import correlation, correlation_moments, number_figures, number_intervals
 from qkv.models.encoder import LinearHead
-from qkv.tasks.model import TaskModel
 from qkv.tasks.task import (
     Calibration,
-    Floats,
+    FloatArray,
     Judgement,
     LabelScore,
-    Piece,
     Scored,
     Scores,
+    ShownPart,
     Sure,
     Weighed,
-    f1_of,
-    rounded,
+    compute_f1,
+    round_result,
 )
-from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, text_piece
+from qkv.tasks.texts import ClassifySettings, Extra, TextFeatures, TextObjective, TextTask, show_text
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -150,11 +160,7 @@ def _per_label(labels: Sequence[str], counts: Counts) -> tuple[LabelScore, ...]:
     )
 
 
-# --- One label of several, from [CLS] (BERT §4.1).
-#
-# What the temperature divides: the pooled scores of a text, before the softmax.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+# One label.
 
 OTHERS = 3  # labels shown beside the first
 
@@ -177,13 +183,13 @@ class Classification:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def shown(self, example: TextExample) -> list[Piece]:
+    def shown(self, example: TextExample) -> list[ShownPart]:
         others = list(self.probabilities.items())[1 : 1 + OTHERS]
         return [
-            text_piece(example),
-            Piece(f"\n    {self.label}", "bold"),
-            Piece(f"  {self.probability:.1%} ", share=self.probability),
-            Piece("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), "dim"),
+            show_text(example),
+            ShownPart(f"\n    {self.label}", "bold"),
+            ShownPart(f"  {self.probability:.1%} ", share=self.probability),
+            ShownPart("  " + "  ".join(f"{label} {share:.1%}" for label, share in others), "dim"),
         ]
 
 
@@ -205,7 +211,7 @@ class SingleLabel(TextTask):
 
     @classmethod
     def check_labels(cls, examples: Sequence[TextExample]) -> None:
-        label_counts(examples)
+        count_valid_labels(examples)
 
     def adapted(self, example: TextExample) -> TextExample:
         """Some tools write one label as a list of one."""
@@ -278,7 +284,7 @@ class SingleLabel(TextTask):
         )
 
 
-def label_counts(examples: Sequence[TextExample]) -> Counter[str]:
+def count_valid_labels(examples: Sequence[TextExample]) -> Counter[str]:
     """How often each label stands there; labels that nobody could learn from are refused."""
     several = next((example for example in examples if not isinstance(example.label, str)), None)
     if several is not None:
@@ -304,16 +310,11 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shifted / shifted.sum(-1, keepdims=True)
 
 
-# --- Any number of labels a text, none included: every label is asked for by itself.
-#
-# What the temperature divides: the pooled scores of a text, before each sigmoid. A label is said when its probability
-# reaches the threshold that was best for it on held-out texts.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch, L labels.
+# Several labels.
 
 
 @dataclass(frozen=True)
-class Labels:
+class PredictedLabels:
     """Any number of labels, none included: those whose probability reaches the label's threshold."""
 
     labels: tuple[str, ...]
@@ -329,9 +330,9 @@ class Labels:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def shown(self, example: TextExample) -> list[Piece]:
+    def shown(self, example: TextExample) -> list[ShownPart]:
         said = ", ".join(f"{label} {self.probabilities[label]:.0%}" for label in self.labels)
-        return [text_piece(example), Piece(f"\n    {said or 'none of the labels'}", "bold")]
+        return [show_text(example), ShownPart(f"\n    {said or 'none of the labels'}", "bold")]
 
 
 class BinaryCrossEntropy(TextObjective):
@@ -376,7 +377,9 @@ class MultiLabel(TextTask):
     def objective(self, class_weights: Sequence[float] | None = None) -> BinaryCrossEntropy:
         return BinaryCrossEntropy(class_weights=tuple(class_weights) if class_weights else None)
 
-    def decode(self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration) -> list[Labels]:
+    def decode(
+        self, features: TextFeatures, scores: Scores, extra: Extra, calibration: Calibration
+    ) -> list[PredictedLabels]:
         probabilities = sigmoid(self.pooled(features, scores) / calibration.temperature)  # (E, L)
         thresholds = np.array([calibration.thresholds.get(label, 0.5) for label in self.labels])
         rows = features.rows
@@ -386,13 +389,13 @@ class MultiLabel(TextTask):
         ):
             said = tuple(self.labels[number] for number in np.flatnonzero(row >= thresholds))
             order = np.argsort(-row, kind="stable").tolist()
-            found.append(Labels(said, {self.labels[n]: float(row[n]) for n in order}, n_tokens, n_windows))
+            found.append(PredictedLabels(said, {self.labels[n]: float(row[n]) for n in order}, n_tokens, n_windows))
         return found
 
     def scorer(self) -> MultiLabelScorer:
         return MultiLabelScorer(self.labels)
 
-    def judge(self, example: TextExample, result: Labels) -> Judgement:
+    def judge(self, example: TextExample, result: PredictedLabels) -> Judgement:
         wanted = set(example.labels())
         given = result.probabilities
         sure = math.prod(p if label in result.labels else 1 - p for label, p in given.items())
@@ -400,14 +403,14 @@ class MultiLabel(TextTask):
         right = wanted == set(result.labels)
         return Judgement(_listed(wanted), _listed(result.labels), right, sure, loss)
 
-    def statistics(self, example: TextExample, result: Labels, judgement: Judgement) -> tuple[float, ...]:
+    def statistics(self, example: TextExample, result: PredictedLabels, judgement: Judgement) -> tuple[float, ...]:
         wanted, said = set(example.labels()), set(result.labels)
         return float(len(wanted & said)), float(len(said)), float(len(wanted))
 
-    def figure(self, sums: Floats) -> Floats:
-        return f1_of(sums)
+    def figure(self, sums: FloatArray) -> FloatArray:
+        return compute_f1(sums)
 
-    def thresholds(self, examples: Sequence[TextExample], results: Sequence[Labels]) -> dict[str, float]:
+    def thresholds(self, examples: Sequence[TextExample], results: Sequence[PredictedLabels]) -> dict[str, float]:
         """By label, the one with the best F1."""
         given = np.array([[result.probabilities[label] for label in self.labels] for result in results])
         wanted = self.targets(examples).numpy() > 0.5
@@ -419,7 +422,7 @@ class MultiLabel(TextTask):
         wanted = features.targets.numpy() > 0.5
         return np.logaddexp(0, np.where(wanted, -pooled_scores, pooled_scores)).sum(1)
 
-    def confidences(self, examples: Sequence[TextExample], results: Sequence[Labels]) -> Sure:
+    def confidences(self, examples: Sequence[TextExample], results: Sequence[PredictedLabels]) -> Sure:
         """Of every label of every text: how sure of saying it or not, and whether that was right."""
         sure, right, of = [], [], []
         for number, (example, result) in enumerate(zip(examples, results, strict=True)):
@@ -441,11 +444,7 @@ def _listed(labels: Iterable[str]) -> str:
     return ", ".join(sorted(labels)) or "–"
 
 
-# --- A number from [CLS]: how similar two sentences are, how many stars a review gives.
-#
-# A number has no probability, and nothing to calibrate.
-#
-# Shapes: E examples, R rows, U units (examples) of a batch.
+# Numbers.
 
 
 @dataclass(frozen=True)
@@ -458,8 +457,8 @@ class PredictedNumber:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def shown(self, example: TextExample) -> list[Piece]:
-        return [text_piece(example), Piece(f"\n    {self.value:.4g}", "bold")]
+    def shown(self, example: TextExample) -> list[ShownPart]:
+        return [show_text(example), ShownPart(f"\n    {self.value:.4g}", "bold")]
 
 
 class SquaredError(TextObjective):
@@ -522,7 +521,7 @@ class Regression(TextTask):
         }
 
     def target(self, example: TextExample, where: str) -> float:
-        number = as_number(example.label)
+        number = parse_number(example.label)
         if number is None:
             raise InputError(f"{where}: '{example.label}' is not a number, and the task is regression.")
         return number
@@ -552,17 +551,17 @@ class Regression(TextTask):
     def statistics(self, example: TextExample, result: PredictedNumber, judgement: Judgement) -> tuple[float, ...]:
         return self.target(example, str(example.place)), result.value
 
-    def summands(self, statistics: Floats) -> Floats:
+    def summands(self, statistics: FloatArray) -> FloatArray:
         return correlation_moments(*statistics.T)
 
-    def figure(self, sums: Floats) -> Floats:
+    def figure(self, sums: FloatArray) -> FloatArray:
         return correlation(sums)
 
     def weighed(
         self, features: TextFeatures, scores: Scores, result: PredictedNumber, calibration: Calibration
     ) -> Weighed:
         said = self.pooled(features, scores)[0]
-        return Weighed({"value": rounded(result.value)}, {"scores": said.astype(np.float32)})
+        return Weighed({"value": round_result(result.value)}, {"scores": said.astype(np.float32)})
 
     def losses(self, features: TextFeatures, scores: Scores, extra: Extra, temperature: float) -> None:
         return None
@@ -571,9 +570,9 @@ class Regression(TextTask):
         return None
 
 
-def as_number(label: object) -> float | None:
+def parse_number(label: object) -> float | None:
     """
-    >>> as_number("4.5"), as_number("nan"), as_number("good")
+    >>> parse_number("4.5"), parse_number("nan"), parse_number("good")
     (4.5, None, None)
     """
     try:
@@ -583,22 +582,16 @@ def as_number(label: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-# --- Classification: which of three small tasks the training labels call for, and how they come back from a folder.
-#
-#     single       one label of several         every label is a name (or a whole number)
-#     multi        any number of labels         labels are lists
-#     regression   a number                     every label is a number, and one at least has a decimal point
-#
-# The files beside this one hold the tasks; `texts.py` says how texts are read.
+# The choice between the three.
 
 Classify = SingleLabel | MultiLabel | Regression
-KINDS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}
+CLASSIFIERS: Mapping[str, type[Classify]] = {task.kind: task for task in (SingleLabel, MultiLabel, Regression)}
 
 
 def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer: Tokenizer) -> Classify:
     """The task that these training examples call for, with their labels."""
     paired = examples[0].pair is not None
-    kind = chosen(examples, settings).kind
+    kind = choose_task(examples, settings).kind
     if paired and settings.pairs == "auto" and tokenizer.marks.leftward:
         # a number says how much two texts have of each other; of a label nobody knows whether it can be turned round
         settings = replace(settings, pairs="both" if kind == "regression" else "ordered")
@@ -615,16 +608,16 @@ def learn(examples: Sequence[TextExample], settings: ClassifySettings, tokenizer
         found = Counter(label for example in examples for label in example.labels())
         if not found:
             raise InputError("No training example has a label. Give the column that holds them: --label NAME.")
-        return MultiLabel(in_order(found), settings, paired)
-    return SingleLabel(in_order(label_counts(examples)), settings, paired)
+        return MultiLabel(sort_labels(found), settings, paired)
+    return SingleLabel(sort_labels(count_valid_labels(examples)), settings, paired)
 
 
-def chosen(examples: Sequence[TextExample], settings: ClassifySettings) -> type[Classify]:
+def choose_task(examples: Sequence[TextExample], settings: ClassifySettings) -> type[Classify]:
     """Which of the three these training examples call for."""
-    return KINDS[kind_of(examples) if settings.kind == "auto" else settings.kind]
+    return CLASSIFIERS[infer_label_kind(examples) if settings.kind == "auto" else settings.kind]
 
 
-def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
+def restore_task(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
     """From what a saved folder holds. Without a word about pairs, single texts are read and pairs too."""
     settings = merge(ClassifySettings(), record.get("settings", {}), "qkv.json")
     paired = record.get("paired")
@@ -635,46 +628,46 @@ def restored(labels: Sequence[str], record: Mapping[str, Any]) -> Classify:
     return (MultiLabel if kind == "multi" else SingleLabel)(labels, settings, paired)
 
 
-def foreign(where: str, problem: object, outputs: int, reads_pairs: bool) -> dict[str, Any]:
+def describe_foreign(where: str, problem: object, outputs: int, reads_pairs: bool) -> dict[str, Any]:
     """The record of a classifier that others trained. Whether it was trained with pairs its folder does not say."""
-    kind = kind_of_problem(problem, outputs)
-    if KINDS[kind].numbers and outputs != 1:
+    kind = infer_problem_kind(problem, outputs)
+    if CLASSIFIERS[kind].numbers and outputs != 1:
         raise InputError(f"{where} is for regression with {outputs} numbers at a time; qkv predicts one number.")
     return {"kind": kind, "paired": None if reads_pairs else False}
 
 
-def kind_of_problem(problem: object, outputs: int) -> str:
+def infer_problem_kind(problem: object, outputs: int) -> str:
     """What a head of others is for, by transformers' `problem_type` or, as there, by its number of outputs.
 
-    >>> kind_of_problem("multi_label_classification", 3), kind_of_problem(None, 1), kind_of_problem(None, 2)
+    >>> infer_problem_kind("multi_label_classification", 3), infer_problem_kind(None, 1), infer_problem_kind(None, 2)
     ('multi', 'regression', 'single')
     """
-    kinds = {task.problem: kind for kind, task in KINDS.items()}
+    kinds = {task.problem: kind for kind, task in CLASSIFIERS.items()}
     return kinds.get(str(problem)) or ("regression" if outputs == 1 else "single")
 
 
-def kind_of(examples: Sequence[TextExample]) -> str:
+def infer_label_kind(examples: Sequence[TextExample]) -> str:
     """
-    >>> kind_of([TextExample("a", label="1"), TextExample("b", label="0")])
+    >>> infer_label_kind([TextExample("a", label="1"), TextExample("b", label="0")])
     'single'
-    >>> kind_of([TextExample("a", label="4.5"), TextExample("b", label="0")])
+    >>> infer_label_kind([TextExample("a", label="4.5"), TextExample("b", label="0")])
     'regression'
     """
     labels = [example.label for example in examples]
     if any(isinstance(label, tuple) for label in labels):
         return "multi"
-    if all(as_number(label) is not None for label in labels) and any("." in str(label) for label in labels):
+    if all(parse_number(label) is not None for label in labels) and any("." in str(label) for label in labels):
         return "regression"
     return "single"
 
 
-def in_order(labels: Mapping[str, int]) -> tuple[str, ...]:
+def sort_labels(labels: Mapping[str, int]) -> tuple[str, ...]:
     """Numbers by size, names by the alphabet: the order of the head's outputs, the same on every machine.
 
-    >>> in_order({"10": 1, "9": 1}), in_order({"好评": 1, "bad": 2})
+    >>> sort_labels({"10": 1, "9": 1}), sort_labels({"好评": 1, "bad": 2})
     (('9', '10'), ('bad', '好评'))
     """
-    numbers = {label: as_number(label) for label in labels}
+    numbers = {label: parse_number(label) for label in labels}
     if all(number is not None for number in numbers.values()):
         return tuple(sorted(labels, key=lambda label: (numbers[label], label)))
     return tuple(sorted(labels))

@@ -1,6 +1,6 @@
-"""What tasks, ways of transfer and metrics are called in both languages, and how a metric's value is written.
+"""Names of tasks, transfer methods and metrics in both languages, and the format of metric values.
 
-A metric that is not in the table keeps its own name: the page of a new task is plain before it is pretty.
+A metric that is not in the table keeps its own name.
 """
 
 import math
@@ -135,9 +135,9 @@ _PARTS = {
 }
 
 
-def metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """
-    >>> metric("has_answer_f1").name.en, metric("sparkle").name.en, metric("cost_error").kind
+    >>> find_metric("has_answer_f1").name.en, find_metric("sparkle").name.en, find_metric("cost_error").kind
     ('F1, questions with an answer', 'sparkle', 'error')
     """
     if name in METRICS:
@@ -174,7 +174,7 @@ class TaskWords:
 
     def of(self, n: int) -> Phrase:
         """
-        >>> TASKS["answer", ""].of(1).en, TASKS["classify", "single"].of(1200).zh
+        >>> _TASKS["answer", ""].of(1).en, _TASKS["classify", "single"].of(1200).zh
         ('1 question', '1,200 条文本')
         """
         return Phrase(f"{n:,} {self.one.en if n == 1 else self.many.en}", f"{n:,} {self.many.zh}")
@@ -250,4 +250,4 @@ def transfer_words(transfer: str, new_layers: bool = False) -> Phrase:
 
 
 UNITS = {"text": Phrase("text", "文本"), "entity": Phrase("entity", "实体"), "question": Phrase("question", "问题")}
-PARTS = {"train": Phrase("training", "训练集"), "dev": Phrase("dev", "验证集"), "test": Phrase("test", "测试集")}
+PART_NAMES = {"train": Phrase("training", "训练集"), "dev": Phrase("dev", "验证集"), "test": Phrase("test", "测试集")}

@@ -1,4 +1,7 @@
-"""What the encoder says about every row, computed once and kept in a file: the features of `--transfer features`.
+"""Predict with a fine-tuned model: features to scores to results, in bounded memory.
+
+Rows are sorted by length, packed up to a budget of tokens, and returned in their order. With `--transfer features` the
+vectors of the encoder are computed once and stored in a file.
 
 Shapes: R rows, N tokens of all rows, D width.
 """
@@ -18,9 +21,9 @@ from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
 from qkv.files import replaced_file
 from qkv.models.family import HAS_TASK, Opened
-from qkv.tasks.model import VECTORS, TaskModel
-from qkv.tasks.table import TASKS, AnyTask, task_in
+from qkv.tasks.table import TASKS, AnyTask, detect_task
 from qkv.tasks.task import Calibration, Features, Scores
+from qkv.tasks.transfer import VECTORS, TaskModel
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -47,12 +50,12 @@ class Vectors:
         return torch.from_numpy(self.vectors[places])
 
 
-def without_vectors(features: Features) -> Features:
+def strip_vectors(features: Features) -> Features:
     """The features behind vectors, or themselves."""
     return features.features if isinstance(features, Vectors) else features
 
 
-def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
+def find_row_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors | None:
     """What an earlier session of the same run wrote: files are written whole or not at all."""
     if not file.is_file():
         return None
@@ -62,7 +65,7 @@ def found_vectors(features: Features, file: Path, reads_rows: bool) -> Vectors |
 
 
 @torch.inference_mode()
-def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
+def write_row_vectors(model: TaskModel, features: Features, file: Path, tokens_per_batch: int) -> Vectors:
     """Run the encoder over all rows, into a file that is mapped and not loaded: it may be larger than memory."""
     rows = features.rows
     device = next(model.parameters()).device
@@ -82,9 +85,6 @@ def write_vectors(model: TaskModel, features: Features, file: Path, tokens_per_b
         found.flush()
         del found
     return Vectors(features, np.load(file, mmap_mode="r"), model.reads_rows)
-
-
-# --- Features to scores: rows sorted by length, packed up to a budget of tokens, back in their own order.
 
 
 @torch.inference_mode()
@@ -110,8 +110,6 @@ def infer(model: TaskModel, features: Features, tokens_per_batch: int, precision
     assert found is not None, "there is at least one row"
     return found
 
-
-# --- A model with the task it was fine-tuned for: examples in, results out, in bounded memory.
 
 TOKENS_PER_BATCH = {"cpu": 4096}
 TOKENS_PER_BATCH_ELSEWHERE = 65_536
@@ -152,10 +150,10 @@ class Solver:
             yield chunk, self.answers(chunk)
 
 
-def solver_of(opened: Opened, device: torch.device) -> Solver:
+def make_solver(opened: Opened, device: torch.device) -> Solver:
     """From a folder that `qkv finetune` wrote, or one of transformers with a head that a task here has."""
     own = opened.ability(HAS_TASK)
-    name = task_in(opened.record, own.heads)
+    name = detect_task(opened.record, own.heads)
     assert name is not None, "it has a task"
     entry = TASKS[name]
     if entry.head not in own.heads:

@@ -27,18 +27,32 @@ class Entry:
 
 
 TASKS: dict[str, Entry] = {
-    "classify": Entry(classify.chosen, classify.learn, classify.restored, "sequence", 512, 3, classify.foreign),
-    "tag": Entry(lambda *_: tag.Tag, tag.Tag.learn, tag.Tag.restored, "token", 512, 4, lambda *_: {}),
+    "classify": Entry(
+        classify.choose_task, classify.learn, classify.restore_task, "sequence", 512, 3, classify.describe_foreign
+    ),
+    "tag": Entry(lambda *_: tag.TagTask, tag.TagTask.learn, tag.TagTask.restored, "token", 512, 4, lambda *_: {}),
     "answer": Entry(
-        lambda *_: answer.Answer, answer.Answer.learn, answer.Answer.restored, "span", 384, 2, lambda *_: FOREIGN_READER
+        lambda *_: answer.AnswerTask,
+        answer.AnswerTask.learn,
+        answer.AnswerTask.restored,
+        "span",
+        384,
+        2,
+        lambda *_: FOREIGN_READER,
     ),
     "choice": Entry(
-        lambda *_: choice.Choice, choice.Choice.learn, choice.Choice.restored, "choice", 512, 3, lambda *_: {}
+        lambda *_: choice.ChoiceTask,
+        choice.ChoiceTask.learn,
+        choice.ChoiceTask.restored,
+        "choice",
+        512,
+        3,
+        lambda *_: {},
     ),
 }
 
 
-def task_in(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
+def detect_task(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
     """The task that was put on a model, as its folder says, or else by its head."""
     told = record.get("task")
     if isinstance(told, str) and told in TASKS:
@@ -46,7 +60,7 @@ def task_in(record: Mapping[str, Any], heads: Sequence[str]) -> str | None:
     return next((name for name, entry in TASKS.items() if entry.head in heads), None)
 
 
-def task_named(name: str) -> Entry:
+def find_task(name: str) -> Entry:
     if name not in TASKS:
         raise InputError(f"Unknown task '{name}'.{did_you_mean(name, TASKS)} Known: {', '.join(TASKS)}.")
     return TASKS[name]

@@ -1,9 +1,21 @@
-"""The tags of a head: "O" outside, "B-x" where a span with label x begins, "I-x" where it goes on.
+"""Tagging: labelled spans of a text, such as names, from one tag per unit (BERT §5.3; with a CRF, Lample et al. 2016).
 
-This is IOB2, in which every span begins with B: the one scheme that models are trained with here. Files may be written
-in others (data/labelled/reader.py reads them). I-x may follow only B-x or I-x, and no text starts with I.
+    Tom  lives  in  New   York       a tag for every unit: a word, a token, or a line of a column file
+    B-PER  O    O   B-LOC I-LOC      read from the head at the first token of the unit (tag_units.py)
 
-Shapes: L tags.
+Tags are IOB2: I-x follows only B-x or I-x, and no text starts with I. Files may use other schemes
+(data/labelled/reader.py).
+
+Loss: the mean cross entropy of units, each counted in one window; with a CRF the −log probability of the tags of a row.
+In training, spans that begin or end inside a unit are widened to whole units, and `find_misaligned` lists them;
+evaluation compares with the original characters: start, end and label must be equal, as in conlleval.
+
+Decoding: the scores of all windows are merged, and the best valid path of the whole text is found. Both taggers are
+chains (nn/crf.py); without a CRF the transitions are 0. The probability of an entity is the exact marginal of its span;
+the temperature divides all scores of the chain. Overlapping spans are not supported: files with them are rejected,
+unless the settings keep the outer ones; evaluation counts the inner ones as missed.
+
+Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
 """
 
 import math
@@ -25,22 +37,22 @@ from qkv.data.labelled.examples import NO_PLACE, Fault, Span, TagExample
 from qkv.errors import InputError, did_you_mean
 from qkv.metrics.entities import EntityCounts
 from qkv.nn.crf import Beliefs, Chains, Potentials, compute_beliefs, log_partition, path_scores, viterbi
-from qkv.tasks.model import TaskModel
-from qkv.tasks.tag_units import TagFeatures, fitted, tokens_of, units_of
+from qkv.tasks.tag_units import TagFeatures, cut_units, fit_spans, tokenize_texts
 from qkv.tasks.task import (
     Calibration,
-    Floats,
+    FloatArray,
     Judgement,
     LabelScore,
-    Piece,
     Scored,
     Scores,
+    ShownPart,
     Sure,
     Task,
     Weighed,
-    f1_of,
-    rounded,
+    compute_f1,
+    round_result,
 )
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -87,11 +99,7 @@ class TagLabels:
         return Potentials(start, transitions, torch.zeros_like(start))
 
 
-# --- What a tagger answers: entities as spans of the user's characters; and how good its answers are.
-#
-# An entity is right when its start, its end and its label are exactly what the file says, character for character:
-# the
-# figures are conlleval's where spans lie on words, and hold for texts that nobody cut into words too.
+# Results and scores.
 
 
 class Entity(NamedTuple):
@@ -123,15 +131,18 @@ class TagResult:
             "n_windows": self.n_windows,
         }
 
-    def shown(self, example: TagExample) -> list[Piece]:
+    def shown(self, example: TagExample) -> list[ShownPart]:
         pieces, done = [], 0
         for entity in self.entities:
-            pieces += [Piece(example.text[done : entity.start]), Piece(entity.text, "bold", entity.label)]
+            pieces += [ShownPart(example.text[done : entity.start]), ShownPart(entity.text, "bold", entity.label)]
             done = entity.end
-        pieces.append(Piece(example.text[done:]))
+        pieces.append(ShownPart(example.text[done:]))
         for start, end, label, text, probability, _ in self.entities:
-            pieces += [Piece(f"\n    {label:<8} ", label=label), Piece(f"{text}  [{start}:{end}]  {probability:.1%}")]
-        return pieces if self.entities else [*pieces, Piece("\n    nothing found", "dim")]
+            pieces += [
+                ShownPart(f"\n    {label:<8} ", label=label),
+                ShownPart(f"{text}  [{start}:{end}]  {probability:.1%}"),
+            ]
+        return pieces if self.entities else [*pieces, ShownPart("\n    nothing found", "dim")]
 
 
 class TagScorer:
@@ -159,20 +170,20 @@ class TagScorer:
         )
 
 
-def in_words(text: str, spans: Sequence[Span]) -> str:
+def list_spans(text: str, spans: Sequence[Span]) -> str:
     """
-    >>> in_words("Tom 在北京", [Span(5, 7, "LOC"), Span(0, 3, "PER")])
+    >>> list_spans("Tom 在北京", [Span(5, 7, "LOC"), Span(0, 3, "PER")])
     'PER Tom; LOC 北京'
-    >>> in_words("nobody", [])
+    >>> list_spans("nobody", [])
     '–'
     """
     return "; ".join(f"{label} {text[start:end]}" for start, end, label in sorted(spans)) or "–"
 
 
-# --- What can be wrong with a tagged text: refused if it makes no sense, listed if a tagger cannot follow it.
+# Checks.
 
 
-def place_of(example: TagExample, number: int) -> str:
+def name_example(example: TagExample, number: int) -> str:
     return str(example.place) if example.place != NO_PLACE else f"Text {number}"
 
 
@@ -184,12 +195,12 @@ def check_example(example: TagExample, where: str, needs_labels: bool, may_nest:
     for span in spans:
         _check_inside(span.start, span.end, f"the span {span.label}", example, where)
         if not span.label:
-            raise InputError(f"{where}: the span {named(example.text, span)} has an empty label. Name it.")
-    if not may_nest and (pair := overlap(spans)):
+            raise InputError(f"{where}: the span {describe_span(example.text, span)} has an empty label. Name it.")
+    if not may_nest and (pair := find_overlap(spans)):
         raise InputError(
-            f"{where}: the spans {named(example.text, pair[0])} and {named(example.text, pair[1])} overlap, and a "
-            "character has one label here. Take out one of them, or give --set tag.nested=outer: then the longer one "
-            "is learned, and the other is listed."
+            f"{where}: the spans {describe_span(example.text, pair[0])} and {describe_span(example.text, pair[1])} "
+            "overlap, and a character has one label here. Take out one of them, or give --set tag.nested=outer: then "
+            "the longer one is learned, and the other is listed."
         )
     units = example.units or ()
     for start, end in units:
@@ -199,18 +210,18 @@ def check_example(example: TagExample, where: str, needs_labels: bool, may_nest:
             raise InputError(f"{where}: a unit ends at character {stop}, after the next begins ({start}).")
 
 
-def overlap(spans: Sequence[Span]) -> tuple[Span, Span] | None:
+def find_overlap(spans: Sequence[Span]) -> tuple[Span, Span] | None:
     """The first two that do, of spans in order."""
     return next(((one, other) for one, other in pairwise(spans) if other.start < one.end), None)
 
 
-def outermost(example: TagExample) -> TagExample:
+def keep_outermost(example: TagExample) -> TagExample:
     """Of spans that overlap, the longest; of equals, the first.
 
-    >>> outermost(TagExample("南京大学", (Span(0, 2, "LOC"), Span(0, 4, "ORG")))).spans
+    >>> keep_outermost(TagExample("南京大学", (Span(0, 2, "LOC"), Span(0, 4, "ORG")))).spans
     (Span(start=0, end=4, label='ORG'),)
     """
-    if example.spans is None or not overlap(sorted(example.spans)):
+    if example.spans is None or not find_overlap(sorted(example.spans)):
         return example
     kept: list[Span] = []
     for span in sorted(example.spans, key=lambda span: (span.start - span.end, span)):
@@ -227,70 +238,47 @@ def _check_inside(start: int, end: int, what: str, example: TagExample, where: s
         )
 
 
-def named(text: str, span: Span) -> str:
+def describe_span(text: str, span: Span) -> str:
     """
-    >>> named("Tom lives here", Span(0, 3, "PER"))
+    >>> describe_span("Tom lives here", Span(0, 3, "PER"))
     "PER 'Tom' (characters 0 to 3)"
     """
     words = text[span.start : span.end]
     return f"{span.label} {words if len(words) <= 40 else words[:40] + '…'!r} (characters {span.start} to {span.end})"
 
 
-def misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: str) -> list[Fault]:
+def find_misaligned(tokenizer: Tokenizer, examples: Sequence[TagExample], unit: str) -> list[Fault]:
     """Every span that no whole units make up, or that lies in another, and what training takes instead.
 
     Each is "mended", also a span that is left out: its example stays, and "dropped" counts examples.
     """
     faults = []
     for example in examples:
-        if len(kept := outermost(example).spans or ()) < len(example.spans or ()):
+        if len(kept := keep_outermost(example).spans or ()) < len(example.spans or ()):
             for span in sorted({*(example.spans or ())} - {*kept}):
-                message = f"{named(example.text, span)} overlaps a longer span: training leaves it out."
+                message = f"{describe_span(example.text, span)} overlaps a longer span: training leaves it out."
                 faults.append(Fault(example.place, "overlapping", message, "mended"))
-    examples = [outermost(example) for example in examples]
+    examples = [keep_outermost(example) for example in examples]
     texts = [example.text for example in examples]
-    units = units_of(tokens_of(tokenizer, texts), texts, [example.units for example in examples], unit)
-    spans = fitted(units, examples)
+    units = cut_units(tokenize_texts(tokenizer, texts), texts, [example.units for example in examples], unit)
+    spans = fit_spans(units, examples)
     for at in (~spans.exact).nonzero()[0].tolist():
         number = int(spans.example[at])
         text, begin = texts[number], int(units.text_begins[number])
         span = Span(int(spans.starts[at]), int(spans.ends[at]), spans.label[at])
         first, last = int(spans.first[at]), int(spans.last[at])
         if last < first:
-            message = f"{named(text, span)} holds no token of its own: training leaves it out."
+            message = f"{describe_span(text, span)} holds no token of its own: training leaves it out."
         else:
             taken = Span(int(units.starts[first]) - begin, int(units.ends[last]) - begin, span.label)
-            message = f"{named(text, span)} does not lie on whole units: training takes {named(text, taken)}."
+            message = (
+                f"{describe_span(text, span)} does not lie on whole units: training takes {describe_span(text, taken)}."
+            )
         faults.append(Fault(examples[number].place, "misaligned", message, "mended"))
     return sorted(faults)
 
 
-# --- Tagging: labelled spans of a text, such as names, from one tag a word (BERT §5.3; with a CRF, Lample et al.
-# 2016).
-#
-#     Tom  lives  in  New   York       a tag for every unit: a word or a piece, or what the file gave one line each
-#     B-PER  O    O   B-LOC I-LOC      read from the head at the unit's first token (tag_units.py)
-#
-# Loss: the mean cross entropy of units, each counted in one window (tag_units.py); with a CRF −log probability of the
-# tags that a row counts, as one chain, also as a mean over units. Spans that begin or end inside a unit are widened
-# to
-# whole units for training, and `misaligned` lists them; evaluation holds answers against the user's own characters.
-#
-# Decoding: the scores of all windows are put together, and a text is decoded once, whatever its length: the best
-# path of
-# tags that never has I-x but after B-x or I-x. Both taggers are chains (nn/crf.py); the plain one's transitions are
-# 0.
-#
-# The probability of an entity is the exact marginal of its span: the share of all allowed paths, weighed by their
-# probability, in which just this span has just this label. What the temperature divides: every score of the chain,
-# that
-# is the head's and the CRF's.
-#
-# What this file does NOT do: answer with spans that overlap. Files that hold them are refused, unless the settings
-# say
-# that the outer one is to be learned; evaluation counts the inner ones as missed.
-#
-# Shapes: E examples, R rows, N tokens of all rows, U units, M units of a batch, K entities, L tags.
+# The task.
 
 _UNITS = ("auto", "word", "piece")
 NESTED = ("refuse", "outer")
@@ -343,7 +331,7 @@ class TagObjective:
     def _chain_term(self, scores: Tensor, targets: Tensor, batch: Batch, extra: Mapping[str, Tensor]) -> Term:
         chains = Chains(batch.labels["tag_chains"].tolist(), scores.device)
         starts, ends = batch.labels["tag_ends"].unbind(1)  # (R,)
-        whole = with_rules(self.tags, extra, scores)
+        whole = apply_tag_rules(self.tags, extra, scores)
         # where a window cuts a text, any tag may stand at the cut
         potentials = Potentials(
             torch.where(starts[:, None], whole.start, 0.0),
@@ -356,7 +344,7 @@ class TagObjective:
         return Term(losses.sum(), correct)
 
 
-class Tag(Task[TagExample, TagResult]):
+class TagTask(Task[TagExample, TagResult]):
     name = "tag"
     head = "token"
     example = TagExample
@@ -371,18 +359,18 @@ class Tag(Task[TagExample, TagResult]):
         self.labels, self.outputs = tags.names, len(tags.names)
 
     @classmethod
-    def learn(cls, examples: Sequence[TagExample], settings: TagSettings, tokenizer: Tokenizer) -> "Tag":
+    def learn(cls, examples: Sequence[TagExample], settings: TagSettings, tokenizer: Tokenizer) -> "TagTask":
         for number, example in enumerate(examples, 1):
-            check_example(example, place_of(example, number), True, settings.nested == "outer")
+            check_example(example, name_example(example, number), True, settings.nested == "outer")
         labels = {span.label for example in examples for span in example.spans or ()}
         if not labels:
             where = (examples[0].place.file if examples else "") or "the training examples"
             raise InputError(f"No span is labelled in {where}: a tagger learns from spans. Is it the right file?")
-        unit = best_unit(examples, tokenizer) if settings.unit == "auto" else settings.unit
+        unit = choose_unit(examples, tokenizer) if settings.unit == "auto" else settings.unit
         return cls(TagLabels.of(sorted(labels)), replace(settings, unit=unit))
 
     @classmethod
-    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "Tag":
+    def restored(cls, labels: Sequence[str], record: Mapping[str, Any]) -> "TagTask":
         settings = merge(TagSettings(unit="word"), record.get("settings", {}), "qkv.json")
         return cls(TagLabels(labels), settings)
 
@@ -395,7 +383,7 @@ class Tag(Task[TagExample, TagResult]):
 
     def check(self, examples: Sequence[TagExample], needs_labels: bool = True) -> None:
         for number, example in enumerate(examples, 1):
-            where = place_of(example, number)
+            where = name_example(example, number)
             check_example(example, where, needs_labels, self.settings.nested == "outer")
             for _, _, label in example.spans or ():
                 if label not in self.tags.tags:
@@ -408,14 +396,14 @@ class Tag(Task[TagExample, TagResult]):
 
     def misaligned(self, tokenizer: Tokenizer, examples: Sequence[TagExample]) -> list[Fault]:
         """Every span that no whole units make up, or that lies in another, and what training takes instead."""
-        return misaligned(tokenizer, examples, self.settings.unit)
+        return find_misaligned(tokenizer, examples, self.settings.unit)
 
     def features(
         self, tokenizer: Tokenizer, examples: Sequence[TagExample], max_length: int, training: bool
     ) -> TagFeatures:
         return TagFeatures(
             tokenizer,
-            [outermost(example) for example in examples],
+            [keep_outermost(example) for example in examples],
             self.tags.tags,
             outside=self.tags.outside,
             unit=self.settings.unit,
@@ -484,7 +472,7 @@ class Tag(Task[TagExample, TagResult]):
         """One chain a text, its units from whichever windows count them; in double precision."""
         emissions = torch.from_numpy(scores[features.places]).double() / temperature  # (U, L)
         learned = {name: torch.from_numpy(value) for name, value in extra.items()}
-        potentials = with_rules(self.tags, learned if self.settings.crf else {}, emissions).over(temperature)
+        potentials = apply_tag_rules(self.tags, learned if self.settings.crf else {}, emissions).over(temperature)
         return emissions, potentials, Chains(features.units.counts.tolist())
 
     def _entities(self, path: Integers) -> tuple[Integers, Integers]:
@@ -500,8 +488,8 @@ class Tag(Task[TagExample, TagResult]):
         """Right when every span is. The confidence is that of the whole path."""
         assert example.spans is not None
         return Judgement(
-            in_words(example.text, example.spans),
-            in_words(example.text, result.spans),
+            list_spans(example.text, example.spans),
+            list_spans(example.text, result.spans),
             set(example.spans) == set(result.spans),
             result.probability,
             result.loss,
@@ -511,16 +499,16 @@ class Tag(Task[TagExample, TagResult]):
         wanted, said = set(example.spanned()), set(result.spans)
         return float(len(wanted & said)), float(len(said)), float(len(wanted))
 
-    def figure(self, sums: Floats) -> Floats:
-        return f1_of(sums)
+    def figure(self, sums: FloatArray) -> FloatArray:
+        return compute_f1(sums)
 
     def weighed(self, features: TagFeatures, scores: Scores, result: TagResult, calibration: Calibration) -> Weighed:
         """Entities as characters of the text, each with the probability of just this span with this label."""
         return Weighed(
             {
                 "labels": list(self.tags.labels),
-                "entities": [one._asdict() | {"probability": rounded(one.probability)} for one in result.entities],
-                "probability": rounded(result.probability),
+                "entities": [one._asdict() | {"probability": round_result(one.probability)} for one in result.entities],
+                "probability": round_result(result.probability),
             },
             {},
         )
@@ -545,7 +533,7 @@ class Tag(Task[TagExample, TagResult]):
         return Sure(np.array(confidence, np.float64), np.array(right, np.bool_), np.array(example, np.int64))
 
 
-def with_rules(tags: TagLabels, learned: Mapping[str, Tensor], like: Tensor) -> Potentials:
+def apply_tag_rules(tags: TagLabels, learned: Mapping[str, Tensor], like: Tensor) -> Potentials:
     """What a CRF has learned, if there is one, where it is allowed."""
     rules = tags.rules(like)
     return Potentials(*(rule + learned[f"crf_{name}"] if learned else rule for name, rule in rules._asdict().items()))
@@ -581,14 +569,14 @@ def span_probabilities(
     return np.exp(np.minimum(log, 0.0))
 
 
-def best_unit(examples: Sequence[TagExample], tokenizer: Tokenizer) -> str:
+def choose_unit(examples: Sequence[TagExample], tokenizer: Tokenizer) -> str:
     """Pieces, where more than a few spans end inside words and pieces can hold them; else words."""
-    free = [outermost(example) for example in examples if example.units is None and example.spans]
+    free = [keep_outermost(example) for example in examples if example.units is None and example.spans]
     if tokenizer.kind != "wordpiece" or not free:
         return "word"
     texts = [example.text for example in free]
-    tokens = tokens_of(tokenizer, texts)
+    tokens = tokenize_texts(tokenizer, texts)
     words, pieces = (
-        fitted(units_of(tokens, texts, [None] * len(texts), unit), free).exact for unit in ("word", "piece")
+        fit_spans(cut_units(tokens, texts, [None] * len(texts), unit), free).exact for unit in ("word", "piece")
     )
     return "piece" if (pieces & ~words).mean() > TOO_MANY else "word"

@@ -33,7 +33,7 @@ from qkv.data.labelled.examples import Fault, TagExample
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import CONTINUES
 
-Given = Sequence[tuple[int, int]] | None
+GivenUnits = Sequence[tuple[int, int]] | None
 JOINERS = "\u200c\u200d"
 """Zero-width joiner and non-joiner: invisible, inside emoji and in Persian and Indian writing."""
 
@@ -83,7 +83,7 @@ class Fitted:
     exact: NDArray[np.bool_]  # the units begin and end where the span does
 
 
-def tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+def tokenize_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     encoded = tokenizer.encode_batch(texts, special=False)
     ids = [one.ids for one in encoded]
     counts = np.fromiter(map(len, ids), np.int64, len(ids))  # (E,)
@@ -101,7 +101,7 @@ def tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
     return Tokens(ids, _begins(counts)[:-1], offsets[:, 0], offsets[:, 1], opens, text_begins)
 
 
-def units_of(tokens: Tokens, texts: Sequence[str], given: Sequence[Given], by: str) -> Units:
+def cut_units(tokens: Tokens, texts: Sequence[str], given: Sequence[GivenUnits], by: str) -> Units:
     """`given` are the units that a file gave of a text; where there are none, words or pieces, as `by` says."""
     starts, ends = _wanted(tokens, given, by)  # ascending both
     # each token lies on the wanted units low … high, which then are one
@@ -124,7 +124,7 @@ def units_of(tokens: Tokens, texts: Sequence[str], given: Sequence[Given], by: s
     return Units(starts, ends, lying[first], lying[last], tokens.text_begins, counts)
 
 
-def fitted(units: Units, examples: Sequence[TagExample]) -> Fitted:
+def fit_spans(units: Units, examples: Sequence[TagExample]) -> Fitted:
     """Every span as the units it touches. Of two that touch one unit, the earlier has it."""
     spans = [(number, *span) for number, example in enumerate(examples) for span in sorted(example.spans or ())]
     example = np.array([span[0] for span in spans], np.int64)
@@ -147,7 +147,7 @@ def _begins(sizes: Integers) -> Integers:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _wanted(tokens: Tokens, given: Sequence[Given], by: str) -> tuple[Integers, Integers]:
+def _wanted(tokens: Tokens, given: Sequence[GivenUnits], by: str) -> tuple[Integers, Integers]:
     assert by in ("word", "piece"), by
     counts = np.diff(np.append(tokens.begins, len(tokens.starts)))
     from_tokens = np.repeat(np.fromiter((units is None for units in given), bool, len(given)), counts)
@@ -187,15 +187,8 @@ def _is_mark(character: str) -> bool:
     return character in JOINERS or unicodedata.category(character)[0] == "M"
 
 
-# --- Tagged texts as rows for an encoder, and each unit's place in what the encoder's head says.
-#
-# A unit is labelled at its first token; of a GPT, where the first has not seen the others, at its last. A text longer
-# than the model is read in overlapping windows, in training as in prediction. A unit counts once: in the window that
-# counts this token. In training a row is a unit of its own, with the tags of the units it counts; for a CRF these
-# are one
-# chain, whose start and end are scored only where the text itself starts and ends.
-#
-# Shapes: E examples, R rows, N tokens of all rows, C tokens of all texts, U units, M units of a batch.
+# Rows: a unit is labelled at its first token (GPT: its last), in one window. In training each window is a unit of the
+# batch; for a CRF it is one chain, whose start and end are scored only at the start and end of the text.
 
 
 class TagFeatures:
@@ -212,8 +205,8 @@ class TagFeatures:
     ) -> None:
         """`tags` are the numbers of "begins here" and "goes on here" by a span's label; `outside` is the rest's."""
         self.texts = [example.text for example in examples]
-        tokens = tokens_of(tokenizer, self.texts)
-        self.units = units_of(tokens, self.texts, [example.units for example in examples], unit)
+        tokens = tokenize_texts(tokenizer, self.texts)
+        self.units = cut_units(tokens, self.texts, [example.units for example in examples], unit)
         marks = tokenizer.marks
         self._labelled_at = self.units.last if marks.leftward else self.units.first  # (U,) tokens
         self.rows = Windowed(
@@ -226,7 +219,7 @@ class TagFeatures:
         self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
         self.unit_tokens: Integers = self.rows.lengths
         self.labelled = np.fromiter((example.spans is not None for example in examples), bool, len(examples))  # (E,)
-        self.tags = _tags(self.units, fitted(self.units, examples), tags, outside)
+        self.tags = _tags(self.units, fit_spans(self.units, examples), tags, outside)
         self.tags[~np.repeat(self.labelled, self.units.counts)] = IGNORE
 
         # Counted tokens of the rows, one row after the other, are the tokens of the texts, each once and in order.

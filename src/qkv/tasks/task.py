@@ -1,8 +1,7 @@
-"""What the workbench asks of a task, and what every task hands back.
+"""The protocol of a task.
 
-A task turns examples into rows for an encoder with one head, says what is wrong with an answer (the loss), and turns
-the head's scores back into answers about the user's text. Training, evaluation, calibration, reports, look and the
-command line know tasks through this file alone: where tasks differ, they ask the task.
+A task turns examples into rows for an encoder with one head, defines the loss, and decodes the scores of the head into
+results. Training, evaluation, calibration, reports, look and the command line use tasks only through this protocol.
 
     examples ──features──▶ rows ──encoder + head──▶ scores ──decode──▶ results ──judge, scorer──▶ figures
 
@@ -22,11 +21,11 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Integers, Windowed
 from qkv.data.labelled.examples import Example, Fault
 from qkv.errors import InputError
-from qkv.tasks.model import TaskModel
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Objective
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 Scores = NDArray[np.float32]
 """What the head said: (R, L) for a head that reads rows, (N, L) for one that reads tokens, rows end to end."""
 
@@ -73,7 +72,7 @@ class Features(Protocol):
         ...
 
 
-class Piece(NamedTuple):
+class ShownPart(NamedTuple):
     """A part of a result as a terminal shows it."""
 
     text: str
@@ -92,7 +91,7 @@ class _Result(Protocol):
     @property
     def abstained(self) -> bool: ...  # less sure than the model was found to need
     def to_dict(self) -> dict[str, Any]: ...
-    def shown(self, example: Any) -> list[Piece]:
+    def shown(self, example: Any) -> list[ShownPart]:
         """The example with what was said about it, from left to right; lines end with "\\n"."""
         ...
 
@@ -104,7 +103,7 @@ class Weighed(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
-def rounded(value: float) -> float:
+def round_result(value: float) -> float:
     """A number as `Weighed.head` has it; the arrays have all digits."""
     return round(value, 6)
 
@@ -147,7 +146,7 @@ class LabelScore:
     answered: int  # how often it was given
 
 
-def f1_of(sums: Floats) -> Floats:
+def compute_f1(sums: FloatArray) -> FloatArray:
     """(n, 3) right, answered, expected → (n,) F1."""
     below = sums[:, 1] + sums[:, 2]
     return np.divide(2 * sums[:, 0], below, out=np.zeros(len(below)), where=below > 0)
@@ -261,11 +260,11 @@ class Task(Protocol[X, Y]):
         """Of one example, what the main figure is computed from."""
         return float(judgement.right), 1.0
 
-    def summands(self, statistics: Floats) -> Floats:
+    def summands(self, statistics: FloatArray) -> FloatArray:
         """(E, S) statistics of all examples → (E, T) what is summed over the examples of a draw."""
         return statistics
 
-    def figure(self, sums: Floats) -> Floats:
+    def figure(self, sums: FloatArray) -> FloatArray:
         """(n, T) sums → (n,) the main figure of each."""
         return np.asarray(sums[:, 0] / sums[:, 1])
 

@@ -26,8 +26,8 @@ from qkv.data.batch import Batch
 from qkv.data.batching import BothOrders, Integers, Windowed, merge_windows
 from qkv.data.labelled.examples import Fault, TextExample
 from qkv.errors import InputError, did_you_mean
-from qkv.tasks.model import TaskModel
-from qkv.tasks.task import Calibration, Piece, Scores, Task, Weighed, rounded
+from qkv.tasks.task import Calibration, Scores, ShownPart, Task, Weighed, round_result
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.loop import Term
 
@@ -83,7 +83,7 @@ class TextFeatures:
         return np.concatenate(rows), np.repeat(np.arange(len(units)), list(map(len, rows)))
 
 
-def pooled(scores: Tensor, unit: Tensor, units: int) -> Tensor:
+def pool_windows(scores: Tensor, unit: Tensor, units: int) -> Tensor:
     """(R, L) scores of windows → (U, L), the mean over each unit's windows."""
     if scores.size(0) == units:
         # one row a unit, in another order
@@ -106,7 +106,7 @@ class TextObjective(ABC):
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, TaskModel)
         targets = batch.labels["target"]
-        scores = pooled(model.scores(batch).float(), batch.labels["unit"], len(targets))  # (U, L)
+        scores = pool_windows(model.scores(batch).float(), batch.labels["unit"], len(targets))  # (U, L)
         return {"classify": self.term(scores, targets)}
 
     @abstractmethod
@@ -194,7 +194,7 @@ class TextTask(Task[TextExample, Any]):
         """Classes, the most probable first."""
         chosen = result.chosen
         classes = [
-            {"label": label, "probability": rounded(probability), "said": label in chosen}
+            {"label": label, "probability": round_result(probability), "said": label in chosen}
             for label, probability in result.probabilities.items()
         ]
         order = [self.ids[label] for label in result.probabilities]
@@ -205,5 +205,5 @@ class TextTask(Task[TextExample, Any]):
         return Weighed({"classes": classes, "abstained": result.abstained}, arrays)
 
 
-def text_piece(example: TextExample) -> Piece:
-    return Piece(example.text if example.pair is None else f"{example.text} ‖ {example.pair}")
+def show_text(example: TextExample) -> ShownPart:
+    return ShownPart(example.text if example.pair is None else f"{example.text} ‖ {example.pair}")

@@ -1,35 +1,96 @@
-"""How much of a pretrained encoder a task may change: the ways of the notes, by name.
+"""An encoder with the head of a task, and which of its parameters are trained.
 
-    full        everything moves (fine-tuning)
-    top:K       the last K layers and the head move, the rest stays
-    freeze      the encoder stays, the head learns in place
-    features    the encoder is run once, its vectors are written down, and the head learns from them
+    full        all parameters are trained
+    top:K       the last K layers and the head are trained
+    freeze      only the head is trained
+    features    the encoder is run once, its vectors are stored, and the head is trained on them
 
-A part that stays is also run without dropout: what it says about a text is the same in every epoch, so that `freeze`
-and `features` learn the same head, one of them without running the encoder again and again.
+The head includes BERT's pooler and the weights of ELMo's layers. Frozen parts run without dropout, so `freeze` and
+`features` learn the same head. A new encoder has only pretrained parts below it (word vectors, a language model):
+`freeze` and `features` then both freeze these, and its own layers are always trained. With ELMo's layer weights
+`features` equals `freeze`, since the stored vectors would depend on them.
 
-An encoder that begins from nothing has nothing to hold still but what was trained before and lies below it: word
-vectors, or a language model. Its layers are as new as the head and always move with it; `freeze` and `features` hold
-what lies below, and are then the same thing. An encoder of vectors and nothing else (`lookup`) is all pretrained, and
-has both ways like any other.
+A GPT may also learn its language model on the texts (Radford et al. 2018, §3.2, equation 5): L = L(task) + λ L(next
+word), λ = 0.5, on the tokens of the text without special tokens.
 
-A mix of ELMo's layers is part of the head: it is learned whatever stays. What `features` would write down is what comes
-out of it, so that there it is the same as `freeze`.
+Shapes: R rows, N tokens of all rows, D width, L outputs, W words.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MethodType
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qkv.data.batch import IGNORE, Batch
 from qkv.errors import InputError, did_you_mean
+from qkv.models.encoder import READS_POOLED, WithHeads
 from qkv.models.gpt.encoder import GPTEncoder
 from qkv.nn.gpu.layers import word_loss
-from qkv.tasks.model import OF_THE_HEAD, VECTORS, TaskModel, is_encoder
 from qkv.train.loop import Objective, Term
+
+OF_THE_HEAD = ("pooler", "mix")
+"""Parts that stand in an encoder and are made for one task."""
+VECTORS = "vectors"
+"""The label under which a batch carries what the encoder said of it, when it was asked once and written down."""
+
+
+class TaskModel(nn.Module):
+    def __init__(self, network: WithHeads, head: str, extra: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self.head = head
+        self.extra = nn.ParameterDict({name: nn.Parameter(torch.zeros(shape)) for name, shape in (extra or {}).items()})
+
+    @property
+    def reads_rows(self) -> bool:
+        """One vector a row, at [CLS] or wherever the encoder has it; else one a token."""
+        return self.head in READS_POOLED
+
+    def vectors(self, batch: Batch) -> Tensor:
+        """What the head reads: (R, D) at [CLS], or (N, D)."""
+        return batch.labels[VECTORS] if VECTORS in batch.labels else self.of(self.hidden(batch), batch)
+
+    def hidden(self, batch: Batch) -> Tensor:
+        """(N, D), what the encoder says."""
+        return self.network.encoder(**batch.inputs(), pool=False).hidden
+
+    def of(self, hidden: Tensor, batch: Batch) -> Tensor:
+        """(N, D) → what the head reads of it."""
+        return self.network.encoder.of_rows(hidden, batch.packing) if self.reads_rows else hidden
+
+    def scores(self, batch: Batch) -> Tensor:
+        """(R, L) or (N, L)"""
+        vectors, pooler = self.vectors(batch), self.network.encoder.pooler
+        if self.reads_rows and pooler is not None:  # a GPT has none
+            vectors = pooler(vectors)
+        return self.network.predict(self.head, vectors)
+
+    def head_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name, parameter in self.named_parameters():
+            if not is_encoder(name):
+                yield name, parameter
+
+    def extra_arrays(self) -> dict[str, NDArray[np.float32]]:
+        return {name: value.detach().float().cpu().numpy() for name, value in self.extra.items()}
+
+
+def is_encoder(name: str) -> bool:
+    """Whether a parameter belongs to the encoder; the pooler is part of the head, and so is a mix of layers.
+
+    >>> is_encoder("network.encoder.blocks.0.attention.qkv.weight"), is_encoder("network.encoder.pooler.dense.bias")
+    (True, False)
+    >>> is_encoder("network.encoder.mix.gamma"), is_encoder("network.heads.token.linear.bias")
+    (False, False)
+    """
+    network, _, rest = name.partition(".encoder.")
+    return network == "network" and bool(rest) and rest.split(".")[0] not in OF_THE_HEAD
+
+
+# Transfer.
 
 EXTRA = 100.0
 """A CRF begins at zero and has a few hundred numbers: at the encoder's rate it would stay there."""
@@ -50,7 +111,7 @@ class Transfer:
         return self.moving_layers > 0 or self.moving_embedding
 
 
-def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
+def parse_transfer(name: str, layers: int, mixes: bool = False) -> Transfer:
     """`mixes` says whether the encoder has a mix, whose vectors cannot be written down before it is learned."""
     if name == "full":
         return Transfer(name, layers, True)
@@ -66,14 +127,14 @@ def transfer_named(name: str, layers: int, mixes: bool = False) -> Transfer:
     raise InputError(f"Unknown transfer '{name}'.{did_you_mean(name, _WAYS)} Known: {', '.join(_WAYS)}.")
 
 
-def transfer_from_nothing(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
+def parse_scratch_transfer(name: str, layers: int, below: str | None, mixes: bool = False) -> Transfer:
     """Of an encoder that was not trained, but for what lies `below` it, by its name, where it has that."""
     if name == "full":
         return Transfer(name, layers, True)
     if name not in ("freeze", "features"):
         if name.partition(":")[0] == "top":
             raise InputError(_no_top(name, layers, below))
-        return transfer_named(name, layers)
+        return parse_transfer(name, layers)
     if below is None:
         raise InputError(
             f"transfer '{name}' holds word vectors still, and a model that begins from nothing has none. Give some "
@@ -91,7 +152,7 @@ def _no_top(name: str, layers: int, below: str | None) -> str:
     return f"transfer '{name}': {above}. Possible here: full ({below} learns too), freeze and features ({below} stays)."
 
 
-def hold(model: TaskModel, transfer: Transfer) -> None:
+def freeze_parts(model: TaskModel, transfer: Transfer) -> None:
     """Fix every part of the encoder that is not to move."""
     encoder = model.network.encoder
     blocks = list(encoder.blocks)
@@ -130,21 +191,11 @@ def layer_scale(decay: float, layers: int) -> Callable[[str], float]:
     return scale
 
 
-def moving(model: nn.Module) -> Iterator[nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
     return (parameter for parameter in model.parameters() if parameter.requires_grad)
 
 
-# --- A task learned together with the language model of its texts (Radford et al. 2018, §3.2, equation 5).
-#
-#     L = L(task) + λ L(next word)
-#
-# The same texts are predicted word by word, from the same vectors that the task's head reads: the encoder runs once.
-# What
-# is predicted is the text's own tokens, not the marks around them. The paper has λ = 0.5, and found that it helps
-# where
-# there is much to learn from and not where there is little.
-#
-# Shapes: N tokens of all rows, D width, W words.
+# Auxiliary language model.
 
 WEIGHT = 0.5
 """λ of the paper."""
@@ -162,7 +213,7 @@ class WithLanguageModel:
         return {**self.task.weights, TERM: self.weight}
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        return {**self.task.counts(batch), TERM: int((next_words(batch, self.words) != IGNORE).sum())}
+        return {**self.task.counts(batch), TERM: int((next_word_targets(batch, self.words) != IGNORE).sum())}
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, Term]:
         assert isinstance(model, TaskModel)
@@ -170,14 +221,14 @@ class WithLanguageModel:
         assert isinstance(encoder, GPTEncoder), "only a GPT has words to predict"
         hidden = model.hidden(batch)  # (N, D)
         read = replace(batch, labels={**batch.labels, VECTORS: model.of(hidden, batch)})
-        words = word_loss(*encoder.before_words(hidden), next_words(batch, self.words))
+        words = word_loss(*encoder.before_words(hidden), next_word_targets(batch, self.words))
         return {**self.task.terms(model, read), TERM: Term(*words)}
 
 
-def next_words(batch: Batch, words: int) -> Tensor:
+def next_word_targets(batch: Batch, words: int) -> Tensor:
     """(N,) the word after each token; nothing where a mark follows, or the row ends.
 
-    >>> next_words(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()
+    >>> next_word_targets(Batch.of([[3, 5, 6, 9], [3, 7, 8, 5, 9]]), words=8).tolist()
     [5, 6, -100, -100, 7, -100, 5, -100, -100]
     """
     following, targets = batch.ids[1:], torch.full_like(batch.ids, IGNORE)

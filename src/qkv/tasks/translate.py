@@ -1,7 +1,7 @@
-"""Texts to translations with any encoder-decoder, and what the translations are worth.
+"""Translate batches with an encoder-decoder, and score translations.
 
-Texts are sorted by length and put into batches by a budget of tokens; what comes back is in the order that was given.
-Nothing is cut: a source that is longer than the model was made for is the caller's to refuse or to split.
+Texts are sorted by length, batched by a budget of tokens, and returned in their order. Nothing is truncated: the caller
+rejects or splits sources that are too long.
 
 Shapes: T tokens of a translation, S tokens of its source.
 """
@@ -27,20 +27,20 @@ from qkv.search.options import GenerateConfig
 from qkv.search.search import generate
 from qkv.text.wordpiece import CONTINUES
 
-Network = Transformer | Seq2Seq
-TOKENS_PER_BATCH = 4_096  # of sources, times their hypotheses
+TranslationNetwork = Transformer | Seq2Seq
+SEARCH_TOKENS_PER_BATCH = 4_096  # of sources, times their hypotheses
 _LENGTHS = (5, 10, 15, 20, 30, 40, 50)
 """Words of a source (of Chinese, 汉字), by which translations are looked at apart."""
 
 
 @torch.inference_mode()
-def translated(
-    network: Network,
+def translate_batch(
+    network: TranslationNetwork,
     languages: Languages,
     sources: Sequence[Sequence[int]],
     config: GenerateConfig,
     *,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int = SEARCH_TOKENS_PER_BATCH,
     keys: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -53,7 +53,7 @@ def translated(
     for rows in plan_batches([len(source) for source in sources], max(1, tokens_per_batch // config.hypotheses)):
         examples = rows.tolist() if keys is None else [keys[row] for row in rows.tolist()]
         batch = Batch.of([sources[row] for row in rows], examples=examples)
-        texts = _searched(network, batch.to(device), languages, config)
+        texts = _search(network, batch.to(device), languages, config)
         for row, hypotheses in zip(rows.tolist(), texts, strict=True):
             found[row] = hypotheses
         if progress is not None:
@@ -61,7 +61,7 @@ def translated(
     return found
 
 
-def _searched(
+def _search(
     network: EncoderDecoder[Any], batch: Batch, languages: Languages, config: GenerateConfig
 ) -> list[list[Hypothesis]]:
     """The search hands every state back to the network that made it, so which kind of state it is does not matter."""
@@ -147,12 +147,12 @@ def check_scores(language: str) -> None:
     """Count one sentence, so that what is missing for the target language is told before the training and not after it.
     Without sacrebleu nothing will be counted, and nothing can be missing."""
     if scores.is_available():
-        with _told():
+        with _scoring_errors():
             scores.bleu(["a"], ["a"], language)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _scoring_errors() -> Iterator[None]:
     """A score that cannot be had is the user's to mend."""
     try:
         yield
@@ -160,7 +160,7 @@ def _told() -> Iterator[None]:
         raise InputError(str(error)) from error
 
 
-def scored(
+def score_translations(
     sources: Sequence[str],
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -177,7 +177,7 @@ def scored(
         return TranslationScore(
             len(same), exact, by_length=tuple(_by_length(lengths, lambda rows: None)), unfinished=unfinished
         )
-    with _told():
+    with _scoring_errors():
         counts = scores.bleu_counts(hypotheses, references, language)
         bleu = scores.bleu(hypotheses, references, language, interval=interval)
         chrf = scores.chrf(hypotheses, references, interval=interval)
@@ -217,7 +217,7 @@ def _by_length(
         yield LengthScore(edges[place] + 1, last, len(rows), bleu_of(rows))
 
 
-def summary(score: Mapping[str, Any]) -> Collection[str]:
+def summarize_scores(score: Mapping[str, Any]) -> Collection[str]:
     """A score's figures for people, from what `to_dict` gave."""
     found = []
     for name, title in (("bleu", "BLEU"), ("chrf", "chrF2")):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.api.embedder import is_of_text, only
+from qkv.api.embedder import is_of_text, keep_counted
 from qkv.api.model import Model
 from qkv.data.batch import Batch
 from qkv.data.batching import cut_windows
@@ -91,6 +91,6 @@ def test_what_is_counted() -> None:
     places, offsets = torch.arange(7), torch.tensor([0, 3])
     kept = is_of_text(batch, places)
     assert kept.tolist() == [False, True, False, False, True, True, False]
-    assert [part.tolist() for part in only((places, offsets), kept)] == [[1, 4, 5], [0, 1]]
-    nothing = only((places, offsets), torch.zeros(7, dtype=torch.bool))
+    assert [part.tolist() for part in keep_counted((places, offsets), kept)] == [[1, 4, 5], [0, 1]]
+    nothing = keep_counted((places, offsets), torch.zeros(7, dtype=torch.bool))
     assert [part.tolist() for part in nothing] == [[], [0, 0]]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qkv.api import evaluate as module
-from qkv.api.evaluate import compared, evaluate_file
+from qkv.api.evaluate import compare_answers, evaluate_file
 from qkv.api.model import load
 from qkv.cli.main import main
 from qkv.data.labelled.examples import AnswerExample
@@ -79,15 +79,15 @@ def test_numbers_are_compared_by_their_correlation() -> None:
     good, bad = expected + draw.normal(0, 0.1, 200), expected + draw.normal(0, 3, 200)
 
     task = Regression(ClassifySettings(), paired=False)
-    found = compared(task, np.stack([expected, good], 1), np.stack([expected, bad], 1))
+    found = compare_answers(task, np.stack([expected, good], 1), np.stack([expected, bad], 1))
     assert found["value"] == pytest.approx(pearson(expected, bad), abs=1e-12)
     assert found["difference"] == pytest.approx(pearson(expected, good) - pearson(expected, bad), abs=1e-12)
     p, low = found["p"], found["low"]
     assert p is not None and p < 0.01 and low is not None and low > 0
     # a larger error in the same order is no worse a correlation
-    same = compared(task, np.stack([expected, good], 1), np.stack([expected, 3 * good + 7], 1))
+    same = compare_answers(task, np.stack([expected, good], 1), np.stack([expected, 3 * good + 7], 1))
     assert same["difference"] == pytest.approx(0, abs=1e-12)
-    constant = compared(task, np.stack([expected, good], 1), np.stack([expected, np.full(200, 0.1)], 1))
+    constant = compare_answers(task, np.stack([expected, good], 1), np.stack([expected, np.full(200, 0.1)], 1))
     assert constant["value"] is None and constant["difference"] is None and constant["p"] is None
     json.dumps(constant, allow_nan=False)
 
@@ -96,11 +96,11 @@ def test_a_constant_is_told_in_words(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = dict.fromkeys(("value", "difference", "low", "high", "p"))
-    monkeypatch.setattr(module, "compared", lambda *_: nothing)
+    monkeypatch.setattr(module, "compare_answers", lambda *_: nothing)
     file = write_numbers(tmp_path / "a.csv")
     model = str(task_folder(tmp_path / "model", "classify", kind="regression"))
     assert main(["evaluate", model, str(file), "--against", model]) == 0
-    assert "the pearson of one of the two cannot be said" in capfd.readouterr().out
+    assert "the pearson of one of the two is undefined" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_models_for_other_things_are_refused_before_any_work(
     def never(*given: Any) -> Any:
         raise AssertionError("nothing may be evaluated yet")
 
-    monkeypatch.setattr(module, "judged", never)
+    monkeypatch.setattr(module, "evaluate_examples", never)
     first, other = task_folder(tmp_path / "first", "classify"), task_folder(tmp_path / "other", task, **record)
     with pytest.raises(InputError, match=message):
         evaluate_file(first, sets.write_texts(tmp_path / "a.csv"), against=other, out=tmp_path / "out.jsonl")
@@ -132,7 +132,7 @@ def test_the_examples_are_not_written_over(tmp_path: Path, capfd: pytest.Capture
     model = str(task_folder(tmp_path / "model", "classify", kind="multi"))
     for out in (file, link):
         assert main(["evaluate", model, str(file), "--out", str(out)]) == 2
-        assert f"--out {out} is a file that is read" in capfd.readouterr().err
+        assert f"--out {out} is also an input file" in capfd.readouterr().err
     assert file.read_bytes() == before
 
 

@@ -10,7 +10,7 @@ import tokenizers
 import torch
 
 from qkv.api import generator as generate
-from qkv.api.generator import Generator, Text
+from qkv.api.generator import GeneratedText, Generator
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.folders.own import save_folder
@@ -71,7 +71,7 @@ def plainly(generator: Generator, ids: list[int], n: int) -> list[int]:
     return written
 
 
-def texts_of(found: Iterable[list[Text]]) -> list[list[str]]:
+def texts_of(found: Iterable[list[GeneratedText]]) -> list[list[str]]:
     return [[one.text for one in texts] for texts in found]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.api.model import load
-from qkv.api.predict import examples_of
+from qkv.api.predict import make_examples
 from qkv.data.labelled.examples import (
     AnswerExample,
     AnswerSpan,
@@ -46,7 +46,7 @@ LABELLED: dict[str, tuple[Example, Example]] = {
 @pytest.mark.parametrize("task", LABELLED)
 def test_labels_are_not_looked_at(tmp_path: Path, task: str) -> None:
     given, wanted = LABELLED[task]
-    assert list(examples_of(type(given), [given], TOKENIZER)) == [wanted]
+    assert list(make_examples(type(given), [given], TOKENIZER)) == [wanted]
     model = load(task_folder(tmp_path / "model", task))
     (one,), (other,), (lone,) = model.predict([given]), model.predict([wanted]), model.predict(given)
     assert one.to_dict() == other.to_dict() == lone.to_dict()
@@ -57,7 +57,7 @@ def test_an_example_of_another_task_is_refused(task: str) -> None:
     for other, (example, _) in LABELLED.items():
         if other != task:
             with pytest.raises(InputError, match=f"Input 2 is an? {type(example).__name__}; this model reads"):
-                list(examples_of(type(LABELLED[task][0]), [LABELLED[task][0], example], TOKENIZER))
+                list(make_examples(type(LABELLED[task][0]), [LABELLED[task][0], example], TOKENIZER))
 
 
 def test_a_tuple_of_two_texts_is_one_pair_to_who_reads_pairs(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_a_tuple_of_two_texts_is_one_pair_to_who_reads_pairs(tmp_path: Path) -> 
 
 def test_a_text_without_tokens_is_named_by_its_number() -> None:
     with pytest.raises(InputError, match=r"Input 2: the text is empty \(nothing is left"):
-        list(examples_of(TextExample, ["the cat", "\u200b"], TOKENIZER))
+        list(make_examples(TextExample, ["the cat", "\u200b"], TOKENIZER))
     with pytest.raises(InputError, match="Input 1: the question is empty"):
-        list(examples_of(AnswerExample, [(" ", "the cat")], TOKENIZER))
+        list(make_examples(AnswerExample, [(" ", "the cat")], TOKENIZER))
 
 
 def test_each_model_uses_its_own_number_of_threads(tmp_path: Path) -> None:

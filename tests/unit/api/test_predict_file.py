@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qkv.api.model import load
-from qkv.api.predict import Written, inputs_of
+from qkv.api.predict import ResultWriter, open_inputs
 from qkv.cli.main import main
 from qkv.data.labelled.examples import AnswerExample, Fault, Place, TextExample
 from qkv.errors import InputError
@@ -63,7 +63,7 @@ def test_labels_in_a_file_are_not_looked_at(tmp_path: Path, capfd: pytest.Captur
     assert main(["predict", str(model), str(path), "--json"]) == 0, capfd.readouterr().err
     out, err = capfd.readouterr()
     assert len(out.splitlines()) == 2 and "left out" not in err
-    for example in inputs_of(load(model).solver.task, [str(path)], TOKENIZER):
+    for example in open_inputs(load(model).solver.task, [str(path)], TOKENIZER):
         fields = ("label", "spans", "answers", "answer")
         assert [getattr(example, field, None) for field in fields] == [None] * 4
 
@@ -82,7 +82,7 @@ def test_a_table_has_the_same_columns_throughout(tmp_path: Path, suffix: str) ->
         AnswerExample("who", "the dog", id="7", place=Place("a.json", 4)),
         AnswerExample("who", "the animal"),
     ]
-    with Written(tmp_path / f"answers{suffix}", suffix) as written:
+    with ResultWriter(tmp_path / f"answers{suffix}", suffix) as written:
         written.add(asked, reader.predict(asked))
     rows = rows_of(tmp_path / f"answers{suffix}")
     assert [(row["line"], row["id"], row["question"]) for row in rows] == [
@@ -98,7 +98,7 @@ def test_columns_of_a_classifier(tmp_path: Path) -> None:
     texts = [TextExample("the cat"), TextExample("the dog", place=Place("a", 9))]
     single = load(task_folder(tmp_path / "single", "classify"))
     for pairs, columns in ((False, ["line", "text"]), (True, ["line", "text", "pair"])):
-        with Written(tmp_path / "a.csv", ".csv", pairs) as written:
+        with ResultWriter(tmp_path / "a.csv", ".csv", pairs) as written:
             written.add(texts, single.predict(texts))
         rows = rows_of(tmp_path / "a.csv")
         assert [list(row) for row in rows] == [[*columns, *said]] * 2
@@ -108,7 +108,7 @@ def test_columns_of_a_classifier(tmp_path: Path) -> None:
 def test_texts_without_tokens_are_left_out_and_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = task_folder(tmp_path / "model", "classify")
     path = write(tmp_path / "a.csv", f'text\nthe cat\n{UNSEEN}\n""\nthe dog\n')
-    source = inputs_of(CLASSIFY, [str(path)], TOKENIZER)
+    source = open_inputs(CLASSIFY, [str(path)], TOKENIZER)
     for _ in range(2):  # not listed twice
         assert [example.text for example in source] == ["the cat", "the dog"]
         assert source.faults == [
@@ -130,13 +130,13 @@ def test_what_is_read_is_not_written_over(tmp_path: Path, capfd: pytest.CaptureF
     model = task_folder(tmp_path / "model", "classify")
     path = write(tmp_path / "a.csv", "text\nthe cat\n")
     assert main(["predict", str(model), str(path), "--out", str(path)]) == 2
-    assert "is a file that is read" in capfd.readouterr().err and path.read_text() == "text\nthe cat\n"
+    assert "is also an input file" in capfd.readouterr().err and path.read_text() == "text\nthe cat\n"
 
 
 def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(f"\ufeffthe cat\n\n{UNSEEN}\nthe dog\n".encode()))
     monkeypatch.setattr(sys, "stdin", stream)
-    source = inputs_of(CLASSIFY, ["-"], TOKENIZER)
+    source = open_inputs(CLASSIFY, ["-"], TOKENIZER)
     assert [(example.place.line, example.text) for example in source] == [(1, "the cat"), (4, "the dog")]
     assert [str(fault.place) for fault in source.faults] == ["standard input, line 3"]
 
@@ -147,9 +147,9 @@ def test_a_typed_text_without_tokens_is_refused_where_no_other_stands_beside_it(
     folder = task_folder(tmp_path / "model", "classify")
     for typed in (["", ""], [UNSEEN]):
         with pytest.raises(InputError, match="Input 1: the text is empty"):
-            list(load(folder).predict_stream(inputs_of(CLASSIFY, typed, TOKENIZER)))
+            list(load(folder).predict_stream(open_inputs(CLASSIFY, typed, TOKENIZER)))
     with pytest.raises(InputError, match="Input 1: the pair is empty"):
-        list(load(folder).predict_stream(inputs_of(CLASSIFY, ["the cat", "a dog"], TOKENIZER, pair=" ")))
+        list(load(folder).predict_stream(open_inputs(CLASSIFY, ["the cat", "a dog"], TOKENIZER, pair=" ")))
     assert main(["predict", str(folder), "the cat", "", "the dog", UNSEEN, "--json"]) == 0
     out, err = capfd.readouterr()
     assert [json.loads(line)["text"] for line in out.splitlines()] == ["the cat", "the dog"]

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import save_file
 
-from qkv.api.translator import Candidate, Translator, _put_together, load_translator
+from qkv.api.translator import TranslationCandidate, Translator, _join, load_translator
 from qkv.errors import InputError
 from qkv.files import to_json
 from qkv.jobs.translate.training import TRANSLATING
-from qkv.models.table import facts_of_folder, family_named
+from qkv.models.table import describe_model, load_family
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.int8 import explain_no_int8
 from qkv.search.options import GenerateConfig
@@ -163,7 +163,7 @@ def test_guessing_ahead_is_exact(translator: Translator) -> None:
 
 def test_chinese_needs_no_space_between_sentences() -> None:
     def whole(*texts: str) -> str:
-        return _put_together("a. b.", [(0, 2), (3, 5)], [Candidate(text, 0, 0, True, 1) for text in texts]).text
+        return _join("a. b.", [(0, 2), (3, 5)], [TranslationCandidate(text, 0, 0, True, 1) for text in texts]).text
 
     assert whole("One.", "Two.") == "One. Two." and whole("一。", "二。") == "一。二。" and whole("", "x") == "x"
 
@@ -188,7 +188,7 @@ def test_a_folder_of_opus_mt(tmp_path: Path) -> None:
     only = GenerateConfig(max_length=5)
     found = translator.translate(["Tom chases", "汤姆"], only, alignments=True)
     assert [one.n_tokens for one in found] == [4, 3] and found[0].best.attention is not None
-    facts = facts_of_folder(tmp_path)
-    shown = dict(family_named(facts.family).info(facts.document | {"licence": None}))
+    facts = describe_model(tmp_path)
+    shown = dict(load_family(facts.family).info(facts.document | {"licence": None}))
     assert shown["model"].startswith("marian: ") and "30 tokens" in shown["vocabulary"]
     assert facts.notes == translator.notes

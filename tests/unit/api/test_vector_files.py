@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qkv.api.embed_files import json_lines, token_lines, vector_file
-from qkv.api.results import Embeddings, TokenVectors, normalized
+from qkv.api.embedder import Embeddings, TokenVectors, scale_to_unit
 from qkv.errors import InputError
 
 
@@ -91,5 +91,5 @@ def test_names_are_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_normalized_leaves_zeros() -> None:
-    found = normalized(np.array([[3, 4], [0, 0]], dtype=np.float32))
+    found = scale_to_unit(np.array([[3, 4], [0, 0]], dtype=np.float32))
     assert found.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]

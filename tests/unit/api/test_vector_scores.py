@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from qkv.api.vector_scores import Analogies, Pairs, Section, as_document, score_analogies, score_pairs
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.api.vector_scores import Analogies, AnalogySection, RatedPairs, as_document, score_analogies, score_pairs
+from qkv.models.word2vec.folder import WordVectors
 from tests.support.word_vectors import small
 
 FILE = Path("test.txt")
@@ -16,9 +16,11 @@ ANALOGIES = Analogies(
     "A",
     FILE,
     [
-        Section("family", [("man", "king", "woman", "queen"), ("king", "man", "Queen", "woman"), ("a", "b", "c", "d")]),
-        Section("gram1", [("man", "king", "woman", "cat")]),
-        Section("nothing", [("x", "king", "woman", "cat")]),
+        AnalogySection(
+            "family", [("man", "king", "woman", "queen"), ("king", "man", "Queen", "woman"), ("a", "b", "c", "d")]
+        ),
+        AnalogySection("gram1", [("man", "king", "woman", "cat")]),
+        AnalogySection("nothing", [("x", "king", "woman", "cat")]),
     ],
 )
 
@@ -42,16 +44,16 @@ def test_rare_words_neither_ask_nor_answer() -> None:
 
 def test_pairs_by_hand() -> None:
     rated = [("king", "man", 9.0), ("King", "queen", 5.0), ("king", "cat", 1.0), ("king", "dog", 9.9)]
-    score = score_pairs(small(), Pairs("P", FILE, rated))
+    score = score_pairs(small(), RatedPairs("P", FILE, rated))
     assert (score.n_pairs, score.n_covered, score.coverage, score.spearman) == (4, 3, 0.75, 1.0)
     assert score.low <= 1.0 and score.high == 1.0
     upside_down = [(one, other, -rating) for one, other, rating in rated]
-    assert score_pairs(small(), Pairs("P", FILE, upside_down)).spearman == -1.0
+    assert score_pairs(small(), RatedPairs("P", FILE, upside_down)).spearman == -1.0
 
 
 def test_nothing_covered_is_no_figure_and_still_json() -> None:
     vectors = WordVectors(["x", "y"], torch.randn(2, 3))
-    pairs = Pairs("P", FILE, [("king", "man", 1.0)])
+    pairs = RatedPairs("P", FILE, [("king", "man", 1.0)])
     document = as_document([score_analogies(vectors, ANALOGIES), score_pairs(vectors, pairs)])
     document = json.loads(json.dumps(document, allow_nan=False))
     assert document["analogies"][0]["accuracy"] is None and document["analogies"][0]["coverage"] == 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.api.vector_scores import KNOWN, Analogies, Pairs, find_tests, read_test
+from qkv.api.vector_scores import KNOWN, Analogies, RatedPairs, find_tests, read_test
 from qkv.errors import InputError
 
 
@@ -27,11 +27,11 @@ def test_analogies(tmp_path: Path) -> None:
 
 def test_pairs(tmp_path: Path) -> None:
     found = read_test(write(tmp_path / "p.txt", "\ufeff# rated by people\ntiger\tcat\t7.35\r\n钱\t 现金\t4\n"), "P")
-    assert isinstance(found, Pairs) and found.pairs == [("tiger", "cat", 7.35), ("钱", "现金", 4.0)]
+    assert isinstance(found, RatedPairs) and found.pairs == [("tiger", "cat", 7.35), ("钱", "现金", 4.0)]
     spaced = read_test(write(tmp_path / "s.txt", "a b 1\n"), "S")
-    assert isinstance(spaced, Pairs) and spaced.pairs == [("a", "b", 1.0)]
+    assert isinstance(spaced, RatedPairs) and spaced.pairs == [("a", "b", 1.0)]
     phrases = read_test(write(tmp_path / "t.txt", "New York\tBoston\t3\n"), "T")
-    assert isinstance(phrases, Pairs) and phrases.pairs == [("New York", "Boston", 3.0)]
+    assert isinstance(phrases, RatedPairs) and phrases.pairs == [("New York", "Boston", 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_published_sets(shared_data: Path) -> None:
     found = {test.name: test for test in find_tests([shared_data])}
     assert set(found) == set(KNOWN.values())
     sizes = {
-        name: len(test.pairs) if isinstance(test, Pairs) else sum(len(part.questions) for part in test.sections)
+        name: len(test.pairs) if isinstance(test, RatedPairs) else sum(len(part.questions) for part in test.sections)
         for name, test in found.items()
     }
     assert sizes["Google"] == 19544 and sizes["CA8 semantic"] + sizes["CA8 morphological"] == 17813

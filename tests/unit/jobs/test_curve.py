@@ -11,8 +11,8 @@ import pytest
 from qkv.cli.main import main
 from qkv.errors import InputError
 from qkv.jobs import curve
-from qkv.jobs.curve import CurveConfig, drawn_order, sizes
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.curve import CurveConfig, draw_order, sample_sizes
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.train.loop import Outcome
 from qkv.train.progress import Silent
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def configured(folder: Path, task: str = "classify", train: str = "train.csv", **more: Any) -> CurveConfig:
     flags = {"data.train": str(folder / train), "epochs": 1.0, **more.pop("flags", {})}
-    finetune = configured_for(task, str(folder / "model"), more.pop("transfer", "features"), None, flags)
+    finetune = resolve_finetune_settings(task, str(folder / "model"), more.pop("transfer", "features"), None, flags)
     return CurveConfig(**{"shares": (0.3, 0.6, 1.0), "draws": 2, **more}, finetune=finetune)
 
 
@@ -89,7 +89,7 @@ def test_a_whole_curve(folder: Path, tmp_path: Path) -> None:
     assert all(len(point["scores"]) == 2 and point["deviation"] is not None for point in result["points"])
     assert result["examples"] == {"train": 60, "dev": 16} and result["main"] == "accuracy"
     assert result["verdict"]["en"] and result["verdict"]["zh"] and 0 < result["baseline"] < 1
-    lines = curve.finished_points(tmp_path / "run")
+    lines = curve.read_points(tmp_path / "run")
     assert [(line["n"], line["draw"]) for line in lines] == [(n, draw) for draw in (0, 1) for n in (18, 36, 60)]
     read, *points = told.messages
     assert "train.csv: 60 examples (csv, text = 'text', label = 'label')" in read
@@ -126,7 +126,7 @@ def test_vectors_that_are_shared_are_those_of_a_run_of_its_own(folder: Path, tmp
         for transfer in ("freeze", "features"):
             config = configured(folder, task, train, transfer=transfer, shares=(0.5,), draws=1)
             curve.CURVES.start(config, tmp_path / f"{task}-{transfer}", Silent())
-            losses.append([line["loss"] for line in curve.finished_points(tmp_path / f"{task}-{transfer}")])
+            losses.append([line["loss"] for line in curve.read_points(tmp_path / f"{task}-{transfer}")])
         assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
@@ -154,10 +154,10 @@ def test_a_point_that_is_stopped_is_no_point(folder: Path, tmp_path: Path, monke
     def stopped(*_: object) -> Outcome:
         return Outcome(0, 1, finished=False, signal=2)
 
-    monkeypatch.setattr(curve, "measured", stopped)
+    monkeypatch.setattr(curve, "train_point", stopped)
     found = curve.CURVES.start(configured(folder), tmp_path / "run", Silent())
     assert (found.finished, found.signal, found.run) == (False, 2, tmp_path / "run")
-    assert curve.finished_points(tmp_path / "run") == []
+    assert curve.read_points(tmp_path / "run") == []
 
 
 def test_a_file_that_changed_is_told(folder: Path, tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_settings() -> None:
 
 
 def test_sizes() -> None:
-    assert sizes((0.1, 0.2, 1.0), 1000, 5) == (100, 200, 1000)
-    assert sizes((0.001, 0.002, 1.0), 1000, 5) == (8, 1000)
-    assert sizes((0.1, 1.0), 20, 150) == (20,)
+    assert sample_sizes((0.1, 0.2, 1.0), 1000, 5) == (100, 200, 1000)
+    assert sample_sizes((0.001, 0.002, 1.0), 1000, 5) == (8, 1000)
+    assert sample_sizes((0.1, 1.0), 20, 150) == (20,)
 
 
 def labels_in(labels: Sequence[Sequence[str]], order: Any) -> list[str]:
@@ -191,21 +191,21 @@ def labels_in(labels: Sequence[Sequence[str]], order: Any) -> list[str]:
 def test_a_draw_has_every_label_and_each_by_its_share() -> None:
     labels = [["often"]] * 800 + [["sometimes"]] * 195 + [["rare"]] * 4 + [["once"]]
     for draw in range(5):
-        order = drawn_order(labels, 0, draw)
+        order = draw_order(labels, 0, draw)
         assert sorted(order.tolist()) == list(range(1000))
         assert set(labels_in(labels, order[:8])) == {"often", "sometimes", "rare", "once"}
         found = labels_in(labels, order[:100])
         assert 76 <= found.count("often") <= 82 and 16 <= found.count("sometimes") <= 22
-    assert (drawn_order(labels, 0, 1) == drawn_order(labels, 0, 1)).all()
-    assert (drawn_order(labels, 0, 1) != drawn_order(labels, 0, 2)).any()
-    assert (drawn_order(labels, 1, 1) != drawn_order(labels, 0, 1)).any()
+    assert (draw_order(labels, 0, 1) == draw_order(labels, 0, 1)).all()
+    assert (draw_order(labels, 0, 1) != draw_order(labels, 0, 2)).any()
+    assert (draw_order(labels, 1, 1) != draw_order(labels, 0, 1)).any()
 
 
 def test_a_draw_of_several_labels_and_of_none() -> None:
     labels = [["a", "b"], ["b"], [], ["c"], ["a"]] * 40 + [["d", "e"]]
     for draw in range(5):
-        assert set(labels_in(labels, drawn_order(labels, 0, draw)[:5])) == set("abcde")
-    assert sorted(drawn_order([[]] * 9, 0, 0).tolist()) == list(range(9))
+        assert set(labels_in(labels, draw_order(labels, 0, draw)[:5])) == set("abcde")
+    assert sorted(draw_order([[]] * 9, 0, 0).tolist()) == list(range(9))
 
 
 def words(folder: Path, out: Path) -> list[object]:
@@ -217,7 +217,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path:
     assert main([str(word) for word in words(folder, tmp_path / "run")]) == 0
     out, err = capsys.readouterr()
     assert "point 2 of 2" in err and "report.html" in err
-    assert out.startswith("examples") and "accuracy" in out and "this data cannot say" in out
+    assert out.startswith("examples") and "accuracy" in out and "cannot be estimated" in out
     assert main(["curve", "--resume", str(tmp_path / "run"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["finished"] and len(document["result"]["points"]) == 2
@@ -228,14 +228,14 @@ def test_the_command(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path:
 def test_the_command_stopped(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curve, "measured", lambda *_: Outcome(0, 1, finished=False, signal=2))
+    monkeypatch.setattr(curve, "train_point", lambda *_: Outcome(0, 1, finished=False, signal=2))
     assert main([str(word) for word in words(folder, tmp_path / "run")]) == 130
     assert f"qkv curve --resume {tmp_path / 'run'}" in capsys.readouterr().err
 
 
 def test_wrong_words(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     assert "Did you mean 'classify'" in fails(capsys, "curve", "clasify", "--train", "x", "-o", tmp_path / "run")
-    assert "Say what is to be learned" in fails(capsys, "curve")
+    assert "Name the task" in fails(capsys, "curve")
     assert "--train" in fails(capsys, "curve", "classify")
     assert "--kind is for classify" in fails(
         capsys, "curve", "tag", "--train", "x", "-o", tmp_path / "run", "--kind", "multi"

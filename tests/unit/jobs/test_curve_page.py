@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from qkv.jobs.curve_page import REASONS, CurveFacts, curve_page, mean, spread, still_rising, verdict
+from qkv.jobs.curve import (
+    NO_FIT_REASONS,
+    CurveFacts,
+    curve_page,
+    mean_score,
+    remark_more_labels,
+    remark_rising,
+    remark_spread,
+)
 from qkv.metrics.power_law import CurveFit, PowerLaw, Prediction
 from qkv.report.bilingual import phrase
 from qkv.report.page import render_page
@@ -38,21 +46,23 @@ def test_every_curve_is_whole_html(name: str) -> None:
     [(0.81, 0.85, GOOD, "More labels help"), (0.809, 0.85, NOTE, "may help"), (0.795, 0.805, NOTE, "hardly help")],
 )
 def test_verdict(low: float, high: float, level: str, words: str) -> None:
-    found = check(verdict(predicted(low, (low + high) / 2, high)), level, "80.0", f"{100 * low:.1f}", "400")
+    found = check(remark_more_labels(predicted(low, (low + high) / 2, high)), level, "80.0", f"{100 * low:.1f}", "400")
     assert words in found.text.en
 
 
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", NO_FIT_REASONS)
 def test_it_says_that_it_cannot_say(reason: str) -> None:
-    found = check(verdict(replace(RISING, fit=CurveFit(None, (), reason))), NOTE if reason == "flat" else WARNING)
-    assert REASONS[reason].en in found.text.en and REASONS[reason].zh in found.text.zh
+    found = check(
+        remark_more_labels(replace(RISING, fit=CurveFit(None, (), reason))), NOTE if reason == "flat" else WARNING
+    )
+    assert NO_FIT_REASONS[reason].en in found.text.en and NO_FIT_REASONS[reason].zh in found.text.zh
 
 
 def test_what_was_measured() -> None:
-    check(still_rising(predicted(0.8, 0.8, 0.8)), NOTE, "200", "400", "4.0")
-    assert still_rising(replace(RISING, points=RISING.points[:1])) is None
-    check(spread(predicted(0.8, 0.8, 0.8)), NOTE, "1.4", "200", "400")
-    assert spread(replace(RISING, points=((10, (0.5,)), (20, (0.6,))))) is None
+    check(remark_rising(predicted(0.8, 0.8, 0.8)), NOTE, "200", "400", "4.0")
+    assert remark_rising(replace(RISING, points=RISING.points[:1])) is None
+    check(remark_spread(predicted(0.8, 0.8, 0.8)), NOTE, "1.4", "200", "400")
+    assert remark_spread(replace(RISING, points=((10, (0.5,)), (20, (0.6,))))) is None
 
 
 def test_the_picture() -> None:
@@ -73,7 +83,7 @@ def test_nothing_measured() -> None:
         page = curve_page(Path("curve"), facts)
         assert page.figures == () and page.sections == ()
         checked(render_page(page))
-    assert math.isnan(mean(())) and mean((0.5, math.nan)) == 0.5
+    assert math.isnan(mean_score(())) and mean_score((0.5, math.nan)) == 0.5
 
 
 def test_text_stays_text() -> None:

@@ -18,7 +18,7 @@ from qkv.look.wire import Asked, RefusalError, Reply
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.network import Transformer
 from qkv.nn.multihead import MultiHeadCrossAttention, MultiHeadSelfAttention
-from qkv.tasks.translate import translated
+from qkv.tasks.translate import translate_batch
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import VOCABULARIES, make_gpt
 from tests.support.inside_folders import rnnlm, translator
@@ -226,9 +226,9 @@ def test_a_translation_that_is_not_given_is_made_once(transformer: Subject, monk
 
     def counted(*given: Any) -> Any:
         made.append(1)
-        return translated(*given)
+        return translate_batch(*given)
 
-    monkeypatch.setattr("qkv.look.scene.translated", counted)
+    monkeypatch.setattr("qkv.look.scene.translate_batch", counted)
     text = "she owes me 1 猫"
     whole = ask(transformer, text, kind="cross")
     best = transformer.translator.translate([text])[0]

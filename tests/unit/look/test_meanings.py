@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.api.results import normalized
+from qkv.api.embedder import scale_to_unit
 from qkv.look.meanings import compare_meanings, find_spans
 from qkv.look.subject import Subject, open_subject
 from qkv.look.wire import Asked, RefusalError, Reply
@@ -69,7 +69,7 @@ def test_points_are_of_the_models_own_vectors(bert: Subject) -> None:
         points = found.arrays["points"][layer]
         np.testing.assert_allclose(np.abs(points), np.abs(expected.places), atol=1e-4)
         np.testing.assert_allclose(found.arrays["variance"][layer], expected.shares, atol=1e-4)
-        unit = normalized(vectors)
+        unit = scale_to_unit(vectors)
         np.testing.assert_allclose(found.arrays["cosine"][layer], unit @ unit.T, atol=1e-5)
 
 
@@ -98,7 +98,7 @@ def test_pieces_are_averaged_and_named(bert: Subject) -> None:
     assert [one["pieces"] for one in found.head["occurrences"]] == [["un", "##happy", "##ness"]] * 2
     read = bert.model.embed_tokens(["the unhappyness was", "unhappyness is bad"], layer=2)
     means = np.stack([read[0].vectors[1:4].mean(0), read[1].vectors[:3].mean(0)])
-    unit = normalized(means)
+    unit = scale_to_unit(means)
     np.testing.assert_allclose(found.arrays["cosine"][2], unit @ unit.T, atol=1e-5)
     chinese = ask(bert, "中国", ["中国的首都是北京", "我爱中国"])
     assert chinese.head["occurrences"][1] == {

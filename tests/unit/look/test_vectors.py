@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qkv.api.results import normalized
+from qkv.api.embedder import scale_to_unit
 from qkv.cli.main import main
 from qkv.look import vectors
 from qkv.look.subject import Subject, open_subject
@@ -74,7 +74,7 @@ def test_the_parallelogram(table: Subject, file: Subject) -> None:
         np.testing.assert_allclose(b - a, goal - c, atol=1e-5, err_msg="opposite sides are equal")
         np.testing.assert_allclose(one.arrays["above"][:4], 0, atol=1e-5, err_msg="the corners lie in their plane")
         assert not a.any() and c[1] == pytest.approx(0, abs=1e-6) and c[0] > 0 and b[1] > 0
-    unit = normalized(file.vectors.vectors[[1, 2, 3, file.vectors.rows[one.head["answers"][0]["word"]]]].numpy())
+    unit = scale_to_unit(file.vectors.vectors[[1, 2, 3, file.vectors.rows[one.head["answers"][0]["word"]]]].numpy())
     answer = unit[3] - unit[0]
     distance = np.hypot(np.linalg.norm(one.arrays["points"][4]), one.arrays["above"][4])
     assert distance == pytest.approx(np.linalg.norm(answer), abs=1e-5), "on the plane and above it, by Pythagoras"
@@ -92,7 +92,7 @@ def test_a_word_twice_has_a_flat_parallelogram(table: Subject) -> None:
 def test_a_map_is_a_plain_analysis(file: Subject) -> None:
     found = ask("word_map", file, most=50)
     assert found.head["words"] == [f"w{row}" for row in range(50)] and found.head["of"] == 300
-    unit = normalized(file.vectors.vectors[:50].numpy())
+    unit = scale_to_unit(file.vectors.vectors[:50].numpy())
     expected = principal(unit.astype(np.float64))
     np.testing.assert_allclose(np.abs(found.arrays["points"]), np.abs(expected.places), atol=1e-4)
     assert found.head["variance"] == pytest.approx(expected.shares.tolist(), abs=1e-4)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qkv.api.model import shown_tokens
+from qkv.api.model import show_tokens
 from qkv.look.attention import word_ranges
 from qkv.look.scene import Question
 from qkv.look.subject import open_subject
@@ -17,7 +17,7 @@ from tests.support.folders import make_folder, make_tokenizer
 def words(tokenizer: Tokenizer, text: str, pair: str | None = None) -> list[str]:
     """What each word is made of, with | between its tokens."""
     texts = [text] if pair is None else [text, pair]
-    tokens = shown_tokens(tokenizer.encode(text, pair), texts, tokenizer.special_ids)
+    tokens = show_tokens(tokenizer.encode(text, pair), texts, tokenizer.special_ids)
     found = word_ranges(tokens, texts)
     flat = [place for first, last in found for place in range(first, last + 1)]
     assert flat == list(range(len(tokens)))  # every token once, in order
@@ -59,7 +59,7 @@ def test_pieces_of_a_sentence_piece_model() -> None:
 
 def test_pieces_that_end_a_word() -> None:
     tokenizer = Tokenizer(gpt_backend(), "byte-pair")
-    tokens = shown_tokens(tokenizer.encode("the cathat", special=False), ["the cathat"], tokenizer.special_ids)
+    tokens = show_tokens(tokenizer.encode("the cathat", special=False), ["the cathat"], tokenizer.special_ids)
     found = word_ranges(tokens, ["the cathat"])
     assert ["".join(tokens[place].text for place in range(a, b + 1)) for a, b in found] == ["the", "cathat"]
 

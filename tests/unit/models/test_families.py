@@ -31,7 +31,7 @@ from qkv.models.family import (
     Opened,
     Saving,
 )
-from qkv.models.table import FAMILIES, facts_of_folder, family_named, open_model
+from qkv.models.table import FAMILIES, describe_model, load_family, open_model
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
 from tests.support.folders import make_folder
 from tests.support.gpt_folders import make_gpt
@@ -77,7 +77,7 @@ def _network(opened: Opened) -> nn.Module:
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_folder_opened_by_its_family_is_what_its_loader_gives(name: str, tmp_path: Path) -> None:
     MAKERS[name](tmp_path / name)
-    facts, opened = facts_of_folder(tmp_path / name), open_model(tmp_path / name)
+    facts, opened = describe_model(tmp_path / name), open_model(tmp_path / name)
     assert facts == opened.facts and facts.family == name and facts.model_type in FAMILIES[name].model_types
     assert set(opened.parts) == set(facts.abilities)
     stored = load_file(tmp_path / name / "model.safetensors")
@@ -86,7 +86,7 @@ def test_a_folder_opened_by_its_family_is_what_its_loader_gives(name: str, tmp_p
     # of words only those with a vector are there, and a GPT's tensors are called otherwise in its file
     if name not in ("word2vec", "gpt"):
         assert set(theirs) <= set(mine) and all(value.equal(mine[one]) for one, value in theirs.items())
-    family = family_named(name)
+    family = load_family(name)
     terms = {"licence": None, "licence_file": None, "card": None}
     assert dict(family.info(facts.document | terms))["folder"] == str(tmp_path / name)
     assert json.loads(json.dumps(facts.document))["path"] == str(tmp_path / name)
@@ -150,7 +150,7 @@ def test_what_feeds_an_encoder(name: str, tmp_path: Path) -> None:
 def test_a_file_of_vectors_is_opened_as_a_folder_of_them_is(tmp_path: Path) -> None:
     load_vectors(_vectors(tmp_path / "folder")).save(tmp_path / "vectors.txt")
     opened = open_model(tmp_path / "vectors.txt")
-    assert opened.facts == facts_of_folder(tmp_path / "vectors.txt") and opened.facts.view_kind == "table"
+    assert opened.facts == describe_model(tmp_path / "vectors.txt") and opened.facts.view_kind == "table"
     assert set(opened.parts) == set(opened.facts.abilities)
     assert opened.ability(LOOKS_UP).vectors().words == ["cat", "dog"]
     assert opened.ability(FEEDS).width == 4 and opened.ability(ENCODES).known is not None
@@ -188,12 +188,12 @@ def test_no_folder_and_no_config(tmp_path: Path) -> None:
         open_model(tmp_path / "nothing")
     (tmp_path / "weights.bin").write_text("")
     with pytest.raises(InputError, match=r"is not a model folder: it has no config\.json, only weights\.bin"):
-        facts_of_folder(tmp_path)
+        describe_model(tmp_path)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_line_is_its_record(name: str) -> None:
-    family = family_named(name)
+    family = load_family(name)
     assert family.name == name and family.model_types == FAMILIES[name].model_types
 
 

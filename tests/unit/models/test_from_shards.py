@@ -12,8 +12,8 @@ from qkv.config import JobSettings, merge, read_toml, to_toml
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.jobs.lifecycle import Finished, Lifecycle, by_sessions
-from qkv.jobs.pretrain import lifecycle_of, model_of
+from qkv.jobs.lifecycle import Finished, Lifecycle, ended_by_sessions
+from qkv.jobs.pretrain import make_lifecycle, read_model_name
 from qkv.models.bert.pretrain import PretrainConfig
 from qkv.models.elmo.pretrain import ElmoTraining
 from qkv.models.gpt.pretrain import GPTTrainConfig
@@ -71,7 +71,7 @@ class Counting:
         self.stops_at = stops_at
         self.asked: list[str] = []
         pretraining = Pretraining[Settings, Any](JobSettings(Settings()), self._trainer, self._save, self._page)
-        self.training: Lifecycle[Settings] = lifecycle_of(pretraining)
+        self.training: Lifecycle[Settings] = make_lifecycle(pretraining)
 
     def _trainer(self, config: Settings, run: Path, progress: Progress, begins: bool) -> Any:
         self.asked.append("begins" if begins else "goes on")
@@ -122,12 +122,12 @@ def test_a_run_has_ended_when_everything_is_there(shards: Path, tmp_path: Path, 
     Counting().training.start(Settings(data=str(shards)), tmp_path / "run", Silent())
     if missing is not None:
         (tmp_path / "run" / missing).unlink()
-        assert by_sessions(tmp_path / "run", {"train": {"steps": 5}}) is None
+        assert ended_by_sessions(tmp_path / "run", {"train": {"steps": 5}}) is None
     else:
         outcome = Outcome(5, 5, finished=True)
-        ended = by_sessions(tmp_path / "run", {"train": {"steps": 5}})
+        ended = ended_by_sessions(tmp_path / "run", {"train": {"steps": 5}})
         assert ended == Finished(tmp_path / "run", outcome, already=True) and ended.steps == 5
-        assert by_sessions(tmp_path / "run", {"train": {"steps": 6}}) is None
+        assert ended_by_sessions(tmp_path / "run", {"train": {"steps": 6}}) is None
 
 
 def written(run: Path, text: str) -> Path:
@@ -136,14 +136,14 @@ def written(run: Path, text: str) -> Path:
 
 
 def test_every_model_is_known_by_its_settings(tmp_path: Path) -> None:
-    assert [model_of(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(PRETRAINED)
+    assert [read_model_name(written(tmp_path, to_toml(config))) for config in CONFIGS] == list(PRETRAINED)
     before = to_toml(PretrainConfig()).replace('model_type = "bert"\n', "")
-    assert "model_type" not in before and model_of(written(tmp_path, before)) == "bert"
+    assert "model_type" not in before and read_model_name(written(tmp_path, before)) == "bert"
 
 
 def test_what_is_no_run_from_shards(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run: it has no config.toml"):
-        model_of(tmp_path)
+        read_model_name(tmp_path)
     fine = to_toml(replace(FinetuneConfig(), model="folder"))
     for text, message in (
         (fine, f"{tmp_path} is a fine-tuning run: qkv finetune --resume {tmp_path}."),
@@ -157,5 +157,5 @@ def test_what_is_no_run_from_shards(tmp_path: Path) -> None:
         ("model_type = [1]\n", "unknown model_type [1]"),
     ):
         with pytest.raises(InputError) as refused:
-            model_of(written(tmp_path, text))
+            read_model_name(written(tmp_path, text))
         assert message in str(refused.value)

@@ -9,7 +9,7 @@ import pytest
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
-from qkv.jobs.pretrain import model_of, resume, start
+from qkv.jobs.pretrain import read_model_name, resume, start
 from qkv.models import language_model
 from qkv.models.family import RECURS, SHOWS_LAYERS
 from qkv.models.folders.own import read_folder
@@ -60,7 +60,7 @@ def finished(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pyt
 
 def test_what_a_run_leaves(finished: Finished) -> None:
     run = finished.run
-    assert finished.outcome.finished and model_of(run) == run.name
+    assert finished.outcome.finished and read_model_name(run) == run.name
     assert {"config.toml", "log.jsonl", "timing.jsonl", "report.html", "sessions.jsonl"} <= {
         p.name for p in run.iterdir()
     }

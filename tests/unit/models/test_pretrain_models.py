@@ -8,10 +8,10 @@ import pytest
 import typer
 
 from qkv.cli.main import main
-from qkv.cli.pretrain import tell_pretrained
+from qkv.cli.pretrain import report_pretrained
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
-from qkv.jobs.pretrain import model_of, start
+from qkv.jobs.pretrain import read_model_name, start
 from qkv.models.bert import network
 from qkv.models.elmo import network as elmo
 from qkv.models.gpt import network as gpt
@@ -38,7 +38,11 @@ SAID = {
     "elmo": ("perplexity ", " forward and ", " backward, on ", ": the model\n", "curves, remarks"),
     "rnnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
     "nnlm": ("perplexity ", " held-out tokens", ": the model\n", "curves, remarks"),
-    "gpt": (" bits a character", ": the model, for qkv and transformers. Try: qkv generate ", "curves, what it writes"),
+    "gpt": (
+        " bits per character",
+        ": the model, for qkv and transformers. Try: qkv generate ",
+        "curves, what it writes",
+    ),
 }
 
 
@@ -61,7 +65,7 @@ def test_a_run_and_what_is_said_of_it(
     assert main(["pretrain", model, "--data", str(shards), "--out", str(run), *words(model)]) == 0
     out, err = capsys.readouterr()
     assert out == "" and all(part in err for part in SAID[model]) and f"{run / 'model'}: " in err
-    assert model_of(run) == model and (run / "report.html").is_file()
+    assert read_model_name(run) == model and (run / "report.html").is_file()
     assert main(["pretrain", "--resume", str(run)]) == 0
     assert f"{run} is finished: " in capsys.readouterr().err
     assert main(["pretrain", "--resume", str(run), "--json"]) == 0
@@ -83,20 +87,20 @@ def test_a_run_that_was_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "config.toml").write_text("[train]\nsteps = 5000\n")
     stopped = Finished(tmp_path, Outcome(0, 1200, finished=False, signal=2))
     with pytest.raises(typer.Exit) as exit_code:
-        tell_pretrained("elmo", stopped)
+        report_pretrained("elmo", stopped)
     assert exit_code.value.exit_code == 130
     assert capsys.readouterr().err == (
-        f"Stopped and saved at step 1,200. Go on with: qkv pretrain --resume {tmp_path}\n"
+        f"Stopped and saved at step 1,200. Resume with: qkv pretrain --resume {tmp_path}\n"
     )
     with pytest.raises(typer.Exit):
-        tell_pretrained("elmo", stopped, as_json=True)
+        report_pretrained("elmo", stopped, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert not document["finished"] and document["model"] is None and document["steps"] == 5000
 
 
 def test_without_held_out_text_nothing_is_said_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.toml").write_text("[train]\nsteps = 3\n")
-    tell_pretrained("rnnlm", Finished(tmp_path, Outcome(0, 3, finished=True)))
+    report_pretrained("rnnlm", Finished(tmp_path, Outcome(0, 3, finished=True)))
     assert capsys.readouterr().err == f"{tmp_path}/model: the model\n{tmp_path}/report.html: curves, remarks\n"
 
 

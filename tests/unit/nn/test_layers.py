@@ -13,7 +13,7 @@ from qkv.models.elmo.network import Elmo, ElmoConfig
 from qkv.models.gpt.encoder import GPTEncoder, GPTReaderConfig
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.nnlm.network import NNLM, NNLMConfig
-from qkv.models.plain.network import KINDS, ReaderConfig, reader
+from qkv.models.plain.network import READER_KINDS, ReaderConfig, reader
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
@@ -173,9 +173,9 @@ def test_nnlm(direct: bool) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READER_KINDS)
 def test_readers(kind: str) -> None:
-    deep = KINDS[kind].layers(2)
+    deep = READER_KINDS[kind].layers(2)
     network = reader(ReaderConfig(kind, 10, embedding_width=6, inner_width=4, layers=deep)).eval()
     layers = list(network.layers(SOURCE))
     assert len(layers) == deep and not network.attentions

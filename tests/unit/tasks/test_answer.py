@@ -16,11 +16,11 @@ from qkv.data.labelled.examples import AnswerExample, Place
 from qkv.data.labelled.examples import AnswerSpan as Accepted
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.tasks.answer import Answer, AnswerResult, AnswerSettings
+from qkv.tasks.answer import AnswerResult, AnswerSettings, AnswerTask
 from qkv.tasks.answer_features import END, START, AnswerFeatures
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import infer
 from qkv.tasks.task import Calibration, Scores, Task
+from qkv.tasks.transfer import TaskModel
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import SMALL, make_tokenizer
 
@@ -38,7 +38,7 @@ def small_model(seed: int = 0) -> TaskModel:
     return TaskModel(BertWithHeads(BertConfig(**SMALL, dropout=0.0, attention_dropout=0.0), ["span"]), "span")
 
 
-def trained(task: Answer, features: AnswerFeatures, steps: int) -> TaskModel:
+def trained(task: AnswerTask, features: AnswerFeatures, steps: int) -> TaskModel:
     model = small_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     units, draw, objective = np.arange(len(features.unit_tokens)), np.random.default_rng(0), task.objective()
@@ -81,7 +81,7 @@ TOY = [
 
 def test_a_small_model_learns_to_answer_in_windows_and_not_to_answer() -> None:
     tokenizer = make_tokenizer()
-    task = Answer.learn(TOY, AnswerSettings(overlap=8), tokenizer)
+    task = AnswerTask.learn(TOY, AnswerSettings(overlap=8), tokenizer)
     assert (task.settings.max_answer_tokens, task.settings.no_answer) == (30, "yes")
     features = task.features(tokenizer, TOY, 32, training=True)
     assert features.rows.n_windows.max() > 2 and not features.faults()
@@ -100,7 +100,7 @@ def test_a_small_model_learns_to_answer_in_windows_and_not_to_answer() -> None:
 
 
 def test_the_loss_is_the_mean_of_two_cross_entropies_over_all_tokens_of_a_row() -> None:
-    tokenizer, task = make_tokenizer(), Answer(WITH_NOTHING)
+    tokenizer, task = make_tokenizer(), AnswerTask(WITH_NOTHING)
     features = task.features(tokenizer, TOY, 32, training=True)
     model = small_model().eval()
     batch = features.batch(np.arange(len(features.units)), np.random.default_rng(0))
@@ -139,7 +139,7 @@ def test_answers_on_token_edges_come_back_to_the_character(kind: str, text: str,
     first = at % len(spans)
     start, end = spans[first][0], spans[min(first + more, len(spans) - 1)][1]
     example = AnswerExample("a", text, (Accepted(start, text[start:end]),))
-    task = Answer(PLAIN)
+    task = AnswerTask(PLAIN)
     task.check([example])
     features = task.features(tokenizer, [example], 20, training=False)
     # what is no longer than the overlap, and one more, lies whole in a window
@@ -155,7 +155,7 @@ def test_answers_on_token_edges_come_back_to_the_character(kind: str, text: str,
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(NASTY, st.integers(0, 99))
 def test_whatever_the_scores_an_answer_stands_in_the_text(text: str, seed: int) -> None:
-    task = Answer(WITH_NOTHING)
+    task = AnswerTask(WITH_NOTHING)
     features = task.features(make_tokenizer(), [AnswerExample("the?", text)], 20, training=False)
     scores = np.random.default_rng(seed).normal(size=(int(features.rows.lengths.sum()), 2)).astype(np.float32)
     (result,) = task.decode(features, scores, {}, Calibration())
@@ -169,7 +169,7 @@ def test_whatever_the_scores_an_answer_stands_in_the_text(text: str, seed: int) 
 
 
 def test_probabilities_are_a_softmax_over_candidates_divided_by_the_temperature() -> None:
-    task = Answer(AnswerSettings(max_answer_tokens=1, no_answer="yes", scorer="squad", n_best=2))
+    task = AnswerTask(AnswerSettings(max_answer_tokens=1, no_answer="yes", scorer="squad", n_best=2))
     features = task.features(make_tokenizer(), [asked("我", "猫 狗 鱼", "狗")], 64, training=False)
     # [CLS] 我 [SEP] 猫 狗 鱼 [SEP]
     scores = np.zeros((7, 2), np.float32)
@@ -195,7 +195,7 @@ def test_probabilities_are_a_softmax_over_candidates_divided_by_the_temperature(
     (spoken,) = task.decode(features, scores, {}, Calibration(2.0, thresholds={"no_answer": 0.9}))
     assert spoken.text == "狗" and not spoken.abstained
 
-    never = Answer(AnswerSettings(max_answer_tokens=1, no_answer="no", scorer="squad", n_best=2))
+    never = AnswerTask(AnswerSettings(max_answer_tokens=1, no_answer="no", scorer="squad", n_best=2))
     (result,) = never.decode(features, scores, {}, fitted)
     assert (result.text, result.no_answer_probability) == ("狗", 0.0)
     assert result.probability == pytest.approx(math.exp(1.5) / (math.exp(1.5) + math.exp(1)))
@@ -203,7 +203,7 @@ def test_probabilities_are_a_softmax_over_candidates_divided_by_the_temperature(
 
 
 def test_no_answer_is_the_least_over_windows() -> None:
-    task = Answer(WITH_NOTHING)
+    task = AnswerTask(WITH_NOTHING)
     features = task.features(make_tokenizer(), [asked("我", "猫 狗 鱼 大 小 " * 4)], 16, training=False)
     begins = np.cumsum(features.rows.lengths) - features.rows.lengths
     assert len(begins) > 2
@@ -218,7 +218,7 @@ def test_no_answer_is_the_least_over_windows() -> None:
 
 def test_losses_where_the_right_answer_is_no_candidate() -> None:
     tokenizer = make_tokenizer()
-    task = Answer(AnswerSettings(max_answer_tokens=1, no_answer="no", scorer="squad", n_best=1))
+    task = AnswerTask(AnswerSettings(max_answer_tokens=1, no_answer="no", scorer="squad", n_best=1))
     examples = [asked("我", "猫 狗", "狗"), asked("我", "猫 \u200b", "\u200b"), asked("我", "猫")]
     features = task.features(tokenizer, examples, 64, training=False)
     scores = np.zeros((int(features.rows.lengths.sum()), 2), np.float32)
@@ -233,7 +233,7 @@ def test_losses_where_the_right_answer_is_no_candidate() -> None:
 
 
 def test_a_temperature_undoes_scores_that_are_too_large() -> None:
-    task = Answer(PLAIN)
+    task = AnswerTask(PLAIN)
     features = task.features(make_tokenizer(), [asked("我", "猫 狗 鱼 大 小 人", "鱼")] * 20, 64, training=False)
     scores = np.random.default_rng(0).normal(size=(int(features.rows.lengths.sum()), 2)).astype(np.float32)
     plain = task.losses(features, scores, {}, 1.0)
@@ -243,7 +243,7 @@ def test_a_temperature_undoes_scores_that_are_too_large() -> None:
 
 def test_a_text_without_a_token() -> None:
     for settings_, probability in ((PLAIN, 0.0), (WITH_NOTHING, 1.0)):
-        task = Answer(settings_)
+        task = AnswerTask(settings_)
         features = task.features(make_tokenizer(), [AnswerExample("the?", " \u200b\n")], 64, training=False)
         scores = np.ones((int(features.rows.lengths.sum()), 2), np.float32)
         (result,) = task.decode(features, scores, {}, Calibration())
@@ -257,24 +257,28 @@ def test_a_text_without_a_token() -> None:
 def test_what_is_learned_from_training_examples() -> None:
     tokenizer = make_tokenizer()
     long = "今 " * 50
-    task = Answer.learn([asked("我", long, long.strip())], AnswerSettings(), tokenizer)
+    task = AnswerTask.learn([asked("我", long, long.strip())], AnswerSettings(), tokenizer)
     assert task.settings == AnswerSettings(128, 50, 20, "no", "cmrc")
-    assert Answer.learn([asked("我", "今 " * 300, ("今 " * 300).strip())], AnswerSettings(), tokenizer).longest == 200
-    english = Answer.learn([asked("?", "the cat", "cat"), asked("?", "the cat")], AnswerSettings(n_best=3), tokenizer)
+    assert (
+        AnswerTask.learn([asked("我", "今 " * 300, ("今 " * 300).strip())], AnswerSettings(), tokenizer).longest == 200
+    )
+    english = AnswerTask.learn(
+        [asked("?", "the cat", "cat"), asked("?", "the cat")], AnswerSettings(n_best=3), tokenizer
+    )
     assert english.settings == AnswerSettings(128, 30, 3, "yes", "squad")
     given = AnswerSettings(5, 7, 2, "no", "cmrc")
-    assert Answer.learn([asked("?", "the cat", "cat"), asked("?", "the cat")], given, tokenizer).settings == given
+    assert AnswerTask.learn([asked("?", "the cat", "cat"), asked("?", "the cat")], given, tokenizer).settings == given
     with pytest.raises(InputError, match="None of the 2 training questions has an answer"):
-        Answer.learn([asked("?", "the cat")] * 2, AnswerSettings(), tokenizer)
+        AnswerTask.learn([asked("?", "the cat")] * 2, AnswerSettings(), tokenizer)
 
 
 def test_a_task_comes_back_from_its_record() -> None:
-    task: Task[AnswerExample, AnswerResult] = Answer(WITH_NOTHING)
-    again = Answer.restored(task.labels, json.loads(json.dumps(task.record())))
+    task: Task[AnswerExample, AnswerResult] = AnswerTask(WITH_NOTHING)
+    again = AnswerTask.restored(task.labels, json.loads(json.dumps(task.record())))
     assert again.settings == WITH_NOTHING
     assert (task.outputs, task.labels, task.main, dict(task.extra_tensors())) == (2, (), "f1", {})
     with pytest.raises(InputError, match="must be given"):
-        Answer.restored((), {})
+        AnswerTask.restored((), {})
 
 
 @pytest.mark.parametrize(
@@ -305,14 +309,14 @@ def test_settings_that_cannot_be(changes: dict[str, Any], message: str) -> None:
 def test_examples_that_cannot_be_used_are_named(answers: tuple[Accepted, ...] | None, message: str) -> None:
     example = AnswerExample("who", "the cat", answers, place=Place("train.json", 7))
     with pytest.raises(InputError, match=message):
-        Answer(PLAIN).check([example])
+        AnswerTask(PLAIN).check([example])
     if answers is None:
-        Answer(PLAIN).check([example], needs_labels=False)
+        AnswerTask(PLAIN).check([example], needs_labels=False)
 
 
 def test_training_on_nothing_that_can_be_learned_is_refused() -> None:
     with pytest.raises(InputError, match="None of the 1 training answers can be learned"):
-        Answer(PLAIN).features(make_tokenizer(), [asked("?", "猫 \u200b", "\u200b")], 64, training=True)
+        AnswerTask(PLAIN).features(make_tokenizer(), [asked("?", "猫 \u200b", "\u200b")], 64, training=True)
 
 
 def test_perfect_scores_on_cmrc_give_the_answers(shared_data: Path) -> None:
@@ -327,7 +331,7 @@ def test_perfect_scores_on_cmrc_give_the_answers(shared_data: Path) -> None:
         if (text := qa["answers"][0]["text"]) in paragraph["context"]
     ]
     tokenizer = Tokenizer.load(shared_data / "vocab" / "bert-base-chinese-vocab.txt")
-    task = Answer.learn(examples, AnswerSettings(max_answer_tokens=200), tokenizer)
+    task = AnswerTask.learn(examples, AnswerSettings(max_answer_tokens=200), tokenizer)
     assert task.settings.scorer == "cmrc"
     task.check(examples)
     features = task.features(tokenizer, examples, 384, training=False)

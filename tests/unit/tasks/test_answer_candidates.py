@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import AnswerExample
-from qkv.tasks.answer import best_spans, candidates
+from qkv.tasks.answer import best_spans, find_candidates
 from qkv.tasks.answer_features import AnswerFeatures
 from tests.support.folders import make_tokenizer
 
@@ -48,7 +48,7 @@ def test_over_windows_the_best_score_of_a_span_counts(seed: int) -> None:
     rows = features.rows
     assert rows.n_windows.tolist() == [3, 1, 1]
     scores = np.random.default_rng(seed).normal(size=(int(rows.lengths.sum()), 2)).astype(np.float32)
-    found = candidates(features, scores, longest=3, n_best=7)
+    found = find_candidates(features, scores, longest=3, n_best=7)
 
     best: list[dict[tuple[int, int], float]] = [{}, {}, {}]
     nothing: list[list[float]] = [[], [], []]
@@ -77,5 +77,5 @@ def test_over_windows_the_best_score_of_a_span_counts(seed: int) -> None:
 
 def test_no_examples() -> None:
     features = AnswerFeatures(make_tokenizer(), [], 64, 8)
-    found = candidates(features, np.empty((0, 2), np.float32), 30, 20)
+    found = find_candidates(features, np.empty((0, 2), np.float32), 30, 20)
     assert found.scores.shape == (0, 20) and found.nothing.shape == (0,)

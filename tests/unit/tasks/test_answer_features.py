@@ -6,7 +6,7 @@ import pytest
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan, Place
 from qkv.errors import InputError
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.answer import candidates
+from qkv.tasks.answer import find_candidates
 from qkv.tasks.answer_features import END, START, AnswerFeatures, Passages
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import make_tokenizer
@@ -140,5 +140,5 @@ def test_a_gpt_says_at_its_last_mark_that_the_answer_is_not_here() -> None:
     scores = np.zeros((int(features.rows.lengths.sum()), 2), np.float32)
     scores[[11, 23, 35]] = [[3, 4], [1, 2], [5, 6]]  # in every window of the first
     scores[-1] = [7, 8]
-    found = candidates(features, scores, longest=5, n_best=2)
+    found = find_candidates(features, scores, longest=5, n_best=2)
     assert found.nothing.tolist() == [3, 15]

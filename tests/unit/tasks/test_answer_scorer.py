@@ -6,7 +6,7 @@ import pytest
 
 from qkv.data.labelled.examples import AnswerExample, AnswerSpan
 from qkv.metrics.intervals import wilson_interval
-from qkv.tasks.answer import AnswerScorer, Candidate, is_right, no_answer_threshold
+from qkv.tasks.answer import AnswerCandidate, AnswerScorer, is_right, no_answer_threshold
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Said:
 @dataclass(frozen=True)
 class Weighed:
     no_answer_probability: float
-    n_best: tuple[Candidate, ...]
+    n_best: tuple[AnswerCandidate, ...]
 
 
 def asked(*accepted: str) -> AnswerExample:
@@ -82,7 +82,7 @@ def test_right_is_to_the_letter() -> None:
 
 def test_the_threshold_that_gives_the_best_f1() -> None:
     def weighed(nothing: float, best: str) -> Weighed:
-        return Weighed(nothing, (Candidate(best, 0, len(best), 1 - nothing),))
+        return Weighed(nothing, (AnswerCandidate(best, 0, len(best), 1 - nothing),))
 
     examples = [asked(), asked(), asked("cat"), asked("dog"), asked()]
     results = [weighed(0.9, "x"), weighed(0.6, "x"), weighed(0.4, "cat"), weighed(0.2, "dog"), weighed(0.1, "x")]

@@ -12,10 +12,10 @@ from qkv.data.labelled.examples import ChoiceExample, Place
 from qkv.errors import InputError
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.choice import SLOT, TARGET, WINDOWS, Choice, ChoiceFeatures, ChoiceResult, ChoiceSettings
-from qkv.tasks.model import TaskModel
+from qkv.tasks.choice import SLOT, TARGET, WINDOWS, ChoiceFeatures, ChoiceResult, ChoiceSettings, ChoiceTask
 from qkv.tasks.predictor import infer
 from qkv.tasks.task import Calibration, Task
+from qkv.tasks.transfer import TaskModel
 from tests.support.folders import SMALL, make_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,7 +34,7 @@ TOY = [
 
 
 def built(*examples: ChoiceExample, max_length: int = 64, overlap: int = 4) -> ChoiceFeatures:
-    return Choice(ChoiceSettings(overlap)).features(TOKENIZER, examples, max_length, training=True)
+    return ChoiceTask(ChoiceSettings(overlap)).features(TOKENIZER, examples, max_length, training=True)
 
 
 def small_model() -> TaskModel:
@@ -48,7 +48,7 @@ def rows_of(features: ChoiceFeatures, rows: list[int]) -> list[str]:
 
 
 def test_a_small_model_learns_to_choose_in_windows() -> None:
-    task = Choice.learn(TOY, ChoiceSettings(), TOKENIZER)
+    task = ChoiceTask.learn(TOY, ChoiceSettings(), TOKENIZER)
     features = task.features(TOKENIZER, TOY, 32, training=True)
     assert features.n_windows.max() > 1
     model, objective = small_model(), task.objective()
@@ -88,7 +88,7 @@ def test_rows_are_text_question_and_choice() -> None:
 def test_a_gpt_reads_text_and_question_before_the_choice() -> None:
     tokenizer = TaskTokenizer(TOKENIZER)
     examples = ChoiceExample("猫 爱 吃 鱼", "猫?", ("鱼", "狗")), ChoiceExample(" ", "大?", ("小", "猫"))
-    features = Choice(ChoiceSettings()).features(tokenizer, examples, 64, training=True)
+    features = ChoiceTask(ChoiceSettings()).features(tokenizer, examples, 64, training=True)
     batch = features.rows.collate(np.array([1, 2]))
     assert [" ".join(map(tokenizer.token, part.tolist())) for part in batch.rows(batch.ids)] == [
         "[SEP] 猫 爱 吃 鱼 猫 ? <|delimiter|> 狗 <|extract|>",
@@ -136,7 +136,7 @@ def test_training_reads_at_most_four_windows_the_same_for_every_choice() -> None
 def test_the_loss_is_a_cross_entropy_over_mean_scores() -> None:
     features = built(*TOY, max_length=32)
     model = small_model().eval()
-    task = Choice(ChoiceSettings(4))
+    task = ChoiceTask(ChoiceSettings(4))
     batch = features.batch(np.arange(len(TOY)), DRAW)
     assert features.n_windows.max() <= 4  # all windows are read, so that prediction sees the same
     term = task.objective().terms(model, batch)["choice"]
@@ -158,7 +158,7 @@ def test_the_loss_is_a_cross_entropy_over_mean_scores() -> None:
 
 
 def test_the_temperature_divides_the_scores_of_choices() -> None:
-    task = Choice(ChoiceSettings())
+    task = ChoiceTask(ChoiceSettings())
     features = built(ChoiceExample("猫", "?", ("狗", "大", "小"), 0), ChoiceExample("猫", "?", ("狗", "大"), 0))
     scores = np.array([[4], [2], [0], [1], [3]], np.float32)
     first, second = task.decode(features, scores, {}, Calibration(2.0, abstain_below=0.7))
@@ -179,8 +179,8 @@ def test_a_very_long_text() -> None:
 
 
 def test_a_task_comes_back_from_its_record() -> None:
-    task: Task[ChoiceExample, ChoiceResult] = Choice(ChoiceSettings(overlap=7))
-    assert Choice.restored((), json.loads(json.dumps(task.record()))).settings == ChoiceSettings(overlap=7)
+    task: Task[ChoiceExample, ChoiceResult] = ChoiceTask(ChoiceSettings(overlap=7))
+    assert ChoiceTask.restored((), json.loads(json.dumps(task.record()))).settings == ChoiceSettings(overlap=7)
     assert (task.outputs, task.labels, task.main, dict(task.extra_tensors())) == (1, (), "accuracy", {})
 
 
@@ -196,7 +196,7 @@ def test_a_task_comes_back_from_its_record() -> None:
 def test_examples_that_cannot_be_used_are_named(example: dict[str, Any], message: str) -> None:
     one = ChoiceExample("猫", "?", place=Place("c3.json", 4), **example)
     with pytest.raises(InputError, match=message):
-        Choice(ChoiceSettings()).check([one])
+        ChoiceTask(ChoiceSettings()).check([one])
 
 
 def test_other_bad_input() -> None:
@@ -206,5 +206,5 @@ def test_other_bad_input() -> None:
     with pytest.raises(InputError, match="overlap must be 0 or more"):
         ChoiceSettings(overlap=-1)
     with pytest.raises(InputError, match="no training example"):
-        Choice.learn([], ChoiceSettings(), TOKENIZER)
-    Choice(ChoiceSettings()).check([ChoiceExample("猫", "?", ("a", "b"))], needs_labels=False)
+        ChoiceTask.learn([], ChoiceSettings(), TOKENIZER)
+    ChoiceTask(ChoiceSettings()).check([ChoiceExample("猫", "?", ("a", "b"))], needs_labels=False)

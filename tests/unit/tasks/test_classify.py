@@ -9,11 +9,11 @@ import torch
 from qkv.data.labelled.examples import Place, TextExample
 from qkv.errors import InputError
 from qkv.models.bert.network import BertWithHeads
-from qkv.tasks.classify import MultiLabel, Regression, SingleLabel, kind_of, learn, restored
-from qkv.tasks.model import TaskModel
+from qkv.tasks.classify import MultiLabel, Regression, SingleLabel, infer_label_kind, learn, restore_task
 from qkv.tasks.predictor import infer
 from qkv.tasks.task import Calibration, Task
-from qkv.tasks.texts import ClassifySettings, TextTask, pooled
+from qkv.tasks.texts import ClassifySettings, TextTask, pool_windows
+from qkv.tasks.transfer import TaskModel
 from tests.support.folders import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -40,7 +40,7 @@ def network(task: TextTask) -> TaskModel:
     ],
 )
 def test_the_kind_follows_from_the_labels(labels: list[Any], kind: str) -> None:
-    assert kind_of([TextExample("x", label=label) for label in labels]) == kind
+    assert infer_label_kind([TextExample("x", label=label) for label in labels]) == kind
 
 
 @pytest.mark.parametrize(("examples", "kind"), [(ONE, SingleLabel), (MANY, MultiLabel), (NUMBERS, Regression)])
@@ -48,7 +48,7 @@ def test_a_task_comes_back_from_its_record(examples: list[TextExample], kind: ty
     task = learn(examples, ClassifySettings(train_windows=2), TOKENIZER)
     assert isinstance(task, kind)
     typed: Task[TextExample, Any] = task
-    again = restored(task.labels, typed.record())
+    again = restore_task(task.labels, typed.record())
     assert type(again) is kind and again.labels == task.labels and again.record() == typed.record()
     assert again.settings.train_windows == 2
 
@@ -88,8 +88,8 @@ def test_long_texts_train_on_a_capped_number_of_windows() -> None:
 
 def test_windows_weigh_the_same() -> None:
     scores = torch.tensor([[1.0, 0.0], [3.0, 0.0], [5.0, 5.0]])
-    assert pooled(scores, torch.tensor([1, 1, 0]), 2).tolist() == [[5.0, 5.0], [2.0, 0.0]]
-    assert pooled(scores, torch.tensor([2, 0, 1]), 3).tolist() == [[3.0, 0.0], [5.0, 5.0], [1.0, 0.0]]
+    assert pool_windows(scores, torch.tensor([1, 1, 0]), 2).tolist() == [[5.0, 5.0], [2.0, 0.0]]
+    assert pool_windows(scores, torch.tensor([2, 0, 1]), 3).tolist() == [[3.0, 0.0], [5.0, 5.0], [1.0, 0.0]]
 
 
 def test_temperature_changes_how_sure_and_not_what() -> None:

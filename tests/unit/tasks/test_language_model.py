@@ -11,8 +11,7 @@ from qkv.models.encoder import Encoding
 from qkv.models.gpt.encoder import GPTEncoder, GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.network import GPTConfig
 from qkv.tasks.classify import CrossEntropy
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import TERM, WithLanguageModel, next_words
+from qkv.tasks.transfer import TERM, TaskModel, WithLanguageModel, next_word_targets
 
 ROWS = [[3, 5, 6, 9], [3, 7, 5, 8, 4, 6, 9]]  # 3 starts, 8 parts, 9 ends; words are 0 … 7
 EXPECTED = [5, 6, IGNORE, IGNORE, 7, 5, IGNORE, 4, 6, IGNORE, IGNORE]
@@ -30,7 +29,7 @@ def batch_of() -> Batch:
 
 
 def test_words_of_the_text_are_predicted_and_marks_are_not() -> None:
-    assert next_words(Batch.of(ROWS), 8).tolist() == EXPECTED
+    assert next_word_targets(Batch.of(ROWS), 8).tolist() == EXPECTED
 
 
 def test_both_losses_are_their_own() -> None:

@@ -7,9 +7,9 @@ import torch
 
 from qkv.data.labelled.examples import TextExample
 from qkv.models.bert.network import BertWithHeads
-from qkv.tasks.classify import PredictedNumber, Regression, learn, restored
-from qkv.tasks.model import TaskModel
+from qkv.tasks.classify import PredictedNumber, Regression, learn, restore_task
 from qkv.tasks.texts import ClassifySettings
+from qkv.tasks.transfer import TaskModel
 from tests.support.folders import make_model, make_tokenizer
 
 NUMBERS = [TextExample("the cat", label=label) for label in ("100.5", "300", "-200", "900")]
@@ -42,7 +42,7 @@ def test_near_is_half_the_spread_of_training_before_and_after_saving(value: floa
     task = learned()
     assert task.spread == task.deviation > 390
     folded = task.folded(network())
-    again: Any = restored(folded.labels, folded.record())
+    again: Any = restore_task(folded.labels, folded.record())
     for one in (task, folded, again):
         assert one.judge(NUMBERS[0], PredictedNumber(value, 3, 1)).right is right
     assert again.spread == task.spread and (again.mean, again.deviation) == (0.0, 1.0)

@@ -15,8 +15,8 @@ from qkv.data.labelled.examples import Place, Span, TagExample
 from qkv.data.labelled.reader import labelled
 from qkv.errors import InputError
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.tasks.tag import Entity, Tag, TagLabels, TagResult, TagSettings
-from qkv.tasks.tag_units import TagFeatures, tokens_of, units_of
+from qkv.tasks.tag import Entity, TagLabels, TagResult, TagSettings, TagTask
+from qkv.tasks.tag_units import TagFeatures, cut_units, tokenize_texts
 from qkv.tasks.task import Calibration
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import make_tokenizer
@@ -30,11 +30,11 @@ NASTY = (
 )
 
 
-def tag(crf: bool = False, unit: str = "word", labels: Sequence[str] = ("LOC", "PER"), overlap: int = 64) -> Tag:
-    return Tag(TagLabels.of(labels), TagSettings(crf=crf, unit=unit, overlap=overlap))
+def tag(crf: bool = False, unit: str = "word", labels: Sequence[str] = ("LOC", "PER"), overlap: int = 64) -> TagTask:
+    return TagTask(TagLabels.of(labels), TagSettings(crf=crf, unit=unit, overlap=overlap))
 
 
-def zeros(task: Tag) -> dict[str, NDArray[np.float32]]:
+def zeros(task: TagTask) -> dict[str, NDArray[np.float32]]:
     return {name: np.zeros(shape, np.float32) for name, shape in task.extra_tensors().items()}
 
 
@@ -48,7 +48,7 @@ def perfect(features: TagFeatures, outputs: int, by: float = 30.0) -> NDArray[np
 
 
 def answered(
-    task: Tag, examples: Sequence[TagExample], max_length: int = 64, tokenizer: Tokenizer = TOKENIZER
+    task: TagTask, examples: Sequence[TagExample], max_length: int = 64, tokenizer: Tokenizer = TOKENIZER
 ) -> list[TagResult]:
     task.check(examples)
     features = task.features(tokenizer, examples, max_length, training=False)
@@ -63,7 +63,7 @@ texts = st.text() | st.lists(st.sampled_from([*NASTY.split(), " ", "", "a"]), ma
 def test_spans_come_back_as_they_went(texts: list[str], unit: str, crf: bool, data: st.DataObject) -> None:
     """Any Unicode, any spans on units, one window or many."""
     task = tag(crf, unit, overlap=2)
-    units = units_of(tokens_of(TOKENIZER, texts), texts, [None] * len(texts), unit).spans()
+    units = cut_units(tokenize_texts(TOKENIZER, texts), texts, [None] * len(texts), unit).spans()
     examples = []
     for text, bounds in zip(texts, units, strict=True):
         cuts = sorted(data.draw(st.sets(st.integers(0, len(bounds)), max_size=8)))
@@ -212,7 +212,7 @@ def test_real_files_come_back_whole(shared_data: Path, file: str, vocabulary: st
     tokenizer = Tokenizer.load(shared_data / "vocab" / f"{vocabulary}-vocab.txt")
     read = itertools.islice(labelled(shared_data / file, "tag"), 400)
     examples = [example for example in read if isinstance(example, TagExample)]
-    task = Tag.learn(examples, TagSettings(), tokenizer)
+    task = TagTask.learn(examples, TagSettings(), tokenizer)
     assert task.misaligned(tokenizer, examples) == []
     features = task.features(tokenizer, examples, 40, training=False)
     results = task.decode(features, perfect(features, task.outputs), {}, PLAIN)
@@ -225,19 +225,19 @@ def test_real_files_come_back_whole(shared_data: Path, file: str, vocabulary: st
 
 def test_learning_and_coming_back() -> None:
     examples = [TagExample("我在北京", (Span(2, 4, "地名"),)), TagExample("he is tired", (Span(0, 2, "PER"),))]
-    task = Tag.learn(examples, TagSettings(crf=True), TOKENIZER)
+    task = TagTask.learn(examples, TagSettings(crf=True), TOKENIZER)
     assert task.labels == ("O", "B-PER", "I-PER", "B-地名", "I-地名")
     assert task.record() == {
         "kind": "crf",
         "settings": {"crf": True, "unit": "word", "overlap": 64, "nested": "refuse"},
     }
-    again = Tag.restored(task.labels, task.record())
+    again = TagTask.restored(task.labels, task.record())
     assert again.settings == task.settings and again.labels == task.labels and again.outputs == 5
     assert set(again.extra_tensors()) == {"crf_start", "crf_transitions", "crf_end"}
 
 
 def test_labels_of_another_order_are_read() -> None:
-    task = Tag.restored(["B-PER", "I-LOC", "O", "I-PER", "B-LOC"], {})
+    task = TagTask.restored(["B-PER", "I-LOC", "O", "I-PER", "B-LOC"], {})
     example = TagExample("我在北京", (Span(0, 1, "PER"), Span(2, 4, "LOC")))
     assert answered(task, [example])[0].spans == example.spans
 
@@ -245,17 +245,17 @@ def test_labels_of_another_order_are_read() -> None:
 @pytest.mark.parametrize("labels", [["LABEL_0", "LABEL_1"], ["O", "I-PER"], ["B-PER", "I-PER"], ["O", "B-", "I-"]])
 def test_other_labels_are_refused(labels: list[str]) -> None:
     with pytest.raises(InputError, match="'B-x' and 'I-x'"):
-        Tag.restored(labels, {})
+        TagTask.restored(labels, {})
 
 
 def test_pieces_are_taken_where_words_cannot_hold_the_spans() -> None:
     inside = TagExample("unhappyness", (Span(2, 7, "x"),))
     whole = TagExample("unhappyness", (Span(0, 11, "x"),))
     nowhere = TagExample("unhappyness", (Span(3, 6, "x"),))
-    assert Tag.learn([inside, whole], TagSettings(), TOKENIZER).settings.unit == "piece"
-    assert Tag.learn([inside] + [whole] * 200, TagSettings(), TOKENIZER).settings.unit == "word"
-    assert Tag.learn([nowhere, whole], TagSettings(), TOKENIZER).settings.unit == "word"
-    assert Tag.learn([inside], TagSettings(unit="word"), TOKENIZER).settings.unit == "word"
+    assert TagTask.learn([inside, whole], TagSettings(), TOKENIZER).settings.unit == "piece"
+    assert TagTask.learn([inside] + [whole] * 200, TagSettings(), TOKENIZER).settings.unit == "word"
+    assert TagTask.learn([nowhere, whole], TagSettings(), TOKENIZER).settings.unit == "word"
+    assert TagTask.learn([inside], TagSettings(unit="word"), TOKENIZER).settings.unit == "word"
 
 
 def test_misaligned_spans_are_listed() -> None:
@@ -296,8 +296,8 @@ def test_the_outer_of_two_spans_can_be_learned() -> None:
         "在北京大小人", (Span(1, 3, "LOC"), Span(1, 5, "ORG"), Span(4, 6, "PER")), place=Place("a.json", 2)
     )
     with pytest.raises(InputError, match="a.json, line 2: .* overlap"):
-        Tag.learn([example], TagSettings(), TOKENIZER)
-    task = Tag.learn([example], TagSettings(nested="outer"), TOKENIZER)
+        TagTask.learn([example], TagSettings(), TOKENIZER)
+    task = TagTask.learn([example], TagSettings(nested="outer"), TOKENIZER)
     [result] = answered(task, [example])
     assert result.spans == (Span(1, 5, "ORG"),)
     assert not task.judge(example, result).right
@@ -315,7 +315,7 @@ def test_texts_without_labels_can_be_asked_about() -> None:
 
 def test_nothing_to_learn_from() -> None:
     with pytest.raises(InputError, match="No span is labelled in a.conll"):
-        Tag.learn([TagExample("好", (), place=Place("a.conll", 1))], TagSettings(), TOKENIZER)
+        TagTask.learn([TagExample("好", (), place=Place("a.conll", 1))], TagSettings(), TOKENIZER)
     with pytest.raises(InputError, match="Unknown unit 'words'.*'word'"):
         TagSettings(unit="words")
     with pytest.raises(InputError, match="nested is 'refuse' or 'outer', not 'inner'"):

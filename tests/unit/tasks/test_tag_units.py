@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qkv.data.labelled.examples import Span, TagExample
-from qkv.tasks.tag_units import Given, Units, fitted, tokens_of, units_of
+from qkv.tasks.tag_units import GivenUnits, Units, cut_units, fit_spans, tokenize_texts
 from qkv.text.tokenizer import Tokenizer
 from tests.support.folders import TOKENS, make_tokenizer
 
@@ -23,12 +23,12 @@ def tokenizer_of(kind: str) -> Tokenizer:
     return Tokenizer.from_vocabulary(TOKENS, kind="word", lowercase=False)
 
 
-def units(text: str, given: Given = None, by: str = "word", kind: str = "wordpiece") -> list[tuple[int, int]]:
+def units(text: str, given: GivenUnits = None, by: str = "word", kind: str = "wordpiece") -> list[tuple[int, int]]:
     return of([text], [given], by, kind).spans()[0]
 
 
-def of(texts: list[str], given: list[Given], by: str = "word", kind: str = "wordpiece") -> Units:
-    return units_of(tokens_of(tokenizer_of(kind), texts), texts, given, by)
+def of(texts: list[str], given: list[GivenUnits], by: str = "word", kind: str = "wordpiece") -> Units:
+    return cut_units(tokenize_texts(tokenizer_of(kind), texts), texts, given, by)
 
 
 def test_words_and_pieces() -> None:
@@ -95,10 +95,10 @@ def test_spans_inside_words_are_widened_and_the_earlier_has_the_unit() -> None:
     text = "unhappyness cat"
     example = TagExample(text, (Span(0, 2, "a"), Span(3, 6, "b"), Span(11, 15, "c")))
     words = of([text], [None])
-    spans = fitted(words, [example])
+    spans = fit_spans(words, [example])
     assert spans.first.tolist() == [0, 1, 1] and spans.last.tolist() == [0, 0, 1]
     assert not spans.exact.any()
-    pieces = fitted(of([text], [None], by="piece"), [example])
+    pieces = fit_spans(of([text], [None], by="piece"), [example])
     assert pieces.exact.tolist() == [True, False, False]
     assert pieces.first.tolist() == [0, 1, 3] and pieces.last.tolist() == [0, 1, 3]
 
@@ -107,8 +107,8 @@ def test_spans_inside_words_are_widened_and_the_earlier_has_the_unit() -> None:
 @given(st.lists(st.text(), min_size=1, max_size=3), st.sampled_from(KINDS), st.sampled_from(["word", "piece"]))
 def test_any_text(texts: list[str], kind: str, by: str) -> None:
     tokenizer = tokenizer_of(kind)
-    tokens = tokens_of(tokenizer, texts)
-    found = units_of(tokens, texts, [None] * len(texts), by)
+    tokens = tokenize_texts(tokenizer, texts)
+    found = cut_units(tokens, texts, [None] * len(texts), by)
     assert (found.starts < found.ends).all()
     assert (found.ends[:-1] <= found.starts[1:]).all()
     assert len(found.first) == len(set(found.first.tolist())) and sorted(found.first) == found.first.tolist()

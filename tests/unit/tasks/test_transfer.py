@@ -4,14 +4,13 @@ import pytest
 
 from qkv.errors import InputError
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import Transfer, hold, layer_scale, transfer_from_nothing, transfer_named
+from qkv.tasks.transfer import TaskModel, Transfer, freeze_parts, layer_scale, parse_scratch_transfer, parse_transfer
 from tests.support.folders import make_model
 
 
 def held(name: str) -> tuple[TaskModel, set[str]]:
     model = TaskModel(make_model("BertForSequenceClassification"), "sequence")
-    hold(model, transfer_named(name, 2))
+    freeze_parts(model, parse_transfer(name, 2))
     moving = {n.removeprefix("network.") for n, parameter in model.named_parameters() if parameter.requires_grad}
     return model, {".".join(name.split(".")[:3]) if "blocks" in name else name.split(".")[1] for name in moving}
 
@@ -42,7 +41,7 @@ def test_what_stays_is_run_without_dropout() -> None:
 @pytest.mark.parametrize("name", ["ful", "top", "top:0", "top:3", "top:x", ""])
 def test_unknown_ways(name: str) -> None:
     with pytest.raises(InputError, match="transfer"):
-        transfer_named(name, 2)
+        parse_transfer(name, 2)
 
 
 def test_no_decay_moves_all_layers_alike() -> None:
@@ -52,14 +51,14 @@ def test_no_decay_moves_all_layers_alike() -> None:
 
 
 def test_from_nothing_only_word_vectors_can_stay() -> None:
-    assert transfer_from_nothing("full", 2, None) == Transfer("full", 2, True)
+    assert parse_scratch_transfer("full", 2, None) == Transfer("full", 2, True)
     # a table of vectors is the features written down
-    assert transfer_from_nothing("freeze", 2, "words") == Transfer("freeze", 2, False)
-    assert transfer_from_nothing("features", 2, "words") == Transfer("features", 2, False)
-    assert transfer_from_nothing("features", 0, "words").cached
+    assert parse_scratch_transfer("freeze", 2, "words") == Transfer("freeze", 2, False)
+    assert parse_scratch_transfer("features", 2, "words") == Transfer("features", 2, False)
+    assert parse_scratch_transfer("features", 0, "words").cached
     for name, message in (("freeze", "--embeddings"), ("top:1", "all have to move"), ("ful", "Did you mean 'full'")):
         with pytest.raises(InputError, match=message):
-            transfer_from_nothing(name, 2, None)
+            parse_scratch_transfer(name, 2, None)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_who_asks_for_top_layers_that_are_not_there_is_told_what_is(
     layers: int, below: str | None, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        transfer_from_nothing("top:1", layers, below)
+        parse_scratch_transfer("top:1", layers, below)
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("lstm", 2), ("cnn", 2), ("lookup", 0)])
@@ -82,22 +81,22 @@ def test_a_reader_is_held_whole_or_in_its_vectors(kind: str, layers: int) -> Non
     def moving(transfer: Transfer) -> tuple[set[str], bool]:
         shape = ReaderConfig(kind, vocabulary_size=9, embedding_width=4, inner_width=3, layers=layers)
         model = TaskModel(ReaderWithHeads(shape, ["sequence"]), "sequence")
-        hold(model, transfer)
+        freeze_parts(model, transfer)
         model.train()
         found = {name.split(".")[2] for name, one in model.named_parameters() if one.requires_grad}
         dropout = model.network.encoder.get_submodule("dropout")
         return found & {"embedding", "blocks"}, dropout.training
 
-    assert moving(transfer_named("freeze", layers)) == (set(), False)
+    assert moving(parse_transfer("freeze", layers)) == (set(), False)
     blocks = {"blocks"} if layers else set()
-    assert moving(transfer_from_nothing("freeze", layers, "words")) == (blocks, bool(layers))
-    assert moving(transfer_from_nothing("full", layers, "words")) == ({"embedding"} | blocks, True)
+    assert moving(parse_scratch_transfer("freeze", layers, "words")) == (blocks, bool(layers))
+    assert moving(parse_scratch_transfer("full", layers, "words")) == ({"embedding"} | blocks, True)
 
 
 def test_a_mix_is_learned_whatever_stays() -> None:
     """What comes out of it cannot be written down beforehand, so that features are as freeze there."""
-    assert not transfer_named("features", 2, mixes=True).cached and transfer_named("features", 2).cached
-    assert not transfer_from_nothing("features", 0, "elmo", mixes=True).cached
-    assert transfer_from_nothing("features", 0, "words").cached
+    assert not parse_transfer("features", 2, mixes=True).cached and parse_transfer("features", 2).cached
+    assert not parse_scratch_transfer("features", 0, "elmo", mixes=True).cached
+    assert parse_scratch_transfer("features", 0, "words").cached
     assert layer_scale(0.5, 1)("network.encoder.mix.weights") == 1.0
     assert layer_scale(0.5, 3)("network.encoder.norm.weight") == 0.5  # goes with the last layer, below the head

@@ -10,7 +10,14 @@ from qkv.errors import InputError
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
-from qkv.tasks.translate import check_scores, scored, source_spans, summary, target_spans, translated
+from qkv.tasks.translate import (
+    check_scores,
+    score_translations,
+    source_spans,
+    summarize_scores,
+    target_spans,
+    translate_batch,
+)
 from qkv.text.subwords import train_subwords
 from qkv.text.tokenizer import Tokenizer
 
@@ -37,10 +44,10 @@ def test_alone_or_together(languages: Languages, kind: str, beams: int) -> None:
     config = GenerateConfig(beams=beams, max_length=9)
     sources = languages.read(TEXTS)
     seen: list[int] = []
-    together = translated(network, languages, sources, config, progress=seen.append)
+    together = translate_batch(network, languages, sources, config, progress=seen.append)
     assert sum(seen) == len(TEXTS)
     for source, found in zip(sources, together, strict=True):
-        alone = translated(network, languages, [source], config)[0]
+        alone = translate_batch(network, languages, [source], config)[0]
         assert [one.tokens for one in alone] == [one.tokens for one in found]
         assert not set(found[0].tokens) & set(languages.never)
         assert found[0].attention is not None and found[0].attention.shape == (len(found[0].tokens), len(source))
@@ -51,9 +58,9 @@ def test_keys_tell_sources_apart_when_drawing(languages: Languages) -> None:
     network = Seq2Seq(Seq2SeqConfig(languages.target.size, width=16, cell_width=16)).eval()
     config = GenerateConfig(sample=True, max_length=9)
     source = languages.read(TEXTS[:1]) * 3
-    tokens = [found[0].tokens for found in translated(network, languages, source, config, keys=[7, 1, 1])]
+    tokens = [found[0].tokens for found in translate_batch(network, languages, source, config, keys=[7, 1, 1])]
     assert tokens[1] == tokens[2] != tokens[0]
-    assert [found[0].tokens for found in translated(network, languages, source, config)][1] == tokens[1]
+    assert [found[0].tokens for found in translate_batch(network, languages, source, config)][1] == tokens[1]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -76,11 +83,13 @@ def test_spans_with_a_tokenizer_that_forgets_spaces() -> None:
 
 def test_scores_by_hand() -> None:
     sources = ["one two three", "一二三四五六"]
-    found = scored(sources, ["the cat sat on the mat", "dog"], ["the cat sat on the mat", "the dog runs here"], "en")
+    found = score_translations(
+        sources, ["the cat sat on the mat", "dog"], ["the cat sat on the mat", "the dog runs here"], "en"
+    )
     assert found.exact == 0.5 and found.bleu is not None and 20 < found.bleu.value < 80
     assert [(one.first, one.last, one.pairs) for one in found.by_length] == [(1, 5, 1), (6, 10, 1)]
     assert found.by_length[0].bleu == pytest.approx(100)
-    lines = list(summary(found.to_dict()))
+    lines = list(summarize_scores(found.to_dict()))
     assert lines[0].startswith("BLEU ") and "tok:13a" in lines[0] and "50.0% of 2" in lines[-1]
 
 
@@ -97,12 +106,12 @@ def test_what_is_missing_for_a_language_is_told_before_and_after(monkeypatch: py
             with pytest.raises(InputError, match=message):
                 check_scores(language)
             with pytest.raises(InputError, match=message):
-                scored(["a"], ["b"], ["c"], language)
+                score_translations(["a"], ["b"], ["c"], language)
 
 
 def test_without_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qkv.metrics.translation.is_available", lambda: False)
-    found = scored(["a"], ["b c"], ["b  c"], "en", unfinished=1)
+    found = score_translations(["a"], ["b c"], ["b  c"], "en", unfinished=1)
     check_scores("english?")  # nothing will be counted
     assert found.exact == 1 and found.bleu is None and "bleu" not in found.to_dict()
-    assert "not ended" in list(summary(found.to_dict()))[-1]
+    assert "not ended" in list(summarize_scores(found.to_dict()))[-1]

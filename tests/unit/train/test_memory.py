@@ -14,7 +14,7 @@ from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs import pretrain
 from qkv.jobs.finetune import run
-from qkv.jobs.finetune.model import configured_for
+from qkv.jobs.finetune.model import resolve_finetune_settings
 from qkv.models.bert.objective import MaskedAndNextSentence
 from qkv.train.device import Sizes, savings, too_large
 from qkv.train.loop import TrainConfig, Trainer
@@ -180,8 +180,8 @@ def test_finetuning_names_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     limit(monkeypatch, "n_tokens", 120)
     with pytest.raises(InputError, match=r"a batch of 400 tokens .* 100 tokens fit.* --set tokens_at_once=100\."):
         run.FINETUNING.start(
-            configured_for("classify", str(model), None, None, given, settings), tmp_path / "run", Silent()
+            resolve_finetune_settings("classify", str(model), None, None, given, settings), tmp_path / "run", Silent()
         )
     settings.append("tokens_at_once=100")
-    config = configured_for("classify", str(model), None, None, given, settings)
+    config = resolve_finetune_settings("classify", str(model), None, None, given, settings)
     assert run.FINETUNING.start(config, tmp_path / "new", Silent()).finished

@@ -1,4 +1,4 @@
-"""The labelled data of a run: read, held out, looked through before the first step."""
+"""The labelled data of a run: read, checked, and split into training, development and test set."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,15 +17,15 @@ from qkv.jobs.finetune.settings import DataChoice, FinetuneConfig
 from qkv.report.bilingual import Phrase
 from qkv.tasks.table import TASKS
 
-_SLIPS = 5  # labels that may be slips, told
+_SLIPS = 5  # possible misspellings reported
 _PARTS = ("train", "dev", "test")
 MOST_HELD_OUT = 5_000
-"""Examples: more would make the figures no surer than a reader needs, and every evaluation slower."""
+"""Maximum held-out examples: more would slow down every evaluation without need."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Examples of one use, with what was wrong with their file."""
+class DataPart:
+    """The examples of one part (train, dev or test), with the faults of their file."""
 
     source: str
     examples: tuple[Any, ...]
@@ -42,14 +42,14 @@ class Part:
 
 @dataclass(frozen=True)
 class LabelledData:
-    train: Part
-    dev: Part
+    train: DataPart
+    dev: DataPart
     notes: tuple[Phrase, ...] = ()
-    test: Part | None = None
+    test: DataPart | None = None
 
 
-def pinned(data: DataChoice) -> DataChoice:
-    """With absolute paths and the files' hashes: what a resumed run finds from anywhere, and recognises."""
+def pin_data(data: DataChoice) -> DataChoice:
+    """Return the data settings with absolute paths and hashes, for a resume."""
     paths: dict[str, Any] = {
         name: str(_file(path)) for name in ("train", "dev", "test") if (path := getattr(data, name)) is not None
     }
@@ -57,7 +57,7 @@ def pinned(data: DataChoice) -> DataChoice:
     return replace(data, **paths, **hashes)
 
 
-def check_pinned(data: DataChoice) -> None:
+def check_data_unchanged(data: DataChoice) -> None:
     for name in _PARTS:
         path, expected = getattr(data, name), getattr(data, f"{name}_sha256")
         if path is not None and expected is not None and sha256_of(_file(path)) != expected:
@@ -68,37 +68,37 @@ def check_pinned(data: DataChoice) -> None:
 
 
 def read_data(config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> LabelledData:
-    """Training and held-out examples; every fault is kept, none is passed over."""
+    """Read training, development and test set, with all their faults."""
     train = read_part(config.data.train, config, tell)
-    notes = slips(train)
+    notes = report_slips(train)
     if config.data.dev is not None:
         dev = read_part(config.data.dev, config, tell)
     else:
-        train, dev = _parted(train, config)
-    notes += leaks(train, dev)
+        train, dev = _split_parts(train, config)
+    notes += report_leaks(train, dev)
     test = None
     if config.data.test is not None:
         test = read_part(config.data.test, config, tell)
-        notes += leaks(train, test)
+        notes += report_leaks(train, test)
     return LabelledData(train, dev, tuple(notes), test)
 
 
-def _parted(train: Part, config: FinetuneConfig) -> tuple[Part, Part]:
+def _split_parts(train: DataPart, config: FinetuneConfig) -> tuple[DataPart, DataPart]:
     task = TASKS[config.task].chosen(train.examples, config.settings)
     task.check_labels(train.examples)  # a file of one label, or of ids, is told as what it is
-    kept, held = split(train.examples, config.data, task.numbers)
+    kept, held = split_examples(train.examples, config.data, task.numbers)
     if not held or not kept:
         different = len({example.identity() for example in train.examples})
         raise InputError(
             f"{train.source} has {different:,} example{'s' if different != 1 else ''} that can be "
             "told apart: too few to hold some out. Add examples, or give others to measure with: --dev FILE."
         )
-    return replace(train, examples=kept), Part(f"held out of {Path(train.source).name}", held)
+    return replace(train, examples=kept), DataPart(f"held out of {Path(train.source).name}", held)
 
 
-def slips(train: Part) -> list[Phrase]:
-    """What to say of labels that look like one another, or like a header."""
-    counts = label_counts(train.examples)
+def report_slips(train: DataPart) -> list[Phrase]:
+    """Report labels that may be misspelt, or a header."""
+    counts = count_labels(train.examples)
     found = []
     for typo in list(find_typos(counts))[:_SLIPS]:
         found.append(
@@ -112,8 +112,8 @@ def slips(train: Part) -> list[Phrase]:
     return found
 
 
-def leaks(train: Part, other: Part) -> list[Phrase]:
-    """What to say of examples that are judged by and were learned from."""
+def report_leaks(train: DataPart, other: DataPart) -> list[Phrase]:
+    """Report examples that are in the training set and in another part."""
     seen = {example.identity() for example in train.examples}
     both = [example for example in other.examples if example.identity() in seen]
     if not both:
@@ -130,22 +130,22 @@ def _leak(both: int, of: int, dev: str, train: str, line: int) -> Phrase:
     )
 
 
-def split(
+def split_examples(
     examples: Sequence[Example], choice: DataChoice, numbers: bool
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Those to train on, and those to hold out."""
+    """Split examples into training and held-out ones."""
     chosen = hold_out(examples, choice.dev_share, choice.split_seed, numbers)
     return tuple(compress(examples, (not out for out in chosen))), tuple(compress(examples, chosen))
 
 
 def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool = False) -> list[bool]:
-    """Which to hold out; `numbers` are no labels to go by."""
+    """Return which examples to hold out, stratified by label unless they are `numbers`."""
     groups = [example.group if example.group is not None else example.identity() for example in examples]
     strata = ["" if numbers else example.stratum() for example in examples]
     chosen: list[bool] = choose_held_out(groups, strata, share, seed, MOST_HELD_OUT).tolist()
     while not numbers:
         # a label that only held-out examples have could not be learned: their groups go back, whole
-        known = label_counts(example for example, out in zip(examples, chosen, strict=True) if not out)
+        known = count_labels(example for example, out in zip(examples, chosen, strict=True) if not out)
         back = {
             group
             for example, group, out in zip(examples, groups, chosen, strict=True)
@@ -157,7 +157,7 @@ def hold_out(examples: Sequence[Example], share: float, seed: int, numbers: bool
     return chosen
 
 
-def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> Part:
+def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | None = None) -> DataPart:
     source = labelled(
         path,
         config.task,
@@ -174,11 +174,11 @@ def read_part(path: str, config: FinetuneConfig, tell: Callable[[str], None] | N
         examples = tuple(example.single() for example in examples)
     if tell is not None:
         tell(f"{path}: {len(examples):,} examples ({source.describe()})")
-    return Part(str(path), examples, tuple(source.faults))
+    return DataPart(str(path), examples, tuple(source.faults))
 
 
-def label_counts(examples: Iterable[Example]) -> dict[str, int]:
-    """How many of each label, most frequent first; spans count one each, questions as answered or not."""
+def count_labels(examples: Iterable[Example]) -> dict[str, int]:
+    """Count the labels, most frequent first: each span, or questions with and without an answer."""
     return dict(Counter(label for example in examples for label in example.labels()).most_common())
 
 

@@ -1,9 +1,10 @@
-"""Honest confidence: a temperature, thresholds and a rule for not answering, fitted on held-out examples.
+"""Calibration and evaluation on held-out examples.
 
-What is fitted on examples looks too good on the same ones. So each example is answered here with the temperature and
-the thresholds of the folds it is not in: these answers are what the held-out score, the predictions and the calibration
-error are made of. The rule for not answering is one number, chosen by the probabilities of all these answers together.
-What is saved is fitted on all examples.
+Temperature, thresholds and the abstention threshold are fitted on the development set. To avoid optimistic figures,
+each example is answered with the calibration of the folds it is not in; score, predictions and calibration error use
+these answers. The saved calibration is fitted on all examples.
+
+Evaluation streams: it keeps counts, a few of the worst examples and counts by length, so memory is constant.
 """
 
 import heapq
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from qkv.data.labelled.examples import Example
 from qkv.errors import InputError
-from qkv.jobs.finetune.data import label_counts
+from qkv.jobs.finetune.data import count_labels
 from qkv.jobs.finetune.facts import CalibrationFacts, LengthBin, Shown
 from qkv.metrics.calibration import FEWEST_EXAMPLES as FEWEST
 from qkv.metrics.calibration import (
@@ -40,7 +41,7 @@ NEVER_SURE = 2.0
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibrationFit:
     calibration: Calibration
     facts: CalibrationFacts | None  # None where there are no probabilities, or too few examples
     results: list[Any]  # one an example, in their order, each by what was fitted on others
@@ -77,18 +78,18 @@ class _HeldOut:
         return replace(plain, thresholds=self.task.thresholds(examples, results))
 
 
-def calibrated(
+def calibrate(
     task: AnyTask,
     features: Any,
     scores: Scores,
     extra: Mapping[str, NDArray[np.float32]],
     examples: Sequence[Any],
     target: float,
-) -> Calibrated:
+) -> CalibrationFit:
     held_out = _HeldOut(task, features, scores, extra, examples)
     plain = held_out.results(Calibration())
     if len(examples) < FEWEST_EXAMPLES or held_out.losses(1.0) is None:
-        return Calibrated(Calibration(), None, plain)
+        return CalibrationFit(Calibration(), None, plain)
     tried = fit_temperature(held_out.losses)
     chosen = held_out.fitted(tried.temperature, np.ones(len(examples), bool))
     fold = folds(len(examples), FOLDS)
@@ -96,7 +97,7 @@ def calibrated(
     results = _by_fold(held_out, fold, by_fold)
     before, after = held_out.sure(plain), held_out.sure(results)
     if not len(before.confidence) or not len(after.confidence):
-        return Calibrated(chosen, None, results)
+        return CalibrationFit(chosen, None, results)
     least = None
     if task.abstains and len(after.confidence) >= FEWEST:
         least = abstain_threshold(after.confidence, after.right, target)
@@ -116,7 +117,7 @@ def calibrated(
         answered=None if least is None else float((after.confidence >= least).mean()),
         thresholds=dict(chosen.thresholds),
     )
-    return Calibrated(chosen, facts, results)
+    return CalibrationFit(chosen, facts, results)
 
 
 def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Calibration]) -> list[Any]:
@@ -129,11 +130,7 @@ def _by_fold(held_out: _HeldOut, fold: NDArray[np.int64], by_fold: Sequence[Cali
     return found
 
 
-# --- A model held against labelled examples: figures, and the examples that people want to see.
-#
-# Examples stream by. What is kept is the scorer's counts, a few of the worst examples, and counts by length, so that
-# a
-# file of any size is judged in the same memory.
+# Evaluation.
 
 _SHOWN = 12  # of each kind
 NUMBERS = 2_000  # drawn as a scatter
@@ -141,7 +138,7 @@ _LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluationResult:
     scored: Scored
     hardest: tuple[Shown, ...]
     confident_errors: tuple[Shown, ...]
@@ -172,12 +169,12 @@ class Worst:
         return tuple(one for _, _, one in sorted(self.kept, key=lambda entry: (-entry[0], -entry[1])))
 
 
-def judged(
+def evaluate_examples(
     task: AnyTask,
     parts: Iterable[tuple[Sequence[Example], Sequence[Any]]],
     progress: Callable[[int], None] | None = None,
     keep: Callable[[Example, Any, Judgement], None] | None = None,
-) -> Judged:
+) -> EvaluationResult:
     """Examples with their results, a part at a time; `keep` is handed each, for whoever writes them down."""
     scorer = task.scorer()
     hardest, confident = Worst(), Worst()
@@ -188,7 +185,7 @@ def judged(
     numbers: list[tuple[float, float]] = []
     for chunk, results in parts:
         scorer.add(chunk, results)
-        labels.update({} if task.numbers else label_counts(chunk))
+        labels.update({} if task.numbers else count_labels(chunk))
         for example, result in zip(chunk, results, strict=True):
             judgement = task.judge(example, result)
             show = _Show(example, result, judgement)
@@ -211,7 +208,7 @@ def judged(
     if not lengths:
         raise InputError("There is no example to judge the model by.")
     edges = (0, *_LENGTHS, longest)
-    return Judged(
+    return EvaluationResult(
         scorer.result(),
         hardest.shown(),
         () if task.numbers else confident.shown(),

@@ -1,15 +1,23 @@
-"""What the report of a fine-tuning run is drawn from: plain data, put together by the job that ran."""
+"""The data of a fine-tuning report, the calibration plots, and the spread between seeds.
 
-from collections.abc import Mapping
+Reliability: accuracy of the answers in bins of confidence. Coverage: precision of the most confident answers.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qkv.data.labelled.examples import Fault
-from qkv.report.bilingual import Phrase, Words, percent
+from qkv.report.bars import render_bar_table
+from qkv.report.bilingual import Phrase, Words, duration, percent, spans
+from qkv.report.charts import nice_ticks, tick_labels
 from qkv.report.plane import Axis, Dots, Layer, Line, Plane, Planes, Rule
-from qkv.tasks.names import UNITS
+from qkv.tasks.names import SHARE, UNITS, Metric
 from qkv.tasks.task import Judgement, Scored
 
 
@@ -124,23 +132,19 @@ class FinetuneFacts:
     new_layers: bool = False  # the encoder was made for this run, and what `transfer` holds lies below it
 
 
-# --- Whether probabilities can be believed, in two pictures: the reliability diagram, and what may be answered
-# unseen.
-#
-# Reliability: answers in bins by how sure they were, against the share of them that was right. On the diagonal a
-# probability means what it says. Coverage: the surest answers first, how many of them are right.
+# Calibration plots.
 
 ENOUGH = 50
 """Answers under which nothing can be said about probabilities."""
 ANSWERED = Phrase("answered by itself", "自动作答")
 
 
-def reliability(facts: CalibrationFacts) -> Planes:
+def draw_reliability(facts: CalibrationFacts) -> Planes:
     planes = (_diagram(facts), *([_coverage(facts)] if facts.coverage else []))
-    return Planes(Phrase("Can its probabilities be believed?", "它给的概率可信吗？"), planes)
+    return Planes(Phrase("Calibration", "概率校准"), planes)
 
 
-def n_judged(facts: CalibrationFacts) -> int:
+def count_evaluated(facts: CalibrationFacts) -> int:
     return sum(n for _, _, n in facts.before)
 
 
@@ -161,7 +165,7 @@ def _diagram(facts: CalibrationFacts) -> Plane:
     ]
     unit = UNITS.get(facts.unit, Phrase(facts.unit, facts.unit))
     return Plane(
-        Phrase("How sure, and how often right", "有多大把握，对了多少"),
+        Phrase("Reliability diagram", "可靠性图"),
         Axis(Phrase("how sure it was", "置信度"), "percent", 0.0, 1.0),
         Axis(Phrase("share that is right", "答对的比例"), "percent", 0.0, 1.0),
         (Rule(Phrase("as often right as it says", "说几成就对几成")), *dots),
@@ -193,7 +197,7 @@ def _coverage(facts: CalibrationFacts) -> Plane:
         layers.append(Dots(name, ((answered, reached),), "kept", labels=(label,), read=False))
     lowest = min([precision for _, precision in points] + [facts.target])
     return Plane(
-        Phrase("How much it may answer by itself", "放手让它答，能答多少"),
+        Phrase("Coverage and precision", "作答比例与精确率"),
         Axis(ANSWERED, "percent", 0.0, 1.0),
         Axis(Phrase("share that is right", "精确率"), "percent", max(0.0, lowest - 0.06), 1.0),
         tuple(layers),
@@ -202,3 +206,96 @@ def _coverage(facts: CalibrationFacts) -> Plane:
             "从左到右作答越来越多，最有把握的先答；没有作答的留给人处理。",
         ),
     )
+
+
+# Seeds.
+
+
+@dataclass(frozen=True)
+class SeedSpread:
+    mean: float
+    deviation: float  # of the sample; 0 of a single score
+
+
+def measure_spread(seeds: Sequence[SeedFacts]) -> SeedSpread | None:
+    scores = [seed.score for seed in seeds if math.isfinite(seed.score)]
+    if not scores:
+        return None
+    return SeedSpread(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0)
+
+
+def choose_best_seed(seeds: Sequence[SeedFacts]) -> SeedFacts | None:
+    """The one that was kept; the first of equals."""
+    known = [seed for seed in seeds if math.isfinite(seed.score)]
+    return max(known, key=lambda seed: seed.score) if known else next(iter(seeds), None)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    title: Words
+    seeds: tuple[SeedFacts, ...]
+    metric: Metric
+    narrow: bool = True
+
+    @property
+    def style(self) -> str:
+        return resources.files("qkv.jobs.finetune").joinpath("seeds.css").read_text(encoding="utf-8")
+
+    def html(self) -> str:
+        kept = choose_best_seed(self.seeds)
+        rows = [
+            (
+                Phrase(f"{seed.seed} (kept)", f"{seed.seed}（保留）") if seed == kept else str(seed.seed),
+                self.metric.shown(seed.score),
+                f"{seed.best_step:,} / {seed.steps:,}",
+                duration(seed.seconds),
+            )
+            for seed in self.seeds
+        ]
+        headings = (
+            Phrase("seed", "种子"),
+            self.metric.name,
+            Phrase("best step / all", "最佳步 / 总步数"),
+            Phrase("time", "用时"),
+        )
+        return self._ruler() + render_bar_table(headings, rows, 10)
+
+    def _ruler(self) -> str:
+        """All scores on one line, with the mean and one standard deviation to either side."""
+        found = measure_spread(self.seeds)
+        scores = [seed.score for seed in self.seeds if math.isfinite(seed.score)]
+        if found is None or len(scores) < 2:
+            return ""
+        room = 0.35 * (max(scores) - min(scores)) or 0.01
+        low = min([*scores, found.mean - found.deviation]) - room
+        high = max([*scores, found.mean + found.deviation]) + room
+
+        def place(score: float) -> float:
+            return 100 * (score - low) / (high - low)
+
+        ticks = nice_ticks(low, high, 4)
+        labels = tick_labels(ticks, "percent" if self.metric.kind == SHARE else "number")
+        marks = "".join(
+            f'<em style="left:{place(tick):.1f}%">{label}</em>' for tick, label in zip(ticks, labels, strict=True)
+        )
+        kept = choose_best_seed(self.seeds)
+        dots = "".join(
+            f'<i class="{"kept" if seed == kept else ""}" style="left:{place(seed.score):.1f}%"></i>'
+            for seed in self.seeds
+            if math.isfinite(seed.score)
+        )
+        width = 100 * 2 * found.deviation / (high - low)
+        band = f'<u style="left:{place(found.mean - found.deviation):.1f}%;width:{width:.1f}%"></u>'
+        middle = f'<s style="left:{place(found.mean):.1f}%"></s>'
+        # the deviation in the same unit as the mean
+        deviation = f"{100 * found.deviation:.1f}" if self.metric.kind == SHARE else f"{found.deviation:.3f}"
+        mean = f"{100 * found.mean:.1f}" if self.metric.kind == SHARE else f"{found.mean:.3f}"
+        unit = "\u00a0%" if self.metric.kind == SHARE else ""
+        words = Phrase(
+            f"{mean} ± {deviation}{unit} (mean and standard deviation of {len(scores)} seeds)",
+            f"{mean} ± {deviation}{unit}（{len(scores)} 个种子的平均与标准差）",
+        )
+        return (
+            f'<div class="seeds"><p>{spans(words)}</p>'
+            f'<div class="ruler" aria-hidden="true">{band}{middle}{dots}{marks}</div></div>'
+        )

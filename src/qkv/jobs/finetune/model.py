@@ -1,12 +1,11 @@
-"""What a fine-tuning run begins from: a folder, or `scratch:KIND`, a reader (models/plain/network.py) that is new.
+"""The model of a fine-tuning run: a pretrained folder, or `scratch:KIND`, a new encoder (models/plain/network.py).
 
-A reader needs a tokenizer, which comes with what is put below it (`embeddings`, see models/plain/folder.py) or from
-another folder (`tokenizer`).
+A new encoder takes its tokenizer from what is below it (`embeddings`, see models/plain/folder.py) or from another
+folder (`tokenizer`). Word vectors or a language model given as the model mean a lookup encoder on them: `--model ELMO`
+is stored as `--model scratch:lookup --embeddings ELMO`.
 
-Word vectors, a folder or a file, or the folder of a language model, given as the model, are the shortest way to write a
-reader of kind lookup on them: `--model ELMO` is `--model scratch:lookup --embeddings ELMO`, and written down as that.
-
-All sources are hashed when a run begins, like a pretrained folder: a resumed run goes on from the same or not at all.
+All sources are hashed at the start; a resumed run requires the same ones. Settings come from a recipe, flags, --set and
+defaults that depend on task and model.
 """
 
 import hashlib
@@ -19,15 +18,15 @@ from typing import Any
 from qkv.config import Requested, merge
 from qkv.errors import InputError, did_you_mean
 from qkv.files import sha256_of
-from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, starting_point
-from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, instead
-from qkv.models.folders.codec import CONFIG
+from qkv.jobs.finetune.settings import FINETUNE_SETTINGS, FinetuneConfig, default_settings
+from qkv.models.family import FEEDS, TAKES_HEAD, EncoderSizes, Facts, Feeds, Loading, Opened, explain_missing
 from qkv.models.folders.hub import locate, shown_name
-from qkv.models.plain.folder import check_sizes, from_nothing, layers_from_nothing
-from qkv.models.plain.network import KINDS, ReaderSettings
-from qkv.models.table import facts_of_folder, open_model
-from qkv.models.word2vec.vectors import place_of_vectors
-from qkv.tasks.transfer import Transfer, transfer_from_nothing, transfer_named
+from qkv.models.folders.own import CONFIG
+from qkv.models.plain.folder import build_untrained, check_sizes, count_layers
+from qkv.models.plain.network import READER_KINDS, ReaderSettings
+from qkv.models.table import describe_model, open_model
+from qkv.models.word2vec.folder import locate_vectors
+from qkv.tasks.transfer import Transfer, parse_scratch_transfer, parse_transfer
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.run_folder import check_folder_sha256, folder_sha256, model_folder
 
@@ -38,32 +37,34 @@ def is_scratch(model: str) -> bool:
     return model.startswith(SCRATCH)
 
 
-def placed(model: str) -> str:
-    """The name that was typed as a run writes it down: a folder or file of this machine, or scratch:KIND as it is."""
+def locate_model(model: str) -> str:
+    """Return the absolute path of the model, or scratch:KIND unchanged."""
     if not is_scratch(model):
-        place = place_of_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
+        place = locate_vectors(model) if Path(model).expanduser().is_file() else model_folder(locate(model))
         if place.is_file() and (place.parent / CONFIG).is_file():
             locate(model)  # part of a model: it says that the folder is wanted
         return str(place)
     kind = model.removeprefix(SCRATCH)
-    if kind not in KINDS:
-        raise InputError(f"There is no reader '{kind}'.{did_you_mean(kind, KINDS)} Known: {', '.join(KINDS)}.")
+    if kind not in READER_KINDS:
+        raise InputError(
+            f"There is no reader '{kind}'.{did_you_mean(kind, READER_KINDS)} Known: {', '.join(READER_KINDS)}."
+        )
     return model
 
 
-def kind_of(config: FinetuneConfig) -> str:
-    """Of a reader that is to be made."""
-    return placed(config.model).removeprefix(SCRATCH)
+def encoder_kind(config: FinetuneConfig) -> str:
+    """Return the kind of a new encoder."""
+    return locate_model(config.model).removeprefix(SCRATCH)
 
 
 Described = Callable[[str], Facts]
 
 
-def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -> FinetuneConfig:
-    """What is no encoder, but can lie below one, with the reader that is put on it."""
+def resolve_encoder(config: FinetuneConfig, describe: Described = describe_model) -> FinetuneConfig:
+    """Replace word vectors or a language model given as the model by a lookup encoder on them."""
     if is_scratch(config.model):
         return config
-    facts = describe(placed(config.model))
+    facts = describe(locate_model(config.model))
     if FEEDS not in facts.abilities:
         return config
     if config.embeddings is not None:
@@ -74,30 +75,30 @@ def spelled_out(config: FinetuneConfig, describe: Described = facts_of_folder) -
     return replace(config, model=f"{SCRATCH}lookup", embeddings=config.model)
 
 
-def transfer_of(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
-    """What is to move of so many layers, and of what lies below them."""
+def resolve_transfer(config: FinetuneConfig, layers: int, mixes: bool = False) -> Transfer:
+    """Return which layers are trained, including those below a new encoder."""
     if is_scratch(config.model):
         below = None if config.embeddings is None else shown_name(config.embeddings)
-        return transfer_from_nothing(config.transfer, layers, below, mixes)
-    return transfer_named(config.transfer, layers, mixes)
+        return parse_scratch_transfer(config.transfer, layers, below, mixes)
+    return parse_transfer(config.transfer, layers, mixes)
 
 
-def usual_transfer(sizes: EncoderSizes, is_new: bool) -> str:
-    """What moves when nobody says otherwise: everything but ELMo, which gives features (Peters et al. 2018, §3.3)."""
+def default_transfer(sizes: EncoderSizes, is_new: bool) -> str:
+    """Return the default transfer: full, except for ELMo, which is frozen (Peters et al. 2018, §3.3)."""
     if not sizes.mixed_layers:
         return "full"
     return "freeze" if is_new or not sizes.layers else f"top:{sizes.layers}"
 
 
-def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> EncoderSizes:
-    """Of the encoder that a run is going to have, as far as they decide on its settings; no weights are read."""
+def sizes_for(config: FinetuneConfig, describe: Described = describe_model) -> EncoderSizes:
+    """Return the sizes of the encoder on which defaults depend, without reading weights."""
     if not is_scratch(config.model):
         facts = describe(config.model)
         if facts.sizes is None:
-            raise InputError(instead(facts, TAKES_HEAD))
+            raise InputError(explain_missing(facts, TAKES_HEAD))
         return facts.sizes
     below = None if config.embeddings is None else _facts_below(config.embeddings).sizes
-    layers, width = layers_from_nothing(kind_of(config), config.reader), config.reader.inner_width
+    layers, width = count_layers(encoder_kind(config), config.reader), config.reader.inner_width
     return EncoderSizes(
         0,
         layers,
@@ -111,7 +112,7 @@ def sizes_for(config: FinetuneConfig, describe: Described = facts_of_folder) -> 
 
 
 def check_sources(config: FinetuneConfig) -> None:
-    """What a run that begins from nothing needs, and what one that begins from a folder cannot use."""
+    """Check that a new encoder has its sources, and that a pretrained one has none."""
     if is_scratch(config.model):
         if config.embeddings is None and config.tokenizer is None:
             raise InputError(
@@ -130,63 +131,63 @@ def check_sources(config: FinetuneConfig) -> None:
         raise InputError(f"reader.* are sizes of a reader made from nothing; {config.model} has its own.")
 
 
-def check_reader(config: FinetuneConfig) -> None:
-    """Of a run that is new, the sizes of a reader that is to be made."""
+def check_encoder_sizes(config: FinetuneConfig) -> None:
+    """Check the sizes of a new encoder."""
     if is_scratch(config.model):
         on = "" if config.embeddings is None else f" on {shown_name(config.embeddings)}"
-        check_sizes(kind_of(config), config.reader, f"{config.model}{on}")
+        check_sizes(encoder_kind(config), config.reader, f"{config.model}{on}")
 
 
-def begun(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
-    """The model of a new run, and the config with its sources pinned."""
-    config = spelled_out(config)
+def start_model(config: FinetuneConfig, tell: Callable[[str], None]) -> tuple[FinetuneConfig, Opened]:
+    """Open the model of a new run; return it and the settings with pinned sources."""
+    config = resolve_encoder(config)
     check_sources(config)
-    check_reader(config)
+    check_encoder_sizes(config)
     if not is_scratch(config.model):
-        opened = _started(model_folder(locate(config.model)))
+        opened = _open_start(model_folder(locate(config.model)))
         path = opened.path.resolve()
         return replace(config, model=str(path), model_sha256=folder_sha256(path)), opened
-    reader = new_reader(config, tell)  # first: it says what is wrong with the sources
+    reader = build_encoder(config, tell)  # first: it says what is wrong with the sources
     config = replace(
         config,
-        embeddings=None if config.embeddings is None else str(place_of_vectors(config.embeddings).resolve()),
+        embeddings=None if config.embeddings is None else str(locate_vectors(config.embeddings).resolve()),
         tokenizer=None if config.tokenizer is None else str(model_folder(locate(config.tokenizer)).resolve()),
     )
     return replace(config, model_sha256=_sources_sha256(config)), reader
 
 
-def again(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
-    """The model of a run that goes on, if it is still the same."""
+def reopen_model(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+    """Open the model of a resumed run; raise if its sources have changed."""
     if not is_scratch(config.model):
         folder = locate(config.model)
         check_folder_sha256(folder, config.model_sha256)
-        return _started(folder)
+        return _open_start(folder)
     if config.model_sha256 is not None and _sources_sha256(config) != config.model_sha256:
         sources = " or ".join(str(source) for source in (config.embeddings, config.tokenizer) if source is not None)
         raise InputError(
             f"{sources} has changed since the run began: a resumed run would go on from other vectors. Put it back, or "
             "begin another run."
         )
-    return new_reader(config, tell)
+    return build_encoder(config, tell)
 
 
-def _started(folder: Path) -> Opened:
-    """A folder that a task can be put on, one that is there or a new one."""
+def _open_start(folder: Path) -> Opened:
+    """Open a folder that takes a task head."""
     opened = open_model(folder, Loading(spelled=None))  # a run keeps the tokens of all its texts
     opened.ability(TAKES_HEAD)
     return opened
 
 
-def new_reader(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
+def build_encoder(config: FinetuneConfig, tell: Callable[[str], None]) -> Opened:
     check_sources(config)
     below = None if config.embeddings is None else _open_below(config.embeddings)
     named = config.model if below is None else f"{config.model} + {shown_name(below.place)}"
-    return from_nothing(kind_of(config), config.reader, below, _tokenizer(config, below), named, tell)
+    return build_untrained(encoder_kind(config), config.reader, below, _tokenizer(config, below), named, tell)
 
 
-def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
-    """The one that a run is going to have, as it lies on the disk."""
-    config = spelled_out(config)
+def load_run_tokenizer(config: FinetuneConfig) -> Tokenizer:
+    """Load the tokenizer that a run will use."""
+    config = resolve_encoder(config)
     if not is_scratch(config.model):
         return _tokenizer_in(config.model)
     check_sources(config)
@@ -194,7 +195,7 @@ def tokenizer_of(config: FinetuneConfig) -> Tokenizer:
 
 
 def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
-    """Another one can be given than what comes along, if the vectors are not those of its own tokens alone."""
+    """Return the tokenizer of a new encoder: the given one, if the vectors allow it, else that of the vectors."""
     if config.tokenizer is None:
         assert below is not None  # as was checked
         return below.tokenizer
@@ -205,12 +206,12 @@ def _tokenizer(config: FinetuneConfig, below: Feeds | None) -> Tokenizer:
 
 
 def _tokenizer_in(name: str) -> Tokenizer:
-    """That of a folder, or of a run's model."""
+    """Load the tokenizer of a folder or of the model of a run."""
     return Tokenizer.load(model_folder(locate(name)))
 
 
 def _facts_below(name: str) -> Facts:
-    facts = facts_of_folder(place_of_vectors(name))
+    facts = describe_model(locate_vectors(name))
     if FEEDS not in facts.abilities:
         raise InputError(
             f"{name} holds a model of type {facts.model_type}, which reads texts by itself: give it with --model, and "
@@ -229,10 +230,7 @@ def _sources_sha256(config: FinetuneConfig) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
-# --- The settings of a run before it begins: a recipe, flags, --set, and defaults that follow from task and model.
-
-
-def configured_for(
+def resolve_finetune_settings(
     task: str,
     model: str,
     transfer: str | None = None,
@@ -240,22 +238,22 @@ def configured_for(
     flags: Mapping[str, Any] | None = None,
     assignments: Sequence[str] = (),
 ) -> FinetuneConfig:
-    """What was asked for, and where nothing was, what suits the task, the model's size and how much of it moves."""
-    named = {"task": task, "model": placed(model), "transfer": transfer, **(flags or {})}
+    """Resolve the settings: recipe, flags and --set, then defaults by task, model size and transfer."""
+    named = {"task": task, "model": locate_model(model), "transfer": transfer, **(flags or {})}
     given = Requested(recipe, named, assignments)
 
-    described = cache(facts_of_folder)  # once, however often it is asked
+    described = cache(describe_model)  # once, however often it is asked
 
     def asked(start: Mapping[str, Any]) -> FinetuneConfig:
-        return spelled_out(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
+        return resolve_encoder(FINETUNE_SETTINGS.resolve(given, merge(FinetuneConfig(), start, "defaults")), described)
 
     first = asked({})
     check_sources(first)
-    check_reader(first)
+    check_encoder_sizes(first)
     sizes, is_new = sizes_for(first, described), is_scratch(first.model)
-    usual: dict[str, Any] = {"transfer": usual_transfer(sizes, is_new)}
+    usual: dict[str, Any] = {"transfer": default_transfer(sizes, is_new)}
     config = asked(usual)
-    moves = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
+    moves = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     if sizes.attends:
-        return asked(usual | starting_point(moves, config.device, sizes.width))
-    return asked(usual | starting_point(moves, config.device, on_language_model=sizes.on_features))
+        return asked(usual | default_settings(moves, config.device, sizes.width))
+    return asked(usual | default_settings(moves, config.device, on_language_model=sizes.on_features))

@@ -1,4 +1,7 @@
-"""The headline figures of a fine-tuning run: the score that counts, and whether it can be left alone."""
+"""The report page of a fine-tuning run: scores, confusion, calibration, hardest examples, curves, cost.
+
+The figures come as `FinetuneFacts`, the curves from log.jsonl of every seed. What is unknown is left out.
+"""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -7,24 +10,40 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qkv.jobs.finetune.facts import ENOUGH, CalibrationFacts, FinetuneFacts, Shown, n_judged, reliability
+from qkv.jobs.finetune.facts import (
+    ENOUGH,
+    CalibrationFacts,
+    FinetuneFacts,
+    Seeds,
+    Shown,
+    choose_best_seed,
+    count_evaluated,
+    draw_reliability,
+)
 from qkv.jobs.finetune.remarks import finetune_remarks
-from qkv.jobs.finetune.seeds import Seeds, best
-from qkv.jobs.finetune.tables import DataUsed, ExamplesShown, by_length, cost, layer_mix, per_label, scores
+from qkv.jobs.finetune.tables import (
+    DataUsed,
+    ExamplesShown,
+    cost_table,
+    label_table,
+    layer_mix_table,
+    length_table,
+    score_sections,
+)
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent
 from qkv.report.charts import Chart, Level, Series
 from qkv.report.confusion import Confusion
 from qkv.report.page import Charts, Figure, Gauge, Notes, Remarks, RunPage, Section, Settings
 from qkv.report.plane import Axis, Dots, Plane, Planes, Rule
 from qkv.report.run_log import RunLog, read_run
-from qkv.tasks.names import ERROR, PARTS, SHARE, metric, task_words
+from qkv.tasks.names import ERROR, PART_NAMES, SHARE, find_metric, task_words
 from qkv.tasks.task import Scored
 
 SECOND = ("macro_f1", "f1", "em", "pearson", "spearman", "accuracy", "mcc", "recall", "mean_absolute_error")
-"""Where there is no test score, the first of these stands beside the main one."""
+"""Without a test score, the first of these is shown next to the main one."""
 
 
-def figures(facts: FinetuneFacts) -> Iterator[Figure]:
+def headline_figures(facts: FinetuneFacts) -> Iterator[Figure]:
     yield from _score(facts, facts.scored, facts.main, "dev")
     if facts.test_scored is not None:
         yield from _score(facts, facts.test_scored, facts.main, "test")
@@ -43,12 +62,12 @@ def _score(facts: FinetuneFacts, scored: Scored, name: str, part: str) -> Iterat
     value = scored.values.get(name, math.nan)
     if not math.isfinite(value):
         return
-    what = metric(name)
+    what = find_metric(name)
     interval = scored.intervals.get(name)
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
     words = task_words(facts.task, facts.kind)
-    of, where = words.of(scored.n), PARTS[part]
+    of, where = words.of(scored.n), PART_NAMES[part]
     label = Phrase(f"{what.name.en} ({where.en})", f"{what.name.zh}（{where.zh}）")
     means = (words.f1 if name == "f1" else None) or what.means
     notes = [Phrase(f"{means.en[0].upper()}{means.en[1:]}.", f"{means.zh}。")] if means else []
@@ -74,23 +93,23 @@ def _by_itself(facts: CalibrationFacts) -> Iterator[Figure]:
     if not facts.coverage:
         return
     target = percent(facts.target, 0)
-    label = Phrase(f"Answers by itself at {target} precision", f"精确率 {target} 时自动作答")
+    label = Phrase(f"Answered automatically at {target} precision", f"精确率 {target} 时自动作答的比例")
     if facts.abstain_below is None or facts.answered is None:
         note = Phrase(
-            f"No threshold reaches {target}: somebody should look at every answer.",
-            f"没有阈值能达到 {target}：每个回答都应由人看过。",
+            f"No threshold reaches {target}: a person should check every answer.",
+            f"没有阈值能达到 {target}：每个回答都应由人工复核。",
         )
-        if n_judged(facts) < ENOUGH:
+        if count_evaluated(facts) < ENOUGH:
             note = Phrase(
-                f"{n_judged(facts):,} answers are too few to find a threshold by.",
-                f"只有 {n_judged(facts):,} 个回答，太少，定不出阈值。",
+                f"{count_evaluated(facts):,} answers are too few to fit a threshold.",
+                f"只有 {count_evaluated(facts):,} 个回答，太少，定不出阈值。",
             )
         yield Figure(label, percent(0.0, 0), note, Gauge(0, 1, 0.0))
         return
     rest, p = percent(1 - facts.answered, 0), f"{facts.abstain_below:.2f}"
     note = Phrase(
-        f"Under a probability of {p} it would rather not say: {rest} are left to a person.",
-        f"概率低于 {p} 就不作答：其余 {rest} 留给人处理。",
+        f"Below a probability of {p} the model abstains: {rest} are left to a person.",
+        f"概率低于 {p} 时不作答：其余 {rest} 交由人工处理。",
     )
     yield Figure(label, percent(facts.answered, 0), note, Gauge(0, 1, facts.answered))
 
@@ -103,25 +122,23 @@ def _trust(facts: CalibrationFacts) -> Iterator[Figure]:
     if math.isfinite(before):
         marks = ((before, Phrase(f"before {percent(before)}", f"校准前 {percent(before)}")),)
     note = Phrase(
-        "How far its probabilities are from the share that is right, after calibration; lower is better.",
-        "校准之后，它给的概率与实际答对的比例平均差多少；越低越好。",
+        "Mean difference between predicted probability and accuracy, after calibration; lower is better.",
+        "校准后，预测概率与实际准确率的平均差距；越低越好。",
     )
     widest = max(0.1, 1.15 * facts.error_after, 1.15 * before if math.isfinite(before) else 0.0)
     gauge = Gauge(0, widest, facts.error_after, marks=marks)
     yield Figure(Phrase("Calibration error", "校准误差"), percent(facts.error_after), note, gauge)
 
 
-# --- The curves of a fine-tuning run: loss, the score that counts, the learning rate; other seeds in the background.
-
 TRAINING, DEV, OTHERS = Phrase("training", "训练集"), Phrase("dev", "验证集"), Phrase("other seeds", "其他种子")
 
 _WORDS = "language_model_loss"
 
 
-def curves(
+def draw_training_curves(
     log: RunLog, main: str, baseline: float | None, best_step: int | None, others: Mapping[int, RunLog]
 ) -> Iterator[Chart]:
-    """Of the kept run; `others` by seed. What a GPT learns beside its task is drawn by itself."""
+    """Draw the curves of the kept run, with `others` by seed; the language model loss of a GPT has its own chart."""
     words = log.logged(_WORDS)
     yield Chart(
         Phrase("Loss of the task", "任务的损失") if words else Phrase("Loss", "损失"),
@@ -135,7 +152,7 @@ def curves(
         loss = Phrase("Loss of the next word", "下一个词的损失")
         yield Chart(loss, (Series(TRAINING, words, smooth=True),), from_zero=True)
     scores = log.evaluated(main)
-    what = metric(main)
+    what = find_metric(main)
     background = tuple(
         Series(OTHERS, points, "other") for other in others.values() if len(points := other.evaluated(main)) > 1
     )
@@ -154,22 +171,16 @@ def curves(
 
 
 def _of_the_task(log: RunLog) -> str:
-    """The key of the loss that dev's can be held against."""
+    """Return the key of the training loss that is comparable with that of the development set."""
     return next(key for line in log.steps for key in line if key.endswith("_loss") and key != _WORDS)
 
 
-# --- The report of a fine-tuning run: what it can do, how far to trust it, where it errs, what it cost.
-#
-# The figures come as `FinetuneFacts`, plain data that the job put together; the curves come from what the run wrote
-# down
-# (log.jsonl, of every seed in its own folder). Whatever is not known is left out of the page.
-
 DOTS = 2000
-"""Numbers that a scatter draws; of more, evenly spread ones."""
+"""Maximum dots of a scatter plot, picked evenly."""
 
 
 def finetune_page(run: Path, facts: FinetuneFacts) -> RunPage:
-    kept = best(facts.seeds)
+    kept = choose_best_seed(facts.seeds)
     log = read_run(run / kept.folder if kept is not None else run)
     config = log.config if kept is None or not kept.folder else read_run(run).config or log.config
     words = task_words(facts.task, facts.kind)
@@ -178,7 +189,7 @@ def finetune_page(run: Path, facts: FinetuneFacts) -> RunPage:
         kind=Phrase(f"Fine-tuning report: {words.name.en}", f"微调报告：{words.name.zh}"),
         facts=tuple(_facts(facts)),
         notices=tuple(_notices(log, bool(config.strip()))),
-        figures=tuple(figures(facts)),
+        figures=tuple(headline_figures(facts)),
         sections=tuple(_sections(run, log, config, facts)),
     )
 
@@ -201,7 +212,7 @@ def _facts(facts: FinetuneFacts) -> Iterator[Words]:
 
 
 def _notices(log: RunLog, has_config: bool) -> Iterator[Words]:
-    # with several seeds the settings stand once, beside the folders of the seeds; clock times are not drawn here
+    # with several seeds there is one config.toml, next to their folders; clock times are not drawn here
     unneeded = ("timing.jsonl is missing", *(("config.toml is missing",) if has_config else ()))
     yield from (fault for fault in log.faults if not fault.en.startswith(unneeded))
 
@@ -209,17 +220,17 @@ def _notices(log: RunLog, has_config: bool) -> Iterator[Words]:
 def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iterator[Section]:
     said = tuple(finetune_remarks(facts))
     if said:
-        yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), said)
+        yield Remarks(Phrase("Remarks", "结果分析"), said)
     calibration, scored = facts.calibration, facts.scored
     if scored.per_label:
         thresholds = calibration.thresholds if calibration is not None else {}
-        yield per_label(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
+        yield label_table(scored.per_label, facts.train.labels, thresholds, task_words(facts.task, facts.kind).counts)
     if scored.confusion is not None and len(scored.confusion_labels) > 1:
-        yield Confusion(Phrase("What is taken for what", "哪些标签容易混淆"), scored.confusion, scored.confusion_labels)
+        yield Confusion(Phrase("Confusion matrix", "混淆矩阵"), scored.confusion, scored.confusion_labels)
     if facts.numbers is not None and len(facts.numbers):
         yield _scatter(facts.numbers)
     if calibration is not None and (calibration.before or calibration.after):
-        yield reliability(calibration)
+        yield draw_reliability(calibration)
     yield from _examples(facts)
     charts = tuple(_curves(run, log, facts))
     if charts:
@@ -227,35 +238,35 @@ def _sections(run: Path, log: RunLog, config: str, facts: FinetuneFacts) -> Iter
     yield from _narrow(facts)
     parts = [("train", facts.train), ("dev", facts.dev)] + ([("test", facts.test)] if facts.test is not None else [])
     if any(part.examples or part.n_dropped for _, part in parts):
-        yield DataUsed(Phrase("The data", "数据"), tuple(parts))
+        yield DataUsed(Phrase("Data", "数据"), tuple(parts))
     if facts.notes:
-        yield Notes(Phrase("Chosen by itself", "自动选择"), facts.notes)
+        yield Notes(Phrase("Default choices", "自动选择的设置"), facts.notes)
     if config.strip():
         yield Settings(Phrase("Settings", "配置"), config)
 
 
 def _narrow(facts: FinetuneFacts) -> Iterator[Section]:
-    """Half a page each; with a test score the table of scores takes the width and comes first."""
-    yield from scores(facts)
+    """Yield the half-width sections; with a test score the table of scores takes the full width."""
+    yield from score_sections(facts)
     if any(one.n for one in facts.by_length):
-        yield by_length(facts.by_length)
+        yield length_table(facts.by_length)
     if facts.mix is not None:
-        yield layer_mix(facts.mix)
+        yield layer_mix_table(facts.mix)
     if len(facts.seeds) > 1:
-        yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, metric(facts.main))
-    yield cost(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
+        yield Seeds(Phrase("Seeds", "随机种子"), facts.seeds, find_metric(facts.main))
+    yield cost_table(facts.cost, facts.transfer, sum(seed.seconds for seed in facts.seeds), facts.new_layers)
 
 
 def _examples(facts: FinetuneFacts) -> Iterator[Section]:
     words = task_words(facts.task, facts.kind)
     if facts.confident_errors:
         yield ExamplesShown(
-            Phrase("Wrong, and sure of it", "答错了，还很有把握"),
+            Phrase("Confident errors", "高置信度的错误"),
             facts.confident_errors,
             words,
             Phrase(
-                "The surest wrong answers of dev. Some will be errors of the labels: mend those first.",
-                "验证集里置信度最高的错误。其中有些会是标签标错了：先改这些。",
+                "The most confident wrong answers on the development set. Some are label errors: correct those first.",
+                "验证集中置信度最高的错误。其中有些是标注错误，应先改正。",
             ),
         )
     seen = {_key(one) for one in facts.confident_errors}
@@ -265,7 +276,7 @@ def _examples(facts: FinetuneFacts) -> Iterator[Section]:
         note = words.hardest
         if len(rest) < len(facts.hardest):
             note = Phrase(note.en + others.en, note.zh + others.zh)
-        yield ExamplesShown(Phrase("Hardest for the model", "最难的样本"), rest, words, note, shown=6)
+        yield ExamplesShown(Phrase("Hardest examples", "最难的样本"), rest, words, note, shown=6)
 
 
 def _key(one: Shown) -> tuple[str, int, str, str | None]:
@@ -275,14 +286,14 @@ def _key(one: Shown) -> tuple[str, int, str, str | None]:
 def _curves(run: Path, log: RunLog, facts: FinetuneFacts) -> Iterator[Chart]:
     if not log.steps and not log.evaluations:
         return
-    kept = best(facts.seeds)
+    kept = choose_best_seed(facts.seeds)
     others = {
         seed.seed: read_run(run / seed.folder)
         for seed in facts.seeds
         if kept is not None and seed.folder != kept.folder
     }
     baseline = facts.baseline[1] if facts.baseline is not None else None
-    yield from curves(log, facts.main, baseline, kept.best_step if kept else None, others)
+    yield from draw_training_curves(log, facts.main, baseline, kept.best_step if kept else None, others)
 
 
 def _scatter(numbers: NDArray[np.float64]) -> Planes:
@@ -291,12 +302,12 @@ def _scatter(numbers: NDArray[np.float64]) -> Planes:
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     room = 0.05 * (high - low) or 1.0
     return Planes(
-        Phrase("Expected and answered", "应有的数与给出的数"),
+        Phrase("Targets and predictions", "目标值与预测值"),
         (
             Plane(
                 Phrase("Every text of dev", "验证集的每条文本"),
-                Axis(Phrase("expected", "应为"), low=low - room, high=high + room),
-                Axis(Phrase("answered", "模型答"), low=low - room, high=high + room),
+                Axis(Phrase("target", "目标值"), low=low - room, high=high + room),
+                Axis(Phrase("prediction", "预测值"), low=low - room, high=high + room),
                 (
                     Rule(Phrase("exactly right", "完全正确")),
                     Dots("", tuple((float(x), float(y)) for x, y in chosen), faint=True, read=False),

@@ -1,6 +1,6 @@
-"""What the figures of single labels say, in words: rare ones, silent ones, two that are taken for each other.
+"""Remarks of a fine-tuning report: rules that turn figures into a sentence, or None.
 
-Rules as in remarks.py: every sentence holds its figures, or there is none.
+As in report/remarks.py every sentence contains its figures, and the docstring states the rule.
 """
 
 import math
@@ -17,14 +17,14 @@ from qkv.jobs.finetune.facts import (
     LengthBin,
     SeedFacts,
     Shown,
-    n_judged,
+    count_evaluated,
+    measure_spread,
 )
-from qkv.jobs.finetune.seeds import spread
 from qkv.metrics.intervals import wilson_interval
 from qkv.report.bilingual import Phrase, Words, percent, phrase
 from qkv.report.confusion import largest_confusions
 from qkv.report.remarks import GOOD, NOTE, WARNING, Remark
-from qkv.tasks.names import SHARE, Metric, TaskWords, metric, task_words
+from qkv.tasks.names import SHARE, Metric, TaskWords, find_metric, task_words
 from qkv.tasks.task import LabelScore, Scored
 
 _FEW = 20
@@ -35,7 +35,7 @@ _NAMED = 4
 """Labels that one sentence can hold."""
 
 
-def hidden_by_accuracy(scored: Scored) -> Remark | None:
+def remark_hidden_by_accuracy(scored: Scored) -> Remark | None:
     """Accuracy ten points above macro F1 while labels are unbalanced: rare ones go wrong, and accuracy hides it."""
     accuracy, macro = scored.values.get("accuracy", math.nan), scored.values.get("macro_f1", math.nan)
     supports = [label.support for label in scored.per_label if label.support > 0]
@@ -51,7 +51,7 @@ def hidden_by_accuracy(scored: Scored) -> Remark | None:
     )
 
 
-def never_answered(labels: Sequence[LabelScore]) -> Remark | None:
+def remark_never_answered(labels: Sequence[LabelScore]) -> Remark | None:
     silent = [label for label in labels if label.support > 0 and label.answered == 0]
     if not silent:
         return None
@@ -70,7 +70,7 @@ def _them(n: int) -> str:
     return "it" if n == 1 else "them"
 
 
-def not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
+def remark_not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
     """Labels that training has and dev never expects: nothing can be said of them."""
     judged = {label.label for label in labels if label.support > 0}
     absent = [name for name in train if name not in judged] if judged else []
@@ -86,7 +86,7 @@ def not_in_dev(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark
     )
 
 
-def few_examples(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
+def remark_few_examples(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Remark | None:
     """Labels with fewer than `FEW` training examples, with their F1 beside the mean of the others."""
     few = sorted((n, name) for name, n in train.items() if n < _FEW)
     if not few or len(train) < 2:
@@ -111,7 +111,7 @@ def few_examples(train: Mapping[str, int], labels: Sequence[LabelScore]) -> Rema
     return Remark(NOTE, Phrase(en, zh))
 
 
-def most_confused(counts: NDArray[np.int64] | None, labels: tuple[str, ...]) -> Remark | None:
+def remark_most_confused(counts: NDArray[np.int64] | None, labels: tuple[str, ...]) -> Remark | None:
     """Two labels that hold a tenth of all errors between them, both ways counted, five at least."""
     if counts is None or len(labels) < 3:
         return None
@@ -139,9 +139,7 @@ def _named(names: Sequence[str]) -> Phrase:
     return Phrase(f"{en} and {more} more", f"{zh} 等 {len(names)} 个") if more > 0 else Phrase(en, zh)
 
 
-# --- What the figures of a fine-tuning run say, in words for somebody who was not there: a sentence each, or None.
-#
-# As in report/remarks.py every sentence holds the figures it rests on, and the rule stands in the docstring.
+# Remarks on the whole run.
 
 _FEWEST = 10
 """Examples from which an interval shrinks by the rule."""
@@ -156,30 +154,30 @@ SURE = 0.9
 
 
 def finetune_remarks(facts: FinetuneFacts) -> Iterator[Remark]:
-    what, words, scored = metric(facts.main), task_words(facts.task, facts.kind), facts.scored
+    what, words, scored = find_metric(facts.main), task_words(facts.task, facts.kind), facts.scored
     found = (
-        against_baseline(what, scored, facts.baseline),
-        too_good(what, scored, facts.baseline, words),
-        uncertain(what, scored, words),
-        dev_and_test(what, scored, facts.test_scored),
-        luck(what, facts.seeds),
-        more_steps(facts.seeds),
-        calibrated(facts.calibration),
-        by_itself(facts.calibration),
-        hidden_by_accuracy(scored),
-        never_answered(scored.per_label),
-        not_in_dev(facts.train.labels, scored.per_label),
-        few_examples(facts.train.labels, scored.per_label),
-        most_confused(scored.confusion, scored.confusion_labels),
-        long_texts(facts.by_length),
-        wrong_labels(facts.confident_errors),
-        bias(facts.numbers),
-        dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
+        remark_baseline(what, scored, facts.baseline),
+        remark_too_good(what, scored, facts.baseline, words),
+        remark_uncertainty(what, scored, words),
+        remark_dev_and_test(what, scored, facts.test_scored),
+        remark_seeds(what, facts.seeds),
+        remark_more_steps(facts.seeds),
+        remark_calibration(facts.calibration),
+        remark_automation(facts.calibration),
+        remark_hidden_by_accuracy(scored),
+        remark_never_answered(scored.per_label),
+        remark_not_in_dev(facts.train.labels, scored.per_label),
+        remark_few_examples(facts.train.labels, scored.per_label),
+        remark_most_confused(scored.confusion, scored.confusion_labels),
+        remark_long_texts(facts.by_length),
+        remark_wrong_labels(facts.confident_errors),
+        remark_bias(facts.numbers),
+        remark_dropped(facts.train, facts.dev, *([facts.test] if facts.test else [])),
     )
     yield from (remark for remark in found if remark is not None)
 
 
-def against_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float] | None) -> Remark | None:
+def remark_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float] | None) -> Remark | None:
     """The score's interval against what answering without looking reaches."""
     value = scored.values.get(scored.main, math.nan)
     if baseline is None or not math.isfinite(value) or not math.isfinite(baseline[1]):
@@ -204,7 +202,9 @@ def against_baseline(what: Metric, scored: Scored, baseline: tuple[Words, float]
     )
 
 
-def too_good(what: Metric, scored: Scored, baseline: tuple[Words, float] | None, words: TaskWords) -> Remark | None:
+def remark_too_good(
+    what: Metric, scored: Scored, baseline: tuple[Words, float] | None, words: TaskWords
+) -> Remark | None:
     """Nearly perfect where the baseline is not: does dev hold texts of training?"""
     value = scored.values.get(scored.main, math.nan)
     if what.kind != SHARE or not value >= PERFECT or scored.n < 30 or (baseline is not None and baseline[1] > 0.9):
@@ -221,7 +221,7 @@ def too_good(what: Metric, scored: Scored, baseline: tuple[Words, float] | None,
     )
 
 
-def uncertain(what: Metric, scored: Scored, words: TaskWords) -> Remark | None:
+def remark_uncertainty(what: Metric, scored: Scored, words: TaskWords) -> Remark | None:
     """An interval wider than `WIDE`, and how many examples would halve it (four times as many)."""
     low, high = _interval(scored)
     if what.kind != SHARE or not high - low > _WIDE:
@@ -239,7 +239,7 @@ def uncertain(what: Metric, scored: Scored, words: TaskWords) -> Remark | None:
     )
 
 
-def dev_and_test(what: Metric, dev: Scored, test: Scored | None) -> Remark | None:
+def remark_dev_and_test(what: Metric, dev: Scored, test: Scored | None) -> Remark | None:
     """The test score beside the dev interval: training was stopped and seeds were chosen by dev, so dev flatters."""
     if test is None:
         return None
@@ -266,9 +266,9 @@ def _easier(en: str, zh: str) -> Phrase:
     return Phrase(f"{en}, above dev's interval: test is easier.", f"{zh}，高于验证集的区间：测试集更容易。")
 
 
-def luck(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
+def remark_seeds(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
     """What the seed alone moves."""
-    found = spread(seeds)
+    found = measure_spread(seeds)
     if found is None or len(seeds) < 2:
         return None
     moved = what.change(found.deviation)
@@ -283,7 +283,7 @@ def luck(what: Metric, seeds: Sequence[SeedFacts]) -> Remark | None:
     )
 
 
-def more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
+def remark_more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
     """The best evaluation was the last one, for every seed."""
     if not seeds or any(seed.best_step < seed.steps or seed.steps < 1 for seed in seeds):
         return None
@@ -297,9 +297,9 @@ def more_steps(seeds: Sequence[SeedFacts]) -> Remark | None:
     )
 
 
-def calibrated(facts: CalibrationFacts | None) -> Remark | None:
+def remark_calibration(facts: CalibrationFacts | None) -> Remark | None:
     """How sure it was against how often it was right, before and after the temperature."""
-    total = n_judged(facts) if facts else 0
+    total = count_evaluated(facts) if facts else 0
     if facts is None or not total:
         return None
     if total < ENOUGH:
@@ -341,9 +341,9 @@ def calibrated(facts: CalibrationFacts | None) -> Remark | None:
     )
 
 
-def by_itself(facts: CalibrationFacts | None) -> Remark | None:
+def remark_automation(facts: CalibrationFacts | None) -> Remark | None:
     """What share may be answered without a person looking, at the precision that was asked for."""
-    if facts is None or not facts.coverage or n_judged(facts) < ENOUGH:
+    if facts is None or not facts.coverage or count_evaluated(facts) < ENOUGH:
         return None
     target = percent(facts.target, 0)
     if facts.abstain_below is None or facts.answered is None:
@@ -374,7 +374,7 @@ def by_itself(facts: CalibrationFacts | None) -> Remark | None:
     )
 
 
-def long_texts(bins: Sequence[LengthBin]) -> Remark | None:
+def remark_long_texts(bins: Sequence[LengthBin]) -> Remark | None:
     """The longest bin against all shorter ones: only where their 95 % intervals do not touch."""
     known = [one for one in bins if one.n > 0]
     if len(known) < 2:
@@ -393,7 +393,7 @@ def long_texts(bins: Sequence[LengthBin]) -> Remark | None:
     )
 
 
-def wrong_labels(errors: Sequence[Shown]) -> Remark | None:
+def remark_wrong_labels(errors: Sequence[Shown]) -> Remark | None:
     sure = sum(one.judgement.confidence >= SURE for one in errors)
     if not sure:
         return None
@@ -408,7 +408,7 @@ def wrong_labels(errors: Sequence[Shown]) -> Remark | None:
     )
 
 
-def bias(numbers: NDArray[np.float64] | None) -> Remark | None:
+def remark_bias(numbers: NDArray[np.float64] | None) -> Remark | None:
     """Numbers that lie too high or too low on average, by more than their own uncertainty."""
     if numbers is None or len(numbers) < 8:
         return None
@@ -427,7 +427,7 @@ def bias(numbers: NDArray[np.float64] | None) -> Remark | None:
     )
 
 
-def dropped(*parts: DataFacts) -> Remark | None:
+def remark_dropped(*parts: DataFacts) -> Remark | None:
     n, total = sum(part.n_dropped for part in parts), sum(part.examples + part.n_dropped for part in parts)
     if not n:
         return None

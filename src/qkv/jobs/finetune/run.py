@@ -1,4 +1,13 @@
-"""The end of a fine-tuning run: calibrate, judge, save the model, gather what the report tells."""
+"""`qkv finetune`: train on a labelled file, calibrate, evaluate, save the model and the report; exactly resumable.
+
+RUN/config.toml       the resolved settings; a resumed run reads nothing else
+RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
+RUN/faults.jsonl      every example that was dropped or repaired, with file, line and reason
+RUN/predictions.jsonl held-out examples with their predictions
+RUN/model/            the finished model, with its labels, calibration and training record
+RUN/report.html       the report page
+RUN/result.json       the figures; written last, so it exists only for a finished run
+"""
 
 import json
 import math
@@ -15,13 +24,21 @@ import torch
 
 from qkv.data.batch import Batch
 from qkv.files import replaced_file, to_json, write_text
-from qkv.jobs.finetune.data import LabelledData, Part, check_pinned, label_counts, pinned, read_data
-from qkv.jobs.finetune.evaluate import Judged, calibrated, judged
+from qkv.jobs.finetune.data import DataPart, LabelledData, check_data_unchanged, count_labels, pin_data, read_data
+from qkv.jobs.finetune.evaluate import EvaluationResult, calibrate, evaluate_examples
 from qkv.jobs.finetune.facts import CalibrationFacts, CostFacts, DataFacts, FinetuneFacts, MixFacts, SeedFacts
-from qkv.jobs.finetune.model import again, begun, is_scratch
+from qkv.jobs.finetune.model import is_scratch, reopen_model, start_model
 from qkv.jobs.finetune.page import finetune_page
 from qkv.jobs.finetune.settings import FinetuneConfig
-from qkv.jobs.finetune.training import DevEvaluation, Prepared, prepare, seed_folder, settled, trainer_for, with_vectors
+from qkv.jobs.finetune.training import (
+    DevEvaluation,
+    Prepared,
+    build_trainer,
+    compute_vectors,
+    prepare_examples,
+    resolve_data_defaults,
+    seed_folder,
+)
 from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.models.family import TAKES_HEAD, Opened, Saving
 from qkv.models.folders.hub import shown_name
@@ -29,11 +46,10 @@ from qkv.models.plain.network import mix_of
 from qkv.report.bilingual import Phrase, phrase
 from qkv.report.page import write_report
 from qkv.report.run_log import read_run
-from qkv.tasks.model import TaskModel
-from qkv.tasks.predictor import extra_record, without_vectors
+from qkv.tasks.predictor import extra_record, strip_vectors
 from qkv.tasks.table import AnyTask
 from qkv.tasks.task import Scored
-from qkv.tasks.transfer import TERM, moving
+from qkv.tasks.transfer import TERM, TaskModel, trainable_parameters
 from qkv.train.device import device_named, peak_memory
 from qkv.train.loop import Outcome, Trainer
 from qkv.train.progress import Progress
@@ -59,9 +75,9 @@ def finish(
     model.eval()
     solver = trainer.job.evaluate.solver
     scores = solver.scores(trainer.job.evaluate.features)
-    features, extra = without_vectors(prepared.dev), model.extra_arrays()
-    found = calibrated(task, features, scores, extra, data.dev.examples, config.precision_target)
-    trained = sum(parameter.numel() for parameter in moving(model))
+    features, extra = strip_vectors(prepared.dev), model.extra_arrays()
+    found = calibrate(task, features, scores, extra, data.dev.examples, config.precision_target)
+    trained = sum(parameter.numel() for parameter in trainable_parameters(model))
     with replaced_file(out / "predictions.jsonl") as part, part.open("w", encoding="utf-8", newline="\n") as lines:
 
         def keep(example: Any, result: Any, judgement: Any) -> None:
@@ -69,12 +85,12 @@ def finish(
             verdict = {"expected": judgement.expected, "right": judgement.right}
             lines.write(json.dumps(place | verdict | result.to_dict(), ensure_ascii=False) + "\n")
 
-        dev = judged(task, [(data.dev.examples, found.results)], keep=keep)
+        dev = evaluate_examples(task, [(data.dev.examples, found.results)], keep=keep)
     task = task.folded(model)
     solver = replace(solver, task=task, calibration=found.calibration)
     tested = None
     if data.test is not None:
-        tested = judged(task, solver.stream(data.test.examples, needs_labels=True))
+        tested = evaluate_examples(task, solver.stream(data.test.examples, needs_labels=True))
     seeds = tuple(_seeds(config, sessions))
     facts = FinetuneFacts(
         task=config.task,
@@ -82,14 +98,14 @@ def finish(
         model=shown_name(prepared.opened.path),
         transfer=config.transfer,
         main=dev.scored.main,
-        train=_data_facts(data.train, prepared, {} if task.numbers else label_counts(data.train.examples)),
-        dev=_judged_facts(data.dev, dev),
+        train=_data_facts(data.train, prepared, {} if task.numbers else count_labels(data.train.examples)),
+        dev=_evaluated_facts(data.dev, dev),
         scored=dev.scored,
-        baseline=_without_looking(baseline(prepared)),
+        baseline=_without_looking(score_baseline(prepared)),
         seeds=seeds,
         cost=_cost(out, config, model, trained, sessions, best),
         calibration=found.facts,
-        test=None if tested is None or data.test is None else _judged_facts(data.test, tested),
+        test=None if tested is None or data.test is None else _evaluated_facts(data.test, tested),
         test_scored=None if tested is None else tested.scored,
         hardest=dev.hardest,
         confident_errors=dev.confident_errors,
@@ -99,7 +115,7 @@ def finish(
         mix=_mix(model, prepared.opened),
         new_layers=is_scratch(config.model),
     )
-    result = _result(facts, best, baseline(prepared))
+    result = _result(facts, best, score_baseline(prepared))
     record = {
         "job": "finetune",
         "task": config.task,
@@ -151,7 +167,7 @@ def _public(config: FinetuneConfig) -> dict[str, Any]:
     return found
 
 
-def baseline(prepared: Prepared) -> tuple[str, float] | None:
+def score_baseline(prepared: Prepared) -> tuple[str, float] | None:
     """What an answer that needs no look at the examples reaches on the held-out ones."""
     return prepared.task.baseline(prepared.data.train.examples, prepared.data.dev.examples)
 
@@ -162,7 +178,7 @@ def _without_looking(base: tuple[str, float] | None) -> tuple[Phrase, float] | N
     return Phrase(f"always answering “{base[0]}”", f"总答“{base[0]}”"), base[1]
 
 
-def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
+def _data_facts(part: DataPart, prepared: Prepared, labels: dict[str, int]) -> DataFacts:
     features = prepared.train
     return DataFacts(
         source=Path(part.source).name,
@@ -178,7 +194,7 @@ def _data_facts(part: Part, prepared: Prepared, labels: dict[str, int]) -> DataF
     )
 
 
-def _judged_facts(part: Part, found: Judged) -> DataFacts:
+def _evaluated_facts(part: DataPart, found: EvaluationResult) -> DataFacts:
     return DataFacts(
         source=part.source if part.source.startswith("held out") else Path(part.source).name,
         examples=len(part.examples),
@@ -294,15 +310,7 @@ def _result(facts: FinetuneFacts, best: int, base: tuple[str, float] | None) -> 
     }
 
 
-# --- A whole fine-tuning run: a model to begin from and a labelled file in, a calibrated model and a report out.
-#
-# RUN/config.toml       the resolved settings; a resumed run reads nothing else
-# RUN/log.jsonl         step, loss, learning rate, evaluations; with several seeds each has RUN/seed-K/log.jsonl
-# RUN/faults.jsonl      every example that was dropped or mended, with file, line and reason
-# RUN/predictions.jsonl held-out examples with what was answered
-# RUN/model/            the finished model, with its labels, calibration and training record
-# RUN/report.html       the run as a page
-# RUN/result.json       the figures; written last, so its presence means: finished
+# The run.
 
 
 class FinetuneSession:
@@ -314,15 +322,15 @@ class FinetuneSession:
         self.out, self.progress, tell = out, progress, progress.message
         self.device = device_named(config.device)
         if begins:
-            config, folder = begun(config, tell)
+            config, folder = start_model(config, tell)
             if data is None:
-                config = replace(config, data=pinned(config.data))
+                config = replace(config, data=pin_data(config.data))
                 data = read_data(config, tell)
         else:
-            check_pinned(config.data)
-            folder, data = again(config, tell), read_data(config)
-        self.prepared = prepare(config, folder, data, tell)
-        self.config = settled(self.prepared, tell) if begins else config
+            check_data_unchanged(config.data)
+            folder, data = reopen_model(config, tell), read_data(config)
+        self.prepared = prepare_examples(config, folder, data, tell)
+        self.config = resolve_data_defaults(self.prepared, tell) if begins else config
         self.prepared = replace(self.prepared, config=self.config)
         self.trainer: Trainer[Batch] | None = None  # of the seed that was trained last
 
@@ -334,7 +342,7 @@ class FinetuneSession:
             torch.set_num_threads(config.train.threads)
         if self.prepared.transfer.cached:
             began = time.perf_counter()
-            self.prepared = with_vectors(self.prepared, out, self.device)
+            self.prepared = compute_vectors(self.prepared, out, self.device)
             add_line(out / "sessions.jsonl", {"vectors": round(time.perf_counter() - began, 2)})
         for number in range(config.seeds):
             if config.seeds > 1:
@@ -365,7 +373,7 @@ class FinetuneSession:
     def _trainer(self, number: int) -> Trainer[Batch]:
         self.trainer = None  # two models and their optimizers at a time would be one too many
         folder = self.out / seed_folder(self.config, number)
-        self.trainer = trainer_for(self.prepared, number, folder, self.device, self.progress)
+        self.trainer = build_trainer(self.prepared, number, folder, self.device, self.progress)
         return self.trainer
 
     def stop(self, outcome: Outcome) -> None:
@@ -391,7 +399,7 @@ class FinetuneSession:
 FINETUNING = Lifecycle("finetune", FinetuneConfig(), FinetuneSession)
 
 
-def finetuning_on(data: LabelledData) -> Lifecycle[FinetuneConfig]:
+def make_finetuning(data: LabelledData) -> Lifecycle[FinetuneConfig]:
     """Of examples that were handed over."""
     return replace(FINETUNING, open=partial(FinetuneSession, data=data))
 

@@ -1,7 +1,7 @@
-"""Every setting of a fine-tuning run, with its default: the keys of RUN/config.toml, of recipes and of --set.
+"""All settings of a fine-tuning run with their defaults: the keys of RUN/config.toml, of recipes and of --set.
 
-Some defaults depend on the task, the model's width, how much of it moves and how much data there is. They are settled
-once, at the start, and written into config.toml, where they can be looked at.
+Some defaults depend on the task, the width of the model, the trained layers and the amount of data. They are resolved
+once, at the start, and written to config.toml.
 """
 
 from dataclasses import dataclass, field, fields
@@ -123,7 +123,7 @@ LONE, SMALL = 1e-3, 3e-4
 """Learning rates: of a head without its encoder, and of a small BERT."""
 
 
-def starting_point(
+def default_settings(
     transfer: Transfer, device: str, width: int | None = None, on_language_model: bool = False
 ) -> dict[str, Any]:
     """What a run begins from when nobody says otherwise: small models and lone heads take larger steps.
@@ -141,7 +141,7 @@ def starting_point(
     return {"train": train}
 
 
-def epochs_for(task: str, units: int, steps_per_epoch: int, from_nothing: bool = False) -> float:
+def choose_epochs(task: str, units: int, steps_per_epoch: int, from_nothing: bool = False) -> float:
     """Large files are read a few times, small ones until there were enough steps to learn something.
 
     A model that begins from nothing has the language to learn as well, and its steps cost little.

@@ -1,4 +1,7 @@
-"""What became of the labelled data: how much of each part was used, cut into windows, mended or left out, by name."""
+"""Tables of a fine-tuning report: data, examples, ELMo layer weights (Peters et al. 2018, §5.1), scores, labels, cost.
+
+A long text is shown around its answer, or from its beginning, with its length. User text is always escaped.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +15,7 @@ from qkv.metrics.intervals import wilson_interval
 from qkv.report.bars import Bar, BarTable, Label, TableCell, render_bar_table
 from qkv.report.bilingual import SPACE, Phrase, Words, count, duration, percent, safe, size, spans
 from qkv.report.page import Section, Table
-from qkv.tasks.names import ERROR, PARTS, TaskWords, metric, task_words, transfer_words
+from qkv.tasks.names import ERROR, PART_NAMES, TaskWords, find_metric, task_words, transfer_words
 from qkv.tasks.task import LabelScore, Scored
 
 ACTIONS = {
@@ -54,7 +57,7 @@ class DataUsed:
                 f"没有截断：超过模型长度的文本分成互相重叠的窗口来读（这里最多 {most:,} 个），每个窗口都算数。",
             )
         else:
-            note = Phrase("Every text fits the model whole; nothing is cut off.", "每条文本都放得进模型，没有截断。")
+            note = Phrase("No text exceeds the maximum length.", "所有文本都未超过最大长度。")
         text += f'<p class="note">{spans(note)}</p>'
         return text + _faults([fault for _, part in self.parts for fault in part.faults], self._missing())
 
@@ -71,7 +74,7 @@ def _row(name: str, part: DataFacts) -> tuple[TableCell, ...]:
         share = percent(part.windowed / max(1, part.examples))
         windowed = Phrase(f"{part.windowed:,} ({share})", f"{part.windowed:,}（{share}）")
     return (
-        PARTS.get(name, name),
+        PART_NAMES.get(name, name),
         Label(part.source or "–"),
         f"{part.examples:,}",
         count(part.tokens),
@@ -102,12 +105,7 @@ def _faults(faults: Sequence[Fault], missing: int) -> str:
     return f'<div class="scroll faulty">{text}</div>'
 
 
-# --- Examples to be looked at: the text, what was expected, what was answered, how sure, and where it stands in the
-# file.
-#
-# A long text is shown around its answer, or from its beginning, and says how long it is: the file and the line lead
-# to
-# the rest. What a user wrote enters as text alone.
+# Examples.
 
 LENGTH = 260
 """Characters of a text that are shown."""
@@ -248,23 +246,23 @@ def _length(example: Shown, cut: bool) -> str:
     return "".join(f" · {spans(part)}" for part in parts)
 
 
-# --- How much of each layer of ELMo a task uses: the weights of its mix, as bars (Peters et al. 2018, §5.1).
+# ELMo layer weights.
 
 EQUAL = Phrase("equal ones", "相等的值")
 NEAR = 1e-6
 """Shares that differ by less are told as the same."""
 
 
-def layer_mix(mix: MixFacts) -> BarTable:
+def layer_mix_table(mix: MixFacts) -> BarTable:
     even = (1 / len(mix.shares),) * len(mix.shares)
     began = mix.began or even
     goes_on = any(abs(one - other) > NEAR for one, other in zip(began, even, strict=True))
     start = Phrase("those of the model that this run went on from", "所接续的模型的权重") if goes_on else EQUAL
     return BarTable(
-        Phrase("What it takes from each layer of ELMo", "ELMo 各层用了多少"),
+        Phrase("Weights of the ELMo layers", "ELMo 各层的权重"),
         (Phrase("layer", "层"), Phrase("weight", "权重")),
         tuple(
-            _row_in_layer_mix(number, share, before)
+            _layer_row(number, share, before)
             for number, (share, before) in enumerate(zip(mix.shares, began, strict=True))
         ),
         note=Phrase(
@@ -278,7 +276,7 @@ def layer_mix(mix: MixFacts) -> BarTable:
     )
 
 
-def _row_in_layer_mix(number: int, share: float, before: float) -> tuple[TableCell, ...]:
+def _layer_row(number: int, share: float, before: float) -> tuple[TableCell, ...]:
     name = Phrase("spelling: the same in every sentence", "拼写层：与语境无关")
     if number:
         name = Phrase(f"recurrent layer {number}", f"第 {number} 层循环网络")
@@ -289,10 +287,10 @@ def _number(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-# --- The tables of a fine-tuning report: all scores, every label, lengths, and what the training cost.
+# Scores, labels, lengths and cost.
 
 
-def scores(facts: FinetuneFacts) -> Iterator[Section]:
+def score_sections(facts: FinetuneFacts) -> Iterator[Section]:
     """Every metric, dev and test beside each other."""
     parts = [("dev", facts.scored)] + ([("test", facts.test_scored)] if facts.test_scored is not None else [])
     names = [name for name in facts.scored.values if name != facts.main]
@@ -300,8 +298,8 @@ def scores(facts: FinetuneFacts) -> Iterator[Section]:
     if len(names) * len(parts) < 2:  # it stands at the head of the page
         return
     yield BarTable(
-        Phrase("All scores", "全部得分"),
-        (Phrase("metric", "指标"), *(PARTS[part] for part, _ in parts)),
+        Phrase("Results", "全部得分"),
+        (Phrase("metric", "指标"), *(PART_NAMES[part] for part, _ in parts)),
         tuple((_name(name, facts), *(_score(scored, name) for _, scored in parts)) for name in names),
         note=Phrase(
             f"The first counts: training was stopped by it. Whiskers are 95{SPACE}% intervals.",
@@ -317,18 +315,18 @@ def _name(name: str, facts: FinetuneFacts) -> Phrase:
     labels = facts.scored.confusion_labels
     if name == "f1" and task_words(facts.task, facts.kind).f1_of_second and len(labels) == 2:
         return Phrase(f"F1 of “{labels[1]}”", f"「{labels[1]}」的 F1")
-    return metric(name).name
+    return find_metric(name).name
 
 
 def _score(scored: Scored, name: str) -> TableCell:
     value = scored.values.get(name, math.nan)
-    what = metric(name)
+    what = find_metric(name)
     if what.kind == ERROR:
         return Bar(math.nan, what.shown(value))
     return Bar(value, what.shown(value), "train", scored.intervals.get(name))
 
 
-def per_label(
+def label_table(
     labels: tuple[LabelScore, ...], train: Mapping[str, int], thresholds: Mapping[str, float], unit: Phrase
 ) -> BarTable:
     """Weakest first: that is where work pays; `unit` says what is counted."""
@@ -345,7 +343,7 @@ def per_label(
     headings += [many] if train else []
     headings += [Phrase("threshold", "阈值")] if thresholds else []
     return BarTable(
-        Phrase("Label by label", "各标签得分"),
+        Phrase("Results by label", "各标签得分"),
         tuple(headings),
         tuple(_label_row(one, train, thresholds) for one in ordered),
         note=Phrase(
@@ -371,9 +369,9 @@ def _share(value: float, role: str = "train") -> Bar:
     return Bar(value, percent(value, 0) if math.isfinite(value) else "–", role)
 
 
-def by_length(bins: tuple[LengthBin, ...]) -> BarTable:
+def length_table(bins: tuple[LengthBin, ...]) -> BarTable:
     return BarTable(
-        Phrase("By length", "按长度"),
+        Phrase("Results by length", "按长度分组的得分"),
         (Phrase("tokens", "词元数"), Phrase("right", "答对"), Phrase("how many", "条数")),
         tuple(
             (
@@ -394,10 +392,10 @@ def by_length(bins: tuple[LengthBin, ...]) -> BarTable:
     )
 
 
-def cost(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
-    """What it took; `total` is the time of all seeds together. `new_layers` as in `FinetuneFacts`."""
+def cost_table(facts: CostFacts, transfer: str, total: float, new_layers: bool = False) -> Table:
+    """Return the table of time and memory; `total` is the time of all seeds. `new_layers` as in `FinetuneFacts`."""
     moved = transfer_words(transfer, new_layers)
-    rows: list[tuple[Words, ...]] = [(Phrase("What was trained", "训练了什么"), moved)]
+    rows: list[tuple[Words, ...]] = [(Phrase("Trained layers", "训练的部分"), moved)]
     if facts.parameters:
         n, all_ = count(facts.trained_parameters), count(facts.parameters)
         part = facts.trained_parameters / facts.parameters
@@ -409,7 +407,7 @@ def cost(facts: CostFacts, transfer: str, total: float, new_layers: bool = False
     if facts.seconds > 0:
         rows.append((Phrase("Training and evaluation", "训练与评估用时"), duration(facts.seconds)))
     if total > 1.05 * facts.seconds and facts.seconds > 0:
-        rows.append((Phrase("All seeds together", "全部种子合计"), duration(total)))
+        rows.append((Phrase("All seeds", "全部种子合计"), duration(total)))
     if facts.seconds_vectors is not None:
         name = Phrase("of which the encoder's one pass", "其中编码器运行一遍")
         rows.append((name, duration(facts.seconds_vectors)))
@@ -419,4 +417,4 @@ def cost(facts: CostFacts, transfer: str, total: float, new_layers: bool = False
         rows.append((Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)))
     if facts.device:
         rows.append((Phrase("Machine", "设备"), facts.device))
-    return Table(Phrase("What it cost", "训练开销"), tuple(rows))
+    return Table(Phrase("Performance", "训练开销"), tuple(rows))

@@ -1,8 +1,7 @@
-"""The batches of fine-tuning: a pure function of (seed, step), cut by a budget of tokens.
+"""Training of a fine-tuning run: batches, features, the network with its head, and the trainer of each seed.
 
-An epoch goes once through all units in an order of its own. It is cut into the same number of steps every time, at the
-places where the tokens so far pass the next equal share, so that a step costs about the same whatever its texts, and a
-run seeks to any step by a division.
+Batches are a pure function of (seed, step). An epoch shuffles all units and is cut into a fixed number of steps with
+about equal tokens, so that every step costs about the same and a run can seek to any step.
 
 Shapes: U units.
 """
@@ -21,25 +20,24 @@ from qkv.data.batch import Batch
 from qkv.data.batching import Epochs, Integers
 from qkv.errors import InputError
 from qkv.jobs.finetune.data import LabelledData
-from qkv.jobs.finetune.model import is_scratch, transfer_of
-from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
+from qkv.jobs.finetune.model import is_scratch, resolve_transfer
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
 from qkv.models.family import TAKES_HEAD, Head, Opened
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.bilingual import Phrase
-from qkv.tasks.model import TaskModel
 from qkv.tasks.predictor import (
     TOKENS_PER_BATCH,
     TOKENS_PER_BATCH_ELSEWHERE,
     Solver,
     Vectors,
-    found_vectors,
-    without_vectors,
-    write_vectors,
+    find_row_vectors,
+    strip_vectors,
+    write_row_vectors,
 )
 from qkv.tasks.table import TASKS, AnyTask
 from qkv.tasks.task import Features
-from qkv.tasks.transfer import WEIGHT, Transfer, WithLanguageModel, hold, layer_scale
+from qkv.tasks.transfer import WEIGHT, TaskModel, Transfer, WithLanguageModel, freeze_parts, layer_scale
 from qkv.train.device import Sizes
 from qkv.train.loop import PRECISIONS, Job, Objective, Trainer, step_seed
 from qkv.train.progress import Progress
@@ -92,7 +90,7 @@ def even_cuts(tokens: Integers, steps: int) -> Integers:
     return np.minimum(cuts, len(tokens) - (steps - number))
 
 
-# --- What a fine-tuning run trains: features of the data, a network with a new head, the loop's job for each seed.
+# Features, network and trainer.
 
 _AT_ONCE = {"cpu": 8_192}  # tokens of one forward and backward pass; a larger step is made of several
 AT_ONCE_ELSEWHERE = 65_536
@@ -119,7 +117,7 @@ LEARNED_ALONG = Phrase(
     f"GPT 一边学任务，一边继续在这些文本上预测下一个词，其损失乘以 {WEIGHT:g} 计入。不要的话："
     "--set language_model_weight=0。",
 )
-"""What is told of choices that nobody made."""
+"""Notices shown when a default was chosen for the user."""
 _SELECTION = "selection"
 """What the best weights are chosen by: the main figure, and among equals the one with the lower loss."""
 
@@ -140,10 +138,12 @@ class Prepared:
     language_model_weight: float = 0.0  # 0: the task is learned alone
 
 
-def prepare(config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Callable[[str], None]) -> Prepared:
-    """Look through all examples and make them ready; whatever is wrong is told here, before the first step."""
+def prepare_examples(
+    config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Callable[[str], None]
+) -> Prepared:
+    """Check and encode all examples, so that errors are raised before the first step."""
     entry, sizes, tokenizer = TASKS[config.task], opened.ability(TAKES_HEAD).sizes, opened.tokenizer
-    transfer = transfer_of(config, sizes.layers, sizes.mixed_layers > 0)
+    transfer = resolve_transfer(config, sizes.layers, sizes.mixed_layers > 0)
     if not sizes.attends and config.attention_dropout:
         raise InputError(f"attention_dropout is {config.attention_dropout}, and {opened.path} has no attention.")
     longest = min(entry.longest, sizes.max_length)
@@ -166,7 +166,7 @@ def prepare(config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Ca
     if found:
         data = replace(data, train=replace(data.train, faults=(*data.train.faults, *found)))
     weight = language_model_weight(config, opened, transfer)
-    data = replace(data, notes=(*data.notes, *_decided(config, task)))
+    data = replace(data, notes=(*data.notes, *_explain_choices(config, task)))
     if weight and config.language_model_weight is None:
         data = replace(data, notes=(*data.notes, LEARNED_ALONG))
     for note in data.notes:
@@ -177,21 +177,21 @@ def prepare(config: FinetuneConfig, opened: Opened, data: LabelledData, tell: Ca
     return prepared
 
 
-def _decided(config: FinetuneConfig, task: AnyTask) -> list[Phrase]:
+def _explain_choices(config: FinetuneConfig, task: AnyTask) -> list[Phrase]:
     """What to say of settings that the user left to the task."""
     asked, settings = asdict(config.settings), asdict(task.settings)
     decided = [f"{task.name}.{name}={value}" for name, value in settings.items() if value != asked[name]]
     return [DECIDED[one] for one in decided if one in DECIDED]
 
 
-def settled(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
+def resolve_data_defaults(prepared: Prepared, tell: Callable[[str], None]) -> FinetuneConfig:
     """The config with every default that depends on the data written out."""
     config, features = prepared.config, prepared.train
     units = len(features.unit_tokens)
     tokens = int(features.unit_tokens.sum())
     per_step = config.tokens_per_step or max(8, round(tokens / units * config.texts_per_step))
     steps_per_epoch = TrainingBatches(features, per_step, per_step, 0).steps_per_epoch
-    epochs = config.epochs or epochs_for(config.task, units, steps_per_epoch, is_scratch(config.model))
+    epochs = config.epochs or choose_epochs(config.task, units, steps_per_epoch, is_scratch(config.model))
     steps = max(1, round(epochs * steps_per_epoch))
     # forward alone is a third of a step's work; at least once an epoch, or about
     times = EVALUATING * epochs * tokens * 3 / max(1, int(prepared.dev.rows.lengths.sum()))
@@ -217,7 +217,7 @@ def seed_folder(config: FinetuneConfig, number: int) -> str:
     return f"seed-{number}" if config.seeds > 1 else ""
 
 
-def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
+def build_network(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> TaskModel:
     """The pretrained encoder with a new head, drawn by the seed."""
     config, opened, task = prepared.config, prepared.opened, prepared.task
     takes = opened.ability(TAKES_HEAD)
@@ -229,9 +229,9 @@ def network_for(prepared: Prepared, seed: int, tell: Callable[[str], None]) -> T
     )
     if seed == prepared.config.train.seed:
         if goes_on:
-            tell(f"{opened.path} has a head with these labels already: training goes on from it.")
+            tell(f"{opened.path} has a head with these labels already: training continues from it.")
         elif others := sorted(fresh - {f"heads.{task.head}"}):
-            tell(f"{opened.path} has no {', '.join(others)}: begun from random weights.")
+            tell(f"{opened.path} has no {', '.join(others)}: initialised randomly.")
     model = TaskModel(network, task.head, task.extra_tensors())
     stored = opened.record.get("extra", {}) if goes_on else {}
     with torch.no_grad():
@@ -255,11 +255,13 @@ def language_model_weight(config: FinetuneConfig, opened: Opened, transfer: Tran
     return usual if asked is None else asked
 
 
-def trainer_for(prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress) -> Trainer[Batch]:
+def build_trainer(
+    prepared: Prepared, number: int, out: Path, device: torch.device, progress: Progress
+) -> Trainer[Batch]:
     config, task = prepared.config, prepared.task
     seed = config.train.seed + number
-    model = network_for(prepared, seed, progress.message).to(device)
-    hold(model, prepared.transfer)
+    model = build_network(prepared, seed, progress.message).to(device)
+    freeze_parts(model, prepared.transfer)
     train, dev, sizes = prepared.train, prepared.dev, prepared.opened.ability(TAKES_HEAD).sizes
     # a head alone needs next to nothing
     usual = _AT_ONCE.get(device.type, AT_ONCE_ELSEWHERE)
@@ -313,12 +315,12 @@ def _sizes(train: Features, tokens_per_step: int, at_once: int, seed: int) -> Si
     )
 
 
-def with_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
+def compute_vectors(prepared: Prepared, out: Path, device: torch.device) -> Prepared:
     """The encoder's vectors of all rows in place of running it: computed once, for all seeds and for a resumed run."""
-    model = network_for(prepared, prepared.config.train.seed, lambda message: None).to(device)
+    model = build_network(prepared, prepared.config.train.seed, lambda message: None).to(device)
     tokens = TOKENS_PER_BATCH.get(device.type, TOKENS_PER_BATCH_ELSEWHERE)
     train, dev = (
-        found_vectors(features, file, model.reads_rows) or write_vectors(model, features, file, tokens)
+        find_row_vectors(features, file, model.reads_rows) or write_row_vectors(model, features, file, tokens)
         for features, file in (
             (prepared.train, out / "vectors" / "train.npy"),
             (prepared.dev, out / "vectors" / "dev.npy"),
@@ -339,7 +341,7 @@ class DevEvaluation:
         solver, task = self.solver, self.solver.task
         scores = solver.scores(self.features)
         extra = solver.model.extra_arrays()
-        plain = without_vectors(self.features)
+        plain = strip_vectors(self.features)
         results = task.decode(plain, scores, extra, solver.calibration)
         scorer = task.scorer()
         scorer.add(self.examples, results)
@@ -358,4 +360,4 @@ class DevEvaluation:
 
 def class_weights(prepared: Prepared) -> list[float]:
     """Of each label, by how often training has it."""
-    return prepared.task.balanced_weights(without_vectors(prepared.train), prepared.data.train.examples)
+    return prepared.task.balanced_weights(strip_vectors(prepared.train), prepared.data.train.examples)

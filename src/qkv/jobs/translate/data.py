@@ -1,11 +1,9 @@
-"""The token ids of many pairs, kept in a run until it is finished: going on with it need not cut the texts again.
+"""The sentence pairs of a translation run: read, split, tokenized, and cached as token ids.
 
-Cutting texts into tokens is most of what a resumed run waits for. RUN/encoded.safetensors holds the ids and a key made
-of everything that they hang on: the files, how pairs are held out, the longest text, the tokenizers. Where the key is
-another, or the file is damaged (a digest tells), it counts as not there; where it cannot be written, a run goes on
-without it.
-
-What this file does NOT do: keep few pairs, which are cut in seconds; or outlive the run, whose model does not need it.
+Training pairs are read several times and never kept as text: for the split and errors, for the vocabulary, and as ids.
+RUN/encoded.safetensors caches the ids of large files, since tokenizing dominates the time of a resume. Its key covers
+everything the ids depend on: files, split, maximum length, tokenizers. A damaged or outdated cache is ignored, and a
+cache that cannot be written is skipped. It is removed when the run is finished.
 """
 
 import hashlib
@@ -39,7 +37,7 @@ _FORMAT = 2
 """Of the file, and of the way in which pairs are read, held out and cut: what changes one of these counts it up."""
 
 
-def key_of(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tokenizer) -> str | None:
+def make_ids_key(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tokenizer) -> str | None:
     """Of all that the ids hang on; None where the files were not hashed."""
     if choice.sha256 is None:
         return None
@@ -50,7 +48,7 @@ def key_of(choice: BitextChoice, max_length: int, source: Tokenizer, target: Tok
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def keep(run: Path, key: str | None, found: PairEncoding, tell: Callable[[str], None]) -> None:
+def cache_ids(run: Path, key: str | None, found: PairEncoding, tell: Callable[[str], None]) -> None:
     """Write the ids down, whole or not at all, if there are enough of them and they are not there already.
 
     They save time and nothing else: where there is no room for them, `tell` hears of it.
@@ -71,7 +69,7 @@ def keep(run: Path, key: str | None, found: PairEncoding, tell: Callable[[str], 
         tell(f"note: the token ids were not kept ({error}); going on with this run would cut its pairs again")
 
 
-def kept(run: Path, key: str | None) -> PairEncoding | None:
+def read_cached_ids(run: Path, key: str | None) -> PairEncoding | None:
     """What was kept under this key."""
     arrays = None if key is None else _arrays_in(run / KEPT, key)
     if arrays is None:
@@ -81,7 +79,7 @@ def kept(run: Path, key: str | None) -> PairEncoding | None:
     return PairEncoding(EncodedPairs(source, target), too_long, nothing)
 
 
-def forget(run: Path) -> None:
+def clear_cached_ids(run: Path) -> None:
     (run / KEPT).unlink(missing_ok=True)
 
 
@@ -111,12 +109,7 @@ def _digest(arrays: Arrays) -> str:
     return found.hexdigest()
 
 
-# --- The pairs of a translation training: files read and held out, tokenizers learned or loaded, all of it as token
-# ids.
-#
-# Training pairs are read several times and never held as text: first for what is held out and what is wrong, then
-# for the
-# vocabulary, then as ids. What is held out is small, and is kept.
+# Pairs.
 
 LOOKED_AT = 2_000  # pairs, for their language
 _Tell = Callable[[str], None]
@@ -140,7 +133,7 @@ class PairData:
         return Languages.of(self.source, self.target)
 
 
-def pinned(choice: BitextChoice) -> BitextChoice:
+def pin_bitext(choice: BitextChoice) -> BitextChoice:
     """With absolute paths and a hash: what a resumed run finds from anywhere, and recognises."""
     for name in ("train", "dev", "test"):
         if len(getattr(choice, name)) > 2:
@@ -152,7 +145,7 @@ def pinned(choice: BitextChoice) -> BitextChoice:
             check_language(code, f"bitext.{name} (--languages)")
     given = [files for files in (choice.train, choice.dev, choice.test, *((one,) for one in choice.more)) if files]
     for files in given:
-        _opened(files, choice)  # says what is missing or empty, before anything is read
+        _open_pairs(files, choice)  # says what is missing or empty, before anything is read
     if choice.columns and all(len(files) == 2 for files in given):
         raise InputError(
             f"bitext.columns (--columns) are {' and '.join(choice.columns)}, and no file has both sides: of "
@@ -172,7 +165,7 @@ def pinned(choice: BitextChoice) -> BitextChoice:
     return replace(choice, sha256=_hash(choice))
 
 
-def check_pinned(choice: BitextChoice) -> None:
+def check_bitext_unchanged(choice: BitextChoice) -> None:
     if choice.sha256 is not None and _hash(choice) != choice.sha256:
         files = ", ".join((*choice.train, *choice.more, *choice.dev, *choice.test))
         raise InputError(
@@ -186,7 +179,7 @@ def _hash(choice: BitextChoice) -> str:
     return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
-def _opened(files: tuple[str, ...], choice: BitextChoice) -> PairFiles:
+def _open_pairs(files: tuple[str, ...], choice: BitextChoice) -> PairFiles:
     return PairFiles.of(files, choice.columns if len(files) == 1 else ())
 
 
@@ -200,8 +193,8 @@ class TrainingPairs:
     """
 
     def __init__(self, choice: BitextChoice) -> None:
-        self.files = _opened(choice.train, choice)
-        self.more = [_opened((file,), choice) for file in choice.more]
+        self.files = _open_pairs(choice.train, choice)
+        self.more = [_open_pairs((file,), choice) for file in choice.more]
         self.shares = (0.0 if choice.dev else choice.dev_share, 0.0 if choice.test else choice.test_share)
         self.held: dict[str, list[Pair]] = {"dev": [], "test": []}
         if any(self.shares):
@@ -245,12 +238,12 @@ def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[Transla
     faults: list[Fault] = []
     for name in ("dev", "test"):
         if files := getattr(choice, name):
-            given = _opened(files, choice)
+            given = _open_pairs(files, choice)
             held[name] = list(given)
             faults += given.faults
             if not held[name]:
                 raise InputError(f"{given.name}: there is no pair with text on both sides.")
-    seen = _looked_at(pairs, held)
+    seen = _scan_pairs(pairs, held)
     faults = [*pairs.faults, *faults]
     if not seen.count:
         why = "that has not a side of one that was held out" if pairs.known else "with text on both sides"
@@ -271,7 +264,7 @@ def read_pairs(config: TranslateConfig, out: Path, tell: _Tell) -> tuple[Transla
     for message in seen.trained_on:
         tell(message)
     source, target = _tokenizers(config, out, pairs, tell)
-    found = kept(out, key_of(config.bitext, config.max_length, source, target))
+    found = read_cached_ids(out, make_ids_key(config.bitext, config.max_length, source, target))
     found = found or encode_pairs(pairs, Languages.of(source, target), config.max_length)
     faults += _left_out(pairs, found.too_long, found.nothing, config.max_length)
     if found.too_long:
@@ -328,7 +321,7 @@ class _Seen:
     trained_on: list[str]  # how much of what a model is measured by it is trained on; for a person
 
 
-def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
+def _scan_pairs(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
     """Once through what is trained on."""
     sides = {
         (name, number): {fold_to_letters(pair[:2][number]) for pair in found}
@@ -357,14 +350,14 @@ def _looked_at(pairs: TrainingPairs, held: dict[str, list[Pair]]) -> _Seen:
 
 def _with_languages(choice: BitextChoice, pairs: list[Pair]) -> BitextChoice:
     """With the codes of both languages: as given, or as they look."""
-    found = languages_of(choice.train, pairs)
+    found = detect_languages(choice.train, pairs)
     source, target = choice.source_language or found[0], choice.target_language or found[1]
     check_letters(source, (pair.source for pair in pairs), "bitext.source_language (--languages)")
     check_letters(target, (pair.target for pair in pairs), "bitext.target_language (--languages)")
     return replace(choice, source_language=source, target_language=target)
 
 
-def languages_of(files: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
+def detect_languages(files: Sequence[str], pairs: Sequence[Pair]) -> tuple[str, str]:
     """The codes of both languages by the names of two files (train.de.gz), or by the letters of these pairs.
 
     Names count only where both are codes, and two: train.in beside train.out is no Indonesian.
@@ -419,9 +412,9 @@ def _side(pairs: TrainingPairs, number: int) -> Iterator[str]:
     return (pair.target if number else pair.source for pair in pairs)
 
 
-def keep_pairs(out: Path, config: TranslateConfig, data: PairData, tell: _Tell) -> None:
+def cache_pairs(out: Path, config: TranslateConfig, data: PairData, tell: _Tell) -> None:
     """The ids of what is trained on, where there are many: a resumed run need not make them again."""
-    keep(out, key_of(config.bitext, config.max_length, data.source, data.target), data.encoding, tell)
+    cache_ids(out, make_ids_key(config.bitext, config.max_length, data.source, data.target), data.encoding, tell)
 
 
 def save_tokenizers(out: Path, data: PairData) -> None:

@@ -1,7 +1,7 @@
-"""How a translation model does on pairs it was not trained on: the loss of the references, and translations of its own.
+"""Evaluation of a translation model: the loss of the references, and its own translations.
 
-The same pairs every time: all that are not too long for the loss, some of them, spread over all, for translating, which
-takes longer. They are translated greedily here; with beam search once, at the end, all of them.
+The pairs are fixed: the loss uses all pairs that are not too long; during training some of them, evenly spaced, are
+translated greedily; at the end all are translated with beam search.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from qkv.metrics import translation as scores
 from qkv.metrics.numbers import perplexity
 from qkv.models.transformer.objective import evaluate_translation
 from qkv.search.options import GenerateConfig
-from qkv.tasks.translate import TOKENS_PER_BATCH, Network, scored, translated
+from qkv.tasks.translate import SEARCH_TOKENS_PER_BATCH, TranslationNetwork, score_translations, translate_batch
 
 SELECTION = "selection"
 """What the best weights are chosen by; the more the better."""
@@ -47,7 +47,7 @@ class TranslationEvaluation:
         self.batches = PairBatches(found.pairs, languages, tokens_per_batch)
         left_out = {*found.too_long, *found.nothing}
         fitting = [pair for number, pair in enumerate(pairs) if number not in left_out]
-        self.pairs = [fitting[place] for place in spread(len(fitting), translate)]
+        self.pairs = [fitting[place] for place in pick_evenly(len(fitting), translate)]
         self.sources = languages.read([pair.source for pair in self.pairs])
         self.decoding = GenerateConfig(max_length=max_length, max_ratio=2.0)
         self.tokens_per_batch = tokens_per_batch
@@ -60,35 +60,35 @@ class TranslationEvaluation:
         if self.pairs:
             texts = self._translations(model)
             references = [pair.target for pair in self.pairs]
-            score = scored([pair.source for pair in self.pairs], texts, references, self.language)
+            score = score_translations([pair.source for pair in self.pairs], texts, references, self.language)
             result |= {"exact": score.exact, "translated": len(texts)}
             if score.bleu is not None and score.chrf is not None:
                 result |= {"bleu": score.bleu.value, "chrf": score.chrf.value}
             result["samples"] = [
                 {"source": self.pairs[row].source, "reference": references[row], "translation": texts[row]}
-                for row in spread(len(texts), _SHOWN)
+                for row in pick_evenly(len(texts), _SHOWN)
             ]
         result[SELECTION] = -loss if self.select == "loss" else result[self.select] - TIE * loss
         return result
 
-    def _translations(self, model: Network) -> list[str]:
-        found = translated(
+    def _translations(self, model: TranslationNetwork) -> list[str]:
+        found = translate_batch(
             model, self.languages, self.sources, self.decoding, tokens_per_batch=2 * self.tokens_per_batch
         )
         return [self.languages.target.decode(hypotheses[0].tokens) for hypotheses in found]
 
 
-def spread(count: int, wanted: int) -> list[int]:
+def pick_evenly(count: int, wanted: int) -> list[int]:
     """So many places of `count`, at most all, evenly over them: a file is often sorted.
 
-    >>> spread(10, 4), spread(3, 8)
+    >>> pick_evenly(10, 4), pick_evenly(3, 8)
     ([0, 2, 5, 7], [0, 1, 2])
     """
     wanted = min(count, wanted)
     return [count * place // wanted for place in range(wanted)]
 
 
-def not_chosen_by(dev: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
+def find_unevaluated(dev: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
     """The pairs of dev that are no part of an evaluation: a model of that length has no loss on them."""
     found = encode_pairs(dev, languages, max_length)
     long, empty = set(found.too_long), set(found.nothing)
@@ -103,7 +103,7 @@ def not_chosen_by(dev: Sequence[Pair], languages: Languages, max_length: int) ->
     return faults
 
 
-def not_translated(name: str, pairs: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
+def find_untranslatable(name: str, pairs: Sequence[Pair], languages: Languages, max_length: int) -> list[Fault]:
     """The pairs whose source `qkv translate` refuses, or makes nothing of: they count, with an empty translation. To
     leave them out would make the score one of another, easier set."""
     faults = []
@@ -120,27 +120,27 @@ def can_translate(source: Sequence[int], max_length: int) -> bool:
     return 1 < len(source) <= max_length
 
 
-class Judged(NamedTuple):
+class PairEvaluation(NamedTuple):
     """Translations of pairs, in their order; of a source that cannot be translated there is an empty one."""
 
     texts: list[str]
     finished: list[bool]  # False: stopped because it was too long
 
 
-def judged(
-    network: Network,
+def translate_and_score(
+    network: TranslationNetwork,
     languages: Languages,
     pairs: Sequence[Pair],
     decoding: GenerateConfig,
     max_length: int,
     *,
-    tokens_per_batch: int = TOKENS_PER_BATCH,
+    tokens_per_batch: int = SEARCH_TOKENS_PER_BATCH,
     progress: Callable[[int], None] | None = None,
-) -> Judged:
+) -> PairEvaluation:
     """What a model makes of pairs that it is judged by: all of them count, also those of `not_translated`."""
     rows = languages.read([pair.source for pair in pairs])
     places = [place for place, row in enumerate(rows) if can_translate(row, max_length)]
-    found = translated(
+    found = translate_batch(
         network,
         languages,
         [rows[place] for place in places],
@@ -148,7 +148,7 @@ def judged(
         tokens_per_batch=tokens_per_batch,
         progress=progress,
     )
-    result = Judged([""] * len(pairs), [True] * len(pairs))
+    result = PairEvaluation([""] * len(pairs), [True] * len(pairs))
     for place, hypotheses in zip(places, found, strict=True):
         result.texts[place] = languages.target.decode(hypotheses[0].tokens)
         result.finished[place] = hypotheses[0].finished

@@ -1,11 +1,10 @@
-"""A language that anyone can translate: digits, and the same digits from the last to the first.
+"""Example data for translation: reversed digits, which a small model learns in less than a minute.
 
     3 1 4 1 5    →    5 1 4 1 3
 
-Nothing has to be known but the order, and that is all there is to learn: the first digit to write is the last that was
-read. A network with attention has to look at one place at a time, from right to left, which its alignment shows; one
-with a fixed context has to keep every digit. Digits are words of their own, with spaces between them, so that any
-tokenizer takes one for a token. The same seed gives the same pairs, and no row of digits comes twice.
+With attention the model reads one position at a time, from right to left, as its alignment shows; with a fixed context
+it must store every digit. Digits are separated by spaces, so that each is a token. The same seed gives the same pairs,
+without duplicates.
 """
 
 import os
@@ -82,8 +81,6 @@ def write_digit_pairs(
     return files
 
 
-# --- A first translation model in less than a minute: digits, and the same digits from the last to the first.
-
 _EXAMPLES: dict[str, dict[str, Any]] = {
     "reverse": {
         "smoothing": 0.0,  # a digit is right or wrong, and can be known for certain
@@ -129,7 +126,7 @@ def start_example(name: str, config: TranslateConfig, out: Path, progress: Progr
     was_there = out.exists()
     try:
         files = {part: (str(file),) for part, file in write_digit_pairs(out / "pairs").items()}
-        return TRANSLATING.begun(merge(config, {"bitext": files}, f"example {name}"), out, progress)
+        return TRANSLATING.start_in(merge(config, {"bitext": files}, f"example {name}"), out, progress)
     finally:
         if not (out / CONFIG).exists():
             shutil.rmtree(out / "pairs" if was_there else out, ignore_errors=True)

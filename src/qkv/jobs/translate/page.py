@@ -1,4 +1,4 @@
-"""The report of a translation training: its scores, and what it wrote down (log.jsonl, timing.jsonl, config.toml)."""
+"""The report page of a translation run: scores, and the curves of log.jsonl, timing.jsonl and config.toml."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ _NAMES = {
     "seq2seq": Phrase("Recurrent encoder-decoder (seq2seq)", "循环编码器—解码器（seq2seq）"),
 }
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("dev", "验证集")
-_SHOWN_TIMES = 3  # how often a sample's translations are shown as the training goes on
+_SHOWN_TIMES = 3  # earlier translations shown per sample
 
 
 @dataclass(frozen=True)
 class TranslationFacts:
-    """What the run's own files do not say; None is not known."""
+    """Facts that the files of the run do not hold; None if unknown."""
 
     model_type: str
     source_language: str
@@ -73,14 +73,14 @@ def _notices(log: RunLog, facts: TranslationFacts) -> Iterator[Words]:
     yield from log.notices()
     if facts.score is not None and facts.score.bleu is None:
         yield Phrase(
-            "BLEU and chrF were not counted: sacrebleu is not installed (pip install 'qkv[translate]').",
+            "BLEU and chrF were not computed: sacrebleu is not installed (pip install 'qkv[translate]').",
             "没有计算 BLEU 和 chrF：未安装 sacrebleu（pip install 'qkv[translate]'）。",
         )
     if facts.score is not None and facts.score.unfinished:
         n = facts.score.unfinished
         yield Phrase(
-            f"{n:,} translations did not end within the length that was allowed.",
-            f"有 {n:,} 条译文在允许的长度内没有结束。",
+            f"{n:,} translations are unfinished at the maximum length.",
+            f"有 {n:,} 条译文达到最大长度时仍未结束。",
         )
 
 
@@ -116,19 +116,19 @@ def _figures(log: RunLog, facts: TranslationFacts) -> Iterator[Figure]:
 def _sections(log: RunLog, facts: TranslationFacts) -> Iterator[Section]:
     if log.steps:
         if found := tuple(_remarks(log)):
-            yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), found)
+            yield Remarks(Phrase("Remarks", "结果分析"), found)
         yield Charts(Phrase("Curves", "曲线"), tuple(_curves(log, facts)))
     if facts.score is not None and len(facts.score.by_length) > 1 and facts.score.bleu is not None:
         yield _by_length(facts.score)
     if samples := tuple(_samples(log)):
-        yield Translations(Phrase("Translations as the training went on", "训练过程中的译文"), samples)
+        yield Translations(Phrase("Translations during training", "训练过程中的译文"), samples)
     if speed := tuple(_speed(log, facts)):
-        yield Table(Phrase("Speed and memory", "速度与内存"), speed)
-    names = (Phrase("To train on", "训练"), Phrase("To choose by (dev)", "验证"), Phrase("To judge by (test)", "测试"))
+        yield Table(Phrase("Performance", "速度与内存"), speed)
+    names = (Phrase("Training set", "训练集"), Phrase("Development set", "验证集"), Phrase("Test set", "测试集"))
     rows: list[tuple[Words, ...]] = [(name, count(n)) for name, n in zip(names, facts.pairs, strict=True) if n]
     if facts.left_out:
-        rows.append((Phrase("Left out (faults.jsonl)", "略去（见 faults.jsonl）"), count(facts.left_out)))
-    yield Table(Phrase("Pairs", "句对"), tuple(rows))
+        rows.append((Phrase("Dropped (faults.jsonl)", "丢弃（见 faults.jsonl）"), count(facts.left_out)))
+    yield Table(Phrase("Data", "数据"), tuple(rows))
     if log.config.strip():
         yield Settings(Phrase("Settings", "配置"), log.config)
 
@@ -145,11 +145,11 @@ def _by_length(score: TranslationScore) -> BarTable:
         for one in score.by_length
     )
     return BarTable(
-        Phrase("BLEU by the length of the source", "BLEU 与原文长度"),
+        Phrase("BLEU by source length", "BLEU 与原文长度"),
         (Phrase("words of the source", "原文词数"), "BLEU", Phrase("pairs", "句对数")),
         rows,
         Phrase(
-            "Chinese counts by character. BLEU of few pairs says little.", "中文按字计。句对太少时，BLEU 说明不了什么。"
+            "Chinese is counted by character. BLEU of few pairs is unreliable.", "中文按字计。句对太少时，BLEU 不可靠。"
         ),
     )
 
@@ -194,7 +194,7 @@ def _curves(log: RunLog, facts: TranslationFacts) -> Iterator[Chart]:
                 from_zero=True,
             )
     yield Chart(
-        Phrase("Next tokens guessed right", "下一词元猜对的比例"),
+        Phrase("Next-token accuracy", "下一词元的准确率"),
         (
             Series(TRAINING, log.logged("plain_accuracy"), smooth=True),
             Series(EVALUATION, log.evaluated("next_accuracy"), "evaluation", dots=True),
@@ -216,18 +216,18 @@ def _speed(log: RunLog, facts: TranslationFacts) -> Iterator[tuple[Words, ...]]:
     trained = sum(value for _, value in log.logged("tokens") if math.isfinite(value))
     if trained and facts.target_tokens:
         times = f"{trained / facts.target_tokens:.2g}"
-        yield Phrase("Times through the pairs (about)", "遍历句对的次数（约）"), times
+        yield Phrase("Epochs (about)", "训练轮数（约）"), times
     if facts.weights:
-        yield Phrase("Weights that are kept", "保留的权重"), facts.weights
+        yield Phrase("Saved weights", "保存的权重"), facts.weights
     if facts.seconds is not None:
-        yield Phrase("Time in all", "总用时"), duration(facts.seconds)
+        yield Phrase("Total time", "总用时"), duration(facts.seconds)
     if facts.peak_memory is not None:
         yield Phrase("Peak memory", "内存峰值"), size(facts.peak_memory)
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A text, what a person made of it, and what the model did, at a few moments."""
+    """A source, its reference, and translations at several steps."""
 
     source: str
     reference: str
@@ -256,7 +256,7 @@ class Translations:
 
 
 def _samples(log: RunLog) -> Iterator[Translated]:
-    """Every sample of the last evaluation, as it was translated then and at a few moments before."""
+    """Yield the samples of the last evaluation, with their translations then and at earlier steps."""
     found = [(step, _by_source(result)) for step, result in log.evaluations if isinstance(result.get("samples"), list)]
     if not found:
         return

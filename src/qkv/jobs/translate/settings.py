@@ -1,4 +1,4 @@
-"""Every setting of a translation training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""All settings of a translation run with their defaults: the keys of RUN/config.toml, of recipes and of --set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -173,7 +173,7 @@ _SETTINGS = JobSettings(
 )
 
 
-def configured_translation(given: Requested, start: TranslateConfig | None = None) -> TranslateConfig:
+def resolve_translation_settings(given: Requested, start: TranslateConfig | None = None) -> TranslateConfig:
     """The settings as they were asked for, for the model that the recipe names, or --model (the flag `model_type`)."""
     tables, model, start = given.tables, given.flags.get("model_type"), start or TranslateConfig()
     named = tables.get("model_type", model or start.model_type)

@@ -1,15 +1,15 @@
-"""A whole training of a translation model: pairs of texts in, a model folder and a report out, exactly resumable.
+"""`qkv train translate`: train a translation model on sentence pairs, exactly resumable.
 
 RUN/config.toml        the resolved settings; a resumed run reads nothing else
 RUN/tokenizer/         the vocabulary of both sides, or source/ and target/
-RUN/held-out/          pairs that were held out of the training file, where no others were given
-RUN/faults.jsonl       every pair that was left out, or whose source was too long to translate, with file, line, reason
-RUN/encoded.safetensors  token ids of many pairs, until the run is finished
+RUN/held-out/          pairs held out of the training file, if no others were given
+RUN/faults.jsonl       every pair that was dropped, or whose source is too long, with file, line and reason
+RUN/encoded.safetensors  cached token ids, until the run is finished
 RUN/log.jsonl          step, loss, learning rate, evaluations
-RUN/translations.tsv   source, reference and translation of the pairs that the model was judged by
+RUN/translations.tsv   source, reference and translation of the evaluated pairs
 RUN/model/             the finished model: qkv translate RUN TEXT
-RUN/report.html        the run as a page
-RUN/result.json        the figures; written last, so its presence means: finished
+RUN/report.html        the report page
+RUN/result.json        the figures; written last, so it exists only for a finished run
 """
 
 import shutil
@@ -26,10 +26,10 @@ from qkv.files import sha256_of, to_json, write_text
 from qkv.jobs.lifecycle import Lifecycle, write_faults
 from qkv.jobs.translate.data import (
     PairData,
-    check_pinned,
-    forget,
-    keep_pairs,
-    pinned,
+    cache_pairs,
+    check_bitext_unchanged,
+    clear_cached_ids,
+    pin_bitext,
     read_pairs,
     save_tokenizers,
     write_held_out,
@@ -38,23 +38,23 @@ from qkv.jobs.translate.evaluation import (
     SELECTION,
     TranslationEvaluation,
     check_selection,
-    judged,
-    not_chosen_by,
-    not_translated,
+    find_unevaluated,
+    find_untranslatable,
+    translate_and_score,
 )
 from qkv.jobs.translate.page import TranslationFacts, translation_page
 from qkv.jobs.translate.settings import TranslateConfig, model_config
 from qkv.models.folders.hub import shown_name
-from qkv.models.pretraining import in_time
+from qkv.models.pretraining import resolve_minutes
 from qkv.models.seq2seq.network import Seq2Seq
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer
-from qkv.models.transformer.objective import Translation, translation_flops
+from qkv.models.transformer.objective import TranslationObjective, translation_flops
 from qkv.nn.block import find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import Cell
 from qkv.report.page import write_report
-from qkv.tasks.translate import TranslationScore, check_scores, scored
+from qkv.tasks.translate import TranslationScore, check_scores, score_translations
 from qkv.train.checkpoint import average_checkpoints, checkpoints_to_keep, forget_stops
 from qkv.train.device import Sizes, device_named, memory_for
 from qkv.train.loop import Job, Outcome, Trainer, step_seed
@@ -74,16 +74,16 @@ class TranslateSession:
         device_named(config.device)
         check_selection(config.select, progress.message)
         if begins:
-            config = replace(config, bitext=pinned(config.bitext))
+            config = replace(config, bitext=pin_bitext(config.bitext))
         else:
-            check_pinned(config.bitext)
+            check_bitext_unchanged(config.bitext)
         config, self.data = _read(config, out, progress if begins else Silent())
         if begins:
             check_scores(config.bitext.target_language)
-            config = _settled(config, self.data, progress)
+            config = _resolve_defaults(config, self.data, progress)
         self.network = new_network(config, self.data)
         self.trainer = _trainer(config, self.data, self.network, out, progress)
-        self.config = in_time(config, self.trainer, progress) if begins else config
+        self.config = resolve_minutes(config, self.trainer, progress) if begins else config
         self.begins = begins
 
     def train(self) -> Outcome:
@@ -129,7 +129,7 @@ class TranslateSession:
         sessions.write(out)
         write_text(out / "result.json", to_json(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
-        forget(out)
+        clear_cached_ids(out)
 
     def _choose(self) -> Chosen:
         """The weights of the best evaluation, or the mean of the last checkpoints where that does better on dev."""
@@ -163,19 +163,23 @@ class TranslateSession:
         All of them count: of a source that `qkv translate` would refuse as too long, the translation is empty.
         """
         config, data = self.config, self.data
-        name, pairs = _judged(data)
+        name, pairs = _evaluated_pairs(data)
         if not pairs:
             return name, None
         self.progress.message(f"translating {len(pairs):,} texts of {name}")
         network, budget = self.network.eval(), 4 * config.tokens_per_batch
         with memory_for(self.trainer.device, f"translating {name}"):
-            found = judged(network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget)
+            found = translate_and_score(
+                network, data.languages, pairs, config.decoding, config.max_length, tokens_per_batch=budget
+            )
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
         table = zip(sources, references, found.texts, strict=True)
         lines = ("\t".join(" ".join(text.split()) for text in row) + "\n" for row in table)
         write_text(self.out / "translations.tsv", "source\treference\ttranslation\n" + "".join(lines))
         language, unfinished = config.bitext.target_language, found.finished.count(False)
-        return name, scored(sources, found.texts, references, language, interval=True, unfinished=unfinished)
+        return name, score_translations(
+            sources, found.texts, references, language, interval=True, unfinished=unfinished
+        )
 
     def _facts(self, sessions: Sessions) -> TranslationFacts:
         config, data = self.config, self.data
@@ -200,9 +204,9 @@ TRANSLATING = Lifecycle("translate", TranslateConfig(), TranslateSession)
 def _read(config: TranslateConfig, out: Path, progress: Progress) -> tuple[TranslateConfig, PairData]:
     """The pairs, and with their faults those of dev and test that the model will be too short for."""
     config, data = read_pairs(config, out, progress.message)
-    dev = not_chosen_by(data.dev, data.languages, config.max_length)
-    name, pairs = _judged(data)
-    judged = not_translated(name, pairs, data.languages, config.max_length)
+    dev = find_unevaluated(data.dev, data.languages, config.max_length)
+    name, pairs = _evaluated_pairs(data)
+    judged = find_untranslatable(name, pairs, data.languages, config.max_length)
     longest = f"more than {config.max_length - 1} tokens, or none"
     if dev:
         progress.message(
@@ -221,12 +225,12 @@ def _write_data(config: TranslateConfig, data: PairData, out: Path, progress: Pr
     """What became of the pairs; again on a resume, since a run may have been killed before all of it was there."""
     if not (out / "tokenizer").is_dir():
         save_tokenizers(out, data)
-    keep_pairs(out, config, data, progress.message)
+    cache_pairs(out, config, data, progress.message)
     write_held_out(out, config, data)
     write_faults(out, data.faults)
 
 
-def _settled(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
+def _resolve_defaults(config: TranslateConfig, data: PairData, progress: Progress) -> TranslateConfig:
     """The settings with every default that depends on the data written out."""
     batches = _batches(config, data)
     train = config.train
@@ -270,7 +274,7 @@ def _trainer(
     return Trainer(
         Job(
             network,
-            Translation(config.smoothing),
+            TranslationObjective(config.smoothing),
             batches,
             out,
             evaluate=_evaluation(config, data) if data.dev else None,
@@ -340,5 +344,5 @@ def _take(trainer: Trainer[PairBatch], weights: dict[str, torch.Tensor]) -> None
             parameter.copy_(weights[name])
 
 
-def _judged(data: PairData) -> tuple[str, tuple[Pair, ...]]:
+def _evaluated_pairs(data: PairData) -> tuple[str, tuple[Pair, ...]]:
     return ("test", data.test) if data.test else ("dev", data.dev)

@@ -1,12 +1,14 @@
-"""Folders of BERT and of networks of its kind, as transformers writes them: load, save, describe, and the family.
+"""Folders of BERT and its variants, as transformers writes them: check, load, save, describe, and the family.
 
-Loading checks the folder by names and shapes (plan.py), builds the network without memory for it, and hands every
-parameter a view of the mapped file; only what transformers keeps in several tensors, or in another dtype, is copied,
-once. `family_of_bert` makes a family of the table (models/table.py) of a record of names (likes.py).
+A plan (`make_plan`) checks a folder by names and shapes before a weight is read. Every error names its file: a missing
+part, an unknown key, a shape that config.json contradicts, a tokenizer of another model. Loading builds the network
+without allocating it and gives every parameter a view of the mapped file; only tensors that transformers splits, or
+stores in another dtype, are copied. `family_of_bert` turns a record of names (likes.py) into an entry of
+models/table.py.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,9 @@ from torch import Tensor
 
 from qkv.errors import InputError, listed, reading
 from qkv.files import to_json
-from qkv.models.bert.likes import BertLike
+from qkv.models.bert.likes import WEIGHT_AND_BIAS, BertLike, FolderConfig
 from qkv.models.bert.network import BertConfig, BertWithHeads
-from qkv.models.bert.plan import LABELLED, Plan, make_plan
-from qkv.models.encoder import WithHeads
+from qkv.models.encoder import READS_POOLED, WithHeads
 from qkv.models.family import (
     ATTENDS,
     ENCODES,
@@ -43,13 +44,208 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.card import MARK, Card, write_card
-from qkv.models.folders.codec import CARD, CONFIG, FORMAT, OURS, check_vocabulary, own_version, terms_of, write_folder
 from qkv.models.folders.fields import default_labels
-from qkv.models.folders.info import vocabulary_line
-from qkv.models.folders.sentence import MODULES, SentenceFiles, write_sentence
-from qkv.models.folders.weights import gathered
+from qkv.models.folders.own import (
+    CARD,
+    CONFIG,
+    FOLDER_FORMAT,
+    MARK,
+    OURS,
+    Card,
+    check_vocabulary,
+    own_version,
+    read_licences,
+    read_ours,
+    vocabulary_line,
+    write_card,
+    write_folder,
+)
+from qkv.models.folders.sentence import MODULES, POOLINGS, SentenceFiles, read_sentence, write_sentence
+from qkv.models.folders.weights import SkipInit, StoredTensor, WeightFiles, are_equal, gather, open_weights
 from qkv.text.tokenizer import Tokenizer
+
+_TOLERATED = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
+"""Buffers that older files store and that say nothing: 0, 1, 2 … and 0, 0, 0 …"""
+LABELLED = frozenset({"sequence", "token"})
+"""Heads whose outputs have names."""
+
+
+@dataclass(frozen=True)
+class FolderPlan:
+    like: BertLike
+    stated: FolderConfig
+    weights: WeightFiles
+    names: dict[str, StoredTensor]  # by canonical name
+    skeleton: BertWithHeads  # on the meta device
+    tensors: dict[str, tuple[str, ...]]  # the names that are used
+    dense: str | None  # the name of the pooler's layer
+    labels: tuple[str, ...]
+    architecture: str
+    tokenizer: Tokenizer
+    sentence: SentenceFiles
+    record: dict[str, Any]
+    is_decoder_compared: bool  # False: a decoder is stored beside the token table, and was not compared
+    notes: tuple[str, ...]
+
+
+def make_plan(like: BertLike, folder: Path, compare: bool) -> FolderPlan:
+    """Read everything but the weights. `compare`: look into the file whether a stored decoder is the token table."""
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
+    stated = like.read_config(folder / CONFIG)
+    weights = open_weights(folder, shapes_only=not compare)
+    where = str(weights.source)
+    names: dict[str, StoredTensor] = {}
+    for stored, tensor in weights.tensors.items():
+        name = like.canonical(stored)
+        if name in names:
+            raise InputError(f"{where} holds {name} twice, with and without a prefix or under an older name.")
+        if name not in _TOLERATED:
+            names[name] = tensor
+    heads = like.heads_held(names, stated.architecture, where)
+    architecture = like.architecture_of(heads, stated.architecture)
+    dense, notes = _dense_held(like, names, heads, architecture)
+    repeated = stated.config.tied and f"{like.decoder}.weight" in names and like.token_table in names
+    known = like.classes[architecture]
+    config = replace(
+        stated.config,
+        tied=_resolve_decoder(like, names, stated.config.tied, compare),
+        dense_activation=known.activation,
+        drops_before_dense=known.drops_before,
+    )
+    linears = [f"{like.heads[head]['linear']}.weight" for head in heads if head in TASK_HEADS]
+    outputs = [names[linear].shape[0] for linear in linears if linear in names and len(names[linear].shape) == 2]
+    # more layers than tensors are missing in any case, and need not be counted one by one
+    tensors = like.tensors(config, heads, dense, min(config.own_layers, len(names) + 1))
+    _check_names(like, stated, weights, names, tensors, heads)
+    with torch.device("meta"), SkipInit():
+        skeleton = BertWithHeads(config, heads, labels=max(outputs, default=2), pooler=dense is not None)
+    _check_shapes(like, stated, weights, names, tensors, skeleton)
+
+    labels = stated.labels if set(heads) & LABELLED else ()
+    if labels is None:
+        labels = default_labels(max(outputs))
+    elif labels and len(labels) != max(outputs):
+        raise InputError(
+            f"{folder / CONFIG} names {len(labels)} labels, but the classifier in {weights.source.name} has "
+            f"{max(outputs)} outputs. One of the two files belongs to another model."
+        )
+    tokenizer = Tokenizer.load(folder)
+    notes = [*stated.notes, *notes, *check_vocabulary(tokenizer, config.vocabulary_size, str(folder))]
+    if repeated and not compare:
+        notes.append(
+            f"{weights.source.name} holds {like.decoder}.weight too; whether it differs is seen when it is loaded"
+        )
+    ours = read_ours(folder)
+    if ours.get("pooling") not in (None, *POOLINGS):
+        raise InputError(
+            f"{folder / OURS}: pooling is {ours['pooling']!r}, where one of {', '.join(POOLINGS)} belongs."
+        )
+    sentence = read_sentence(folder)
+    if not (folder / MODULES).is_file():
+        sentence = SentenceFiles(ours.get("pooling"), bool(ours.get("normalize")), ours.get("foreign_pooling"))
+    return FolderPlan(
+        like=like,
+        stated=stated,
+        weights=weights,
+        names=names,
+        skeleton=skeleton,
+        tensors=tensors,
+        dense=dense,
+        labels=labels,
+        architecture=architecture,
+        tokenizer=tokenizer,
+        sentence=sentence,
+        record=ours.get("record") or {},
+        is_decoder_compared=compare or not repeated,
+        notes=(*notes, *sentence.notes),
+    )
+
+
+def _dense_held(
+    like: BertLike, names: dict[str, StoredTensor], heads: Collection[str], architecture: str
+) -> tuple[str | None, list[str]]:
+    """The name of the pooler's layer, and a note if one is unused; its tensors are removed from `names`."""
+    bare = like.pooler if like.pooler and f"{like.pooler}.weight" in names else None
+    if not set(heads) & READS_POOLED:
+        return bare, []
+    dense = like.dense_of(architecture)
+    if bare is None or bare == dense:
+        return dense, []
+    for kind in WEIGHT_AND_BIAS:
+        names.pop(f"{bare}.{kind}", None)
+    return dense, [f"the head reads {dense}, so {bare} is not used"]
+
+
+def _resolve_decoder(like: BertLike, names: dict[str, StoredTensor], tied: bool, compare: bool) -> bool:
+    """Reduce the names that may repeat a tensor to those of the record; whether the decoder is the token table.
+
+    As transformers 5 does it: a decoder stored beside the token table counts when it differs from it, whatever
+    config.json says, and of two biases the decoder's is the one that is added.
+    """
+    if like.decoder_bias is not None and like.decoder_bias in names:
+        names[like.masked_bias] = names.pop(like.decoder_bias)
+    decoder, table = names.get(f"{like.decoder}.weight"), names.get(like.token_table)
+    if not tied or decoder is None or table is None:
+        return tied
+    if compare and not are_equal(decoder, table):
+        return False
+    del names[f"{like.decoder}.weight"]
+    return True
+
+
+def _check_names(
+    like: BertLike,
+    stated: FolderConfig,
+    weights: WeightFiles,
+    names: Mapping[str, StoredTensor],
+    tensors: Mapping[str, tuple[str, ...]],
+    heads: Sequence[str],
+) -> None:
+    wanted = {name for theirs in tensors.values() for name in theirs}
+    if missing := wanted - set(names):
+        raise InputError(
+            f"{weights.source} lacks {len(missing)} of the tensors that "
+            f"{stated.architecture or like.architecture_of(heads)} with {stated.config.layers} layers needs: "
+            f"{listed(missing)}. The file is incomplete, or config.json belongs to another model."
+        )
+    if unexpected := set(names) - wanted:
+        raise InputError(
+            f"{weights.source} holds {len(unexpected)} tensors that {like.about.en} of {stated.config.layers} layers "
+            f"does not have: {listed(unexpected)}. The folder is of another architecture, or config.json of another "
+            "model."
+        )
+
+
+def _check_shapes(
+    like: BertLike,
+    stated: FolderConfig,
+    weights: WeightFiles,
+    names: Mapping[str, StoredTensor],
+    tensors: Mapping[str, tuple[str, ...]],
+    skeleton: BertWithHeads,
+) -> None:
+    rows, vocabulary = names[like.token_table].shape[0], stated.config.vocabulary_size
+    if rows != vocabulary:
+        raise InputError(
+            f"{weights.source.parent / CONFIG} says vocab_size {vocabulary:,}, but the token table in "
+            f"{weights.source.name} has {rows:,} rows. One of the two files belongs to another model."
+        )
+    for ours, parameter in skeleton.state_dict().items():
+        theirs = tensors[ours]
+        shape = (parameter.shape[0] // len(theirs), *parameter.shape[1:])
+        for name in theirs:
+            stored = names[name]
+            if stored.shape != shape:
+                raise InputError(
+                    f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json asks for "
+                    f"{list(shape)}. One of the two files belongs to another model."
+                )
+            if not stored.dtype.is_floating_point:
+                raise InputError(f"{stored.file}: {name} is stored as {stored.dtype}; qkv reads float weights.")
+
+
+# Loading and saving
 
 _ABOUT: dict[tuple[str, ...], tuple[str, str]] = {
     ("masked", "next_sentence"): (
@@ -116,16 +312,16 @@ def load_like(like: BertLike, path: str | Path, *, dtype: torch.dtype = torch.fl
     """
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        return loaded(folder, make_plan(like, folder, compare=True), dtype)
+        return load_planned(folder, make_plan(like, folder, compare=True), dtype)
 
 
-def loaded(folder: Path, plan: Plan, dtype: torch.dtype) -> Folder:
-    state = {ours: gathered([plan.names[name] for name in theirs], dtype) for ours, theirs in plan.tensors.items()}
+def load_planned(folder: Path, plan: FolderPlan, dtype: torch.dtype) -> Folder:
+    state = {ours: gather([plan.names[name] for name in theirs], dtype) for ours, theirs in plan.tensors.items()}
     plan.skeleton.load_state_dict(state, strict=True, assign=True)
     files = dict(plan.sentence.files)
     if (folder / CARD).is_file() and MARK.encode() not in (card := (folder / CARD).read_bytes()):
         files[CARD] = card
-    files |= terms_of(folder)
+    files |= read_licences(folder)
     return Folder(
         model=plan.skeleton.eval(),
         tokenizer=plan.tokenizer,
@@ -191,7 +387,12 @@ def save_like(
         extra |= write_sentence(pooling, normalize, config.width)
     parameters = sum(tensor.numel() for tensor in tensors.values())
     extra.setdefault(CARD, make_card(like, target.resolve().name, config, architecture, labels, parameters, pooling))
-    ours_alone: dict[str, Any] = {"format": FORMAT, "qkv": own_version(), "pooling": pooling, "normalize": normalize}
+    ours_alone: dict[str, Any] = {
+        "format": FOLDER_FORMAT,
+        "qkv": own_version(),
+        "pooling": pooling,
+        "normalize": normalize,
+    }
     if foreign_pooling is not None:
         ours_alone["foreign_pooling"] = foreign_pooling
     extra |= {
@@ -253,10 +454,10 @@ def describe_like(like: BertLike, path: str | Path) -> dict[str, Any]:
     """What a folder holds, without reading its weights: for people to look at and programs to read."""
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        return _described(folder, make_plan(like, folder, compare=False))
+        return _describe_plan(folder, make_plan(like, folder, compare=False))
 
 
-def _described(folder: Path, plan: Plan) -> dict[str, Any]:
+def _describe_plan(folder: Path, plan: FolderPlan) -> dict[str, Any]:
     config, skeleton = plan.skeleton.config, plan.skeleton
     counts: dict[str, int] = {}
     for name, parameter in skeleton.named_parameters():
@@ -301,7 +502,7 @@ def _described(folder: Path, plan: Plan) -> dict[str, Any]:
     }
 
 
-def lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     parameters, vocabulary = facts["parameters"], facts["vocabulary"]
     rows = vocabulary["rows"]
     spare = f", table of {rows:,} rows" if rows != vocabulary["size"] else ""
@@ -334,7 +535,7 @@ def lines_of_bert(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- The family: what is asked of a folder from outside.
+# The family
 
 _ABILITIES: dict[str, Ability[Any]] = {"masked": FILLS, "next_sentence": JUDGES_PAIRS}
 
@@ -345,9 +546,11 @@ def family_of_bert(like: BertLike) -> Family:
 
     def open_folder(path: Path, loading: Loading) -> Opened:
         plan = make_plan(like, path, compare=True)
-        return _opened(like, _facts(like, path, plan), loaded(path, plan, loading.dtype), plan.dense, loading)
+        return _open_planned(
+            like, _facts(like, path, plan), load_planned(path, plan, loading.dtype), plan.dense, loading
+        )
 
-    return Family(like.name, (like.name,), like.about, describe, open_folder, lines_of_bert)
+    return Family(like.name, (like.name,), like.about, describe, open_folder, _lines_of_bert)
 
 
 def sizes_of_bert(like: BertLike, config: BertConfig) -> EncoderSizes:
@@ -361,7 +564,7 @@ def sizes_of_bert(like: BertLike, config: BertConfig) -> EncoderSizes:
     )
 
 
-def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
+def _facts(like: BertLike, path: Path, plan: FolderPlan) -> Facts:
     config, heads = plan.skeleton.config, tuple(plan.skeleton.heads)
     abilities = [HAS_TASK] if set(heads) & set(TASK_HEADS) else list[Ability[Any]]()
     abilities += [ability for head, ability in _ABILITIES.items() if head in heads]
@@ -378,7 +581,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
         like.about,
         "bert",
         (*abilities, ENCODES, ATTENDS, SHOWS_LAYERS, TAKES_HEAD),
-        _described(path, plan),
+        _describe_plan(path, plan),
         heads,
         plan.record,
         plan.notes,
@@ -387,7 +590,7 @@ def _facts(like: BertLike, path: Path, plan: Plan) -> Facts:
     )
 
 
-def _opened(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loading: Loading) -> Opened:
+def _open_planned(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loading: Loading) -> Opened:
     sizes, network = sizes_of_bert(like, folder.config), folder.model.to(loading.device)
 
     def build(head: Head) -> BertWithHeads:
@@ -402,7 +605,7 @@ def _opened(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loa
         return BertWithHeads(config, [head.name], labels=head.outputs)
 
     def left_out(head: Head) -> tuple[str, ...]:
-        """A pooler is not where the dense layer of a head begins that lies elsewhere."""
+        """Do not initialise a head's own dense layer from the pooler."""
         return () if like.dense_of(like.architecture_of([head.name])) == dense else ("encoder.pooler.",)
 
     def save(target: Path, trained: WithHeads, saving: Saving) -> Path:
@@ -418,7 +621,7 @@ def _opened(like: BertLike, facts: Facts, folder: Folder, dense: str | None, loa
             like.architecture_of(list(trained.heads)),
             record=saving.record,
             carried={"problem_type": saving.problem} if saving.problem else {},
-            files=terms_of(folder.path),
+            files=read_licences(folder.path),
         )
 
     parts: dict[Ability[Any], Callable[[], Any]] = {

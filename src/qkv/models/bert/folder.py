@@ -49,24 +49,24 @@ _POOLERS = frozenset(
 )
 """Of Google, for a pooler that was never used."""
 
-LAYER = "encoder.layer.{i}."
+_LAYER = "encoder.layer.{i}."
 KEYS: dict[str, tuple[str, ...]] = {
     "embedding.token": ("embeddings.word_embeddings",),
     "embedding.segment": ("embeddings.token_type_embeddings",),
     "embedding.position": ("embeddings.position_embeddings",),
     "embedding.norm": ("embeddings.LayerNorm",),
     "blocks.{i}.attention.qkv": (
-        f"{LAYER}attention.self.query",
-        f"{LAYER}attention.self.key",
-        f"{LAYER}attention.self.value",
+        f"{_LAYER}attention.self.query",
+        f"{_LAYER}attention.self.key",
+        f"{_LAYER}attention.self.value",
     ),
-    "blocks.{i}.attention.out": (f"{LAYER}attention.output.dense",),
-    "blocks.{i}.attention_norm": (f"{LAYER}attention.output.LayerNorm",),
-    "blocks.{i}.feed_forward.up": (f"{LAYER}intermediate.dense",),
-    "blocks.{i}.feed_forward.down": (f"{LAYER}output.dense",),
-    "blocks.{i}.feed_forward_norm": (f"{LAYER}output.LayerNorm",),
+    "blocks.{i}.attention.out": (f"{_LAYER}attention.output.dense",),
+    "blocks.{i}.attention_norm": (f"{_LAYER}attention.output.LayerNorm",),
+    "blocks.{i}.feed_forward.up": (f"{_LAYER}intermediate.dense",),
+    "blocks.{i}.feed_forward.down": (f"{_LAYER}output.dense",),
+    "blocks.{i}.feed_forward_norm": (f"{_LAYER}output.LayerNorm",),
 }
-HEADS: dict[str, dict[str, str]] = {
+HEAD_KEYS: dict[str, dict[str, str]] = {
     "masked": {"dense": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
     "next_sentence": {"linear": "cls.seq_relationship"},
     "sequence": {"linear": "classifier"},
@@ -84,24 +84,24 @@ def classes_with_next_sentence(name: str) -> dict[str, Architecture]:
     )
 
 
-LIKE = BertLike(
+BERT_NAMES = BertLike(
     name="bert",
     title="BERT",
     prefix="bert.",
     fields=Fields(SIZES, fixed=FIXED, neutral=NEUTRAL | _POOLERS),
     classes=classes_with_next_sentence("Bert"),
     keys=KEYS,
-    heads=HEADS,
+    heads=HEAD_KEYS,
     masked_bias="cls.predictions.bias",
     decoder="cls.predictions.decoder",
     decoder_bias="cls.predictions.decoder.bias",
 )
-BERT = family_of_bert(LIKE)
-ARCHITECTURES: Mapping[str, Architecture] = LIKE.classes
+BERT = family_of_bert(BERT_NAMES)
+ARCHITECTURES: Mapping[str, Architecture] = BERT_NAMES.classes
 
-read_config = LIKE.read_config
-load = partial(load_like, LIKE)
-describe = partial(describe_like, LIKE)
+read_config = BERT_NAMES.read_config
+load = partial(load_like, BERT_NAMES)
+describe_bert = partial(describe_like, BERT_NAMES)
 
 
 def save(
@@ -113,4 +113,4 @@ def save(
     **rest: Any,
 ) -> Path:
     """Write a folder that transformers and qkv load; return its path (engine.save_like)."""
-    return save_like(LIKE, path, model, tokenizer, labels, architecture, **rest)
+    return save_like(BERT_NAMES, path, model, tokenizer, labels, architecture, **rest)

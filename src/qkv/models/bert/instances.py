@@ -43,7 +43,7 @@ PREDICTED = Phrase("predict", "预测")
 @dataclass(frozen=True)
 class DrawnToken:
     token: str  # what the model reads
-    original: str  # what stood there: the target, if it was chosen
+    original: str  # before masking: the target, if it was chosen
     segment: int
     position: int
     begins_word: bool = True
@@ -86,16 +86,16 @@ class _Span(NamedTuple):
     style: str = ""
 
 
-Line = list[_Span]
+DrawnLine = list[_Span]
 
 
-def lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en") -> list[Line]:
+def draw_lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en") -> list[DrawnLine]:
     """One instance for a terminal of so many columns; wide characters count as two."""
     check_page_language(lang)
     title = _Span(f"{number}  {getattr(LABEL_NAMES[instance.label], lang)}", instance.label or "plain")
     counts = _Span(f"  ({getattr(instance.counts(), lang)})", "soft")
     fits = cell_len(title.text) + cell_len(counts.text) <= width
-    drawn: list[Line] = [[title, counts]] if fits else [[title], [_Span("  "), counts]]
+    drawn: list[DrawnLine] = [[title, counts]] if fits else [[title], [_Span("  "), counts]]
     for segment, tokens in instance.segments():
         for row, pair in enumerate(_rows(tokens, max(20, width - 4))):
             gutter = "AB"[segment] if segment < 2 else str(segment)
@@ -106,13 +106,13 @@ def lines(instance: Instance, number: int = 1, width: int = 100, lang: str = "en
     return drawn
 
 
-def plain(line: Line) -> str:
+def line_text(line: DrawnLine) -> str:
     return "".join(span.text for span in line).rstrip()
 
 
 def _marked(token: DrawnToken) -> str:
     """
-    >>> marked(DrawnToken("[MASK]", "paris", 0, 4, treatment=MASK))
+    >>> _marked(DrawnToken("[MASK]", "paris", 0, 4, treatment=MASK))
     '[MASK]←paris'
     """
     shown, original = printable(token.token), printable(token.original)
@@ -123,8 +123,8 @@ def _marked(token: DrawnToken) -> str:
     return f"={shown}=" if token.treatment == KEPT else shown
 
 
-def words(tokens: Sequence[DrawnToken]) -> list[list[DrawnToken]]:
-    """Tokens grouped into words; a special token stands by itself."""
+def group_words(tokens: Sequence[DrawnToken]) -> list[list[DrawnToken]]:
+    """Tokens grouped into words; a special token is on its own."""
     grouped: list[list[DrawnToken]] = []
     for token in tokens:
         if grouped and not token.begins_word and not token.special and not grouped[-1][-1].special:
@@ -134,10 +134,10 @@ def words(tokens: Sequence[DrawnToken]) -> list[list[DrawnToken]]:
     return grouped
 
 
-def _rows(tokens: Sequence[DrawnToken], room: int) -> Iterator[tuple[Line, Line]]:
+def _rows(tokens: Sequence[DrawnToken], room: int) -> Iterator[tuple[DrawnLine, DrawnLine]]:
     """Pairs of lines, positions over tokens. A line breaks between words, and within one only if it fits no line."""
-    numbers, shown, used = "", Line(), 0
-    for word in words(tokens):
+    numbers, shown, used = "", DrawnLine(), 0
+    for word in group_words(tokens):
         size = sum(cell_len(_marked(token)) for token in word) + len(word) - 1
         for place, token in enumerate(word):
             mark, number = _marked(token), str(token.position)
@@ -145,7 +145,7 @@ def _rows(tokens: Sequence[DrawnToken], room: int) -> Iterator[tuple[Line, Line]
             wanted = cell_len(mark) if place or size > room else size
             if shown and used + len(gap) + wanted > room:
                 yield [_Span(numbers, "soft")], shown
-                numbers, shown, used = "", Line(), 0
+                numbers, shown, used = "", DrawnLine(), 0
                 gap = gap.strip()
             if gap:
                 shown.append(_Span(gap, "soft"))
@@ -162,10 +162,10 @@ def _rows(tokens: Sequence[DrawnToken], room: int) -> Iterator[tuple[Line, Line]
         yield [_Span(numbers, "soft")], shown
 
 
-def _targets(instance: Instance, width: int, lang: str) -> list[Line]:
+def _targets(instance: Instance, width: int, lang: str) -> list[DrawnLine]:
     """What is to be predicted where, wrapped."""
     begin = f"    {getattr(PREDICTED, lang)}  "
-    drawn: list[Line] = [[_Span(begin, "soft")]]
+    drawn: list[DrawnLine] = [[_Span(begin, "soft")]]
     used = cell_len(begin)
     for token in instance.chosen:
         how = getattr(TREATMENT_NAMES[token.treatment or KEPT], lang)
@@ -180,7 +180,7 @@ def _targets(instance: Instance, width: int, lang: str) -> list[Line]:
     return drawn
 
 
-def legend(width: int = 100, lang: str = "en") -> list[Line]:
+def draw_legend(width: int = 100, lang: str = "en") -> list[DrawnLine]:
     """What the marks mean, wrapped between them."""
     check_page_language(lang)
     rows = [""]
@@ -206,7 +206,7 @@ class _Instances:
         return _legend() + "".join(_card(one, number) for number, one in enumerate(self.instances, start=1))
 
 
-def html(instances: Sequence[Instance], title: str, facts: Sequence[Words] = (), lang: str = "en") -> str:
+def instances_page(instances: Sequence[Instance], title: str, facts: Sequence[Words] = (), lang: str = "en") -> str:
     """An offline page of instances, with the look of every other report."""
     shown = _Instances(Phrase("What the model is asked", "模型要回答的问题"), tuple(instances))
     return page_html(RunPage(title, Phrase("Training instances", "训练样例"), tuple(facts), sections=(shown,)), lang)
@@ -228,7 +228,7 @@ def _card(instance: Instance, number: int) -> str:
     rows = "".join(
         f'<div class="row segment-{segment}"><h4>{"AB"[segment] if segment < 2 else segment}'
         f"<small>{spans(Phrase(f'segment {segment}', f'句段 {segment}'))}</small></h4>"
-        f"<p>{' '.join(_word(word) for word in words(tokens))}</p></div>"
+        f"<p>{' '.join(_word(word) for word in group_words(tokens))}</p></div>"
         for segment, tokens in instance.segments()
     )
     label = spans(LABEL_NAMES[instance.label])

@@ -4,7 +4,7 @@ A record (`BertLike`) says what transformers calls things: fields of config.json
 from left to right to save and back to load. Names of tensors are written without the prefix (`bert.`, `roberta.`) that
 every class but the bare one puts before the encoder's.
 
-What this file does NOT do: read weights (plan.py, engine.py), or know what a network computes (network.py).
+What this file does NOT do: read weights (engine.py, engine.py), or know what a network computes (network.py).
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ from qkv.models.bert.network import BertConfig
 from qkv.models.folders.fields import Fields, read_labels, write_labels
 from qkv.report.bilingual import Phrase
 
-KINDS = ("weight", "bias")
+WEIGHT_AND_BIAS = ("weight", "bias")
 _TABLES = ("embedding.token", "embedding.segment", "embedding.position", "embedding.task")
-"""Parts of an encoder that have a weight alone."""
+"""Parts of an encoder that have a weight and no bias."""
 _OLDER_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # from TensorFlow
 
 
@@ -105,7 +105,7 @@ class BertLike:
         found = {
             f"{ours}.{kind}": tuple(f"{name}.{kind}" for name in theirs)
             for ours, theirs in parts.items()
-            for kind in (KINDS[:1] if ours.removeprefix("encoder.") in _TABLES else KINDS)
+            for kind in (WEIGHT_AND_BIAS[:1] if ours.removeprefix("encoder.") in _TABLES else WEIGHT_AND_BIAS)
         }
         if "masked" in heads:
             found["heads.masked.bias"] = (self.masked_bias,)
@@ -154,7 +154,7 @@ class BertLike:
         heads = list(self.classes[stated or self.bare].heads)
         linears = Counter(parts.get("linear") for parts in self.heads.values())
         for head, parts in self.heads.items():
-            names = {f"{theirs}.{kind}" for theirs in parts.values() for kind in KINDS}
+            names = {f"{theirs}.{kind}" for theirs in parts.values() for kind in WEIGHT_AND_BIAS}
             names |= {self.masked_bias, f"{self.decoder}.weight"} if head == "masked" else set()
             if head in heads or not names & set(stored):
                 continue

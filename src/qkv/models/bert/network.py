@@ -1,10 +1,17 @@
-"""What goes into the first layer: token + segment + position (Devlin et al. 2019, §3 and figure 2).
+"""BERT, the network (Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", §3 and figure 2).
 
-Networks of its kind differ in a few values of the config: RoBERTa counts positions from an offset and has one segment,
-DistilBERT none; ELECTRA and ALBERT have narrow tables and a projection, ALBERT blocks that run several times; ERNIE
-adds a fourth vector.
+The encoder half of the Transformer, post-norm with GELU, on token + segment + position embeddings; a pooler that reads
+[CLS]; and heads: masked words and next sentence for pretraining (§3.1), one linear layer each for fine-tuning (§4).
+Variants differ in a few values of the config: RoBERTa counts positions from an offset and has one segment, DistilBERT
+none; ELECTRA and ALBERT have narrow tables and a projection, ALBERT blocks that run several times; ERNIE adds a fourth
+embedding.
 
-Shapes: … (B, T) of padded or (N,) of packed rows, D width, V vocabulary.
+One network runs on two layouts of the same rows. Padded: ids (B, T) with a mask, which exports. Packed: ids (N,) with a
+packing and no padding, which is faster. Tests check that both agree.
+
+Not here: masking, targets and the loss (objective.py, tasks).
+
+Shapes: B rows, T tokens, N tokens of all rows, D width, H heads, V vocabulary; "…" is (B, T) or (N,).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -90,19 +97,7 @@ class InputEmbedding(nn.Module):
         return torch.zeros_like(segments) if self.segment.num_embeddings == 1 else segments
 
 
-# --- BERT: Pre-training of Deep Bidirectional Transformers (Devlin et al. 2019), the network.
-#
-# The encoder half of the Transformer, post-norm with GELU, on token + segment + position embeddings; a pooler that
-# reads [CLS]; and the heads that sit on top: masked language model and next sentence for pre-training (§3.1), and one
-# linear layer each for the tasks of fine-tuning (§4). What is masked, what is predicted and the loss are not here:
-# they
-# belong to objectives and tasks.
-#
-# One network runs on two layouts of the same rows. Padded: ids (B, T) with a mask, which exports. Packed: ids (N,)
-# with
-# a packing and no padding at all, which is faster. Tests hold them equal.
-#
-# Shapes: B rows, T tokens, N tokens of all rows together, D width, H heads, V vocabulary; "…" is (B, T) or (N,).
+# The network
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""The masked language model (Devlin et al. 2019, §3.1 task 1): hide some tokens, predict them from both sides.
+"""BERT's two pretraining tasks (Devlin et al. 2019, §3.1): masked words and the next sentence.
 
-Of all ordinary tokens 15 % are chosen; of those 80 % become [MASK], 10 % another random token and 10 % stay as they
-are, so that the model must keep a good idea of every token, not only of the hidden ones. Special tokens are never
-chosen, and nor is [UNK], which nobody wants predicted.
+A row is [CLS] A [SEP] B [SEP].
 
-With whole words (Cui et al. 2021 for Chinese), what is chosen is a word, all its pieces or characters together. Words
-are taken in random order until the budget is used up, and the one that crosses it is taken with the probability that
-makes the expectation come out. Only a row so short that 15 % of it is less than a word has more: one word is taken.
+Masking: of all ordinary tokens 15 % are chosen; of those 80 % become [MASK], 10 % another random token and 10 % stay,
+so that the model must represent every token well, not only the hidden ones. Special tokens and [UNK] are never chosen.
 
-Everything is vectorised over a batch; a draw is a function of the generator alone.
+With whole words (Cui et al. 2021 for Chinese), all tokens of a word are chosen together. Words are taken in random
+order until the budget is used up; the one that crosses it is taken with the probability that keeps the expected rate.
+In a row so short that 15 % is less than a word, one word is taken. Masking is vectorised over a batch and depends on
+the generator alone.
 
-Shapes: N tokens of all rows, R rows, M chosen tokens.
+`PretrainingBatches` is a pure function of (seed, step): a run seeks to any step at once. `MaskedAndNextSentence` is the
+loss. Only the chosen tokens go through the masked head, whose scores over the vocabulary are the largest tensor.
+
+Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +58,7 @@ class MaskingConfig:
 class Masked(NamedTuple):
     ids: NDArray[np.int64]  # (N,) with the chosen tokens treated
     chosen: NDArray[np.int64]  # (M,) where, in ascending order
-    targets: NDArray[np.int64]  # (M,) what stood there
+    targets: NDArray[np.int64]  # (M,) before masking
     treatment: NDArray[np.int8]  # (M,) MASK, RANDOM or KEPT
 
 
@@ -144,13 +147,7 @@ def _another(originals: NDArray[np.int64], ordinary: NDArray[np.int64], draw: np
     return ordinary[picks + (picks >= places)]
 
 
-# --- BERT's two tasks on one batch: masked words and the next sentence, as rows of [CLS] A [SEP] B [SEP].
-#
-# `PretrainingBatches` is a pure function of (seed, step): a run seeks to any step at once. `MaskedAndNextSentence` is
-# the loss; only the chosen tokens go through the masked head, whose scores over the vocabulary are the largest tensor
-# there is.
-#
-# Shapes: N tokens of all rows, R rows, M chosen tokens, D width, V vocabulary.
+# Both tasks on one batch
 
 
 class Corpus(Boundaries, Protocol):
@@ -257,7 +254,7 @@ class PretrainingBatches:
         if paired:
             start, length = np.concatenate([start, rows.b_start]), np.concatenate([length, rows.b_length])
             place = np.concatenate([place, separator + 1])
-        order = np.argsort(start)  # that of the corpus: what lies together is read together
+        order = np.argsort(start)  # corpus order, for sequential reads
         start, length, place = start[order], length[order], place[order]
         places = ranges(place, length)
         ids[places] = self.corpus.tokens(start, length)

@@ -1,4 +1,8 @@
-"""The curves of a pretraining run: losses beside what they are to be compared with, accuracies, gradient, speed."""
+"""The report of a BERT's pretraining, from log.jsonl, timing.jsonl and config.toml.
+
+What these files do not say (the corpus, the machine) comes as `PretrainingFacts`. All input is plain data, no tensors.
+Unknown facts are left out of the page; a run that was killed before its first logged step gets a page that says so.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ from qkv.report.run_log import RunLog, fillings, number, read_run
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
 
-def curves(
+def pretraining_curves(
     log: RunLog, vocabulary_size: int, unigram_entropy: float | None, resumed_from: Sequence[int] = ()
 ) -> Iterator[Chart]:
     seams = tuple(float(step) for step in resumed_from)
@@ -110,13 +114,7 @@ def _intervals(log: RunLog) -> Iterator[tuple[float, float]]:
             yield math.nan, math.nan
 
 
-# --- The report of a pretraining run, from what it wrote down: log.jsonl, timing.jsonl and config.toml.
-#
-# What the files cannot tell (the corpus, the machine) comes as `PretrainingFacts`. All of it is plain data: no
-# model, no
-# tensor. Anything that is not known is left out of the page, and a run that was killed before its first logged step
-# gets
-# a page that says so.
+# The report
 
 _LANGUAGE_NAMES = {"en": Phrase("English", "英文"), "zh": Phrase("Chinese", "中文"), "other": Phrase("other", "其他")}
 _NEGATIVES = {
@@ -255,7 +253,7 @@ def _sections(log: RunLog, facts: PretrainingFacts) -> Iterator[Section]:
         yield Remarks(Phrase("What the numbers say", "这些数字说明什么"), tuple(_remarks(log, facts)))
         yield Charts(
             Phrase("Curves", "曲线"),
-            tuple(curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
+            tuple(pretraining_curves(log, facts.vocabulary_size, facts.unigram_entropy, facts.resumed_from)),
         )
     samples = fillings(log)
     if samples:

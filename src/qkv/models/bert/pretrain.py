@@ -1,4 +1,9 @@
-"""Every setting of a pretraining run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""Pretraining of BERT (Devlin et al. 2019, §3.1): shards in, a Hugging Face folder out.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. An evaluation gives both losses on held-out
+documents and fills blanks for people to read. Its rows, masks and blanks are drawn once from a fixed seed, so that all
+evaluations of a run compare.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,9 +33,9 @@ from qkv.models.bert.objective import (
     pretraining_flops,
 )
 from qkv.models.bert.page import PretrainingFacts, pretraining_page
-from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
-from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
+from qkv.models.folders.own import read_licences
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
@@ -98,10 +103,7 @@ def _checked(config: PretrainConfig, given: Requested) -> PretrainConfig:
     return config
 
 
-# --- How a pretrained model does on documents it was not trained on: the two losses, and blanks that a person can
-# read.
-#
-# Rows, masks and blanks are drawn once, from a seed of their own: every evaluation of a run asks the same questions.
+# Evaluation
 
 SEED = 20_181_011  # the day BERT was put on arXiv
 _SHORTEST, _LONGEST = 8, 40  # tokens of a sentence that is shown with a blank
@@ -196,7 +198,7 @@ def blanked_sentences(
     return found
 
 
-# --- A whole pretraining run: shards in, a Hugging Face folder out.
+# The run
 
 
 def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
@@ -204,7 +206,7 @@ def _trainer(config: PretrainConfig, out: Path, progress: Progress, begins: bool
     tokenizer = corpus.tokenizer()
     paired = config.pairs.negatives != "none"
     torch.manual_seed(config.train.seed)  # the initial weights
-    tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+    tell = progress.message if begins else Silent().message  # do not repeat start-up messages on resume
     model = _model(config, tokenizer, paired, tell).to(device)
     batches = PretrainingBatches(
         corpus,
@@ -296,11 +298,11 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def _save(config: PretrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = record_of(config)
+    record = make_record(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = terms_of(locate(config.init))
+            terms = read_licences(locate(config.init))
     hf.save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 

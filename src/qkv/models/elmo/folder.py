@@ -5,7 +5,7 @@ from pathlib import Path
 from qkv.errors import InputError
 from qkv.models.elmo.network import BothWays, Elmo, ElmoConfig, tokens_by_id
 from qkv.models.family import RECURS, Feeds, Loading
-from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
+from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
@@ -30,7 +30,7 @@ def _feeds(path: Path) -> Feeds:
 
 def _whole(below: LanguageModel, loading: Loading) -> Elmo:
     assert isinstance(below.features, ElmoConfig)
-    return with_scores(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
+    return load_whole(Elmo(below.features, tokens_by_id(below.tokenizer)), below, loading)
 
 
 ELMO = family_below(

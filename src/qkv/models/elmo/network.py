@@ -4,9 +4,9 @@ representations").
 Two language models of the same depth read a text, one from its beginning and one from its end. They share how a token
 is spelled into a vector (nn/characters.py) and the scores of words, and nothing in between. A token then has a vector
 for every layer, both directions side by side: the spelled one, twice, which is the same in every sentence; and those of
-the recurrent layers, which are not. Who uses them learns how much of each (`ScalarMix`).
+the recurrent layers, which are not. A task learns how much of each it uses (`ScalarMix`).
 
-The network keeps no state. Who carries it from piece to piece: models/elmo/objective.py.
+The network keeps no state; models/elmo/objective.py carries it from piece to piece.
 
 Below an encoder for a task (models/plain/network.py) it is `ElmoVectors`, which needs no [UNK]: an id past the
 vocabulary is a word that an open tokenizer (tokenizer.py) can write. Vectors depend on the spelling, never on the

@@ -1,20 +1,29 @@
-"""The loss of a word against some words of a large vocabulary instead of all of them (Jean et al. 2015, "On Using Very
-Large Target Vocabulary for Neural Machine Translation", §3): which of target and words drawn is the target?
+"""The losses of ELMo's two language models over running text (Peters et al. 2018, §3.1), with a sampled softmax.
 
-    loss = −log( exp s(target) / π(target)  /  Σ over the target and the words drawn exp s(word) / π(word) )
+Sampled softmax (Jean et al. 2015, "On Using Very Large Target Vocabulary for Neural Machine Translation", §3):
 
-S words are drawn by their frequency, once for all targets of a batch; π is the chance of a word to be among them. The
-target is there whether it was drawn or not, and without π a frequent word would be told from itself too seldom. With π
-the best scores are those of the whole softmax, however few words are drawn: given who is there, a word is the target
-with a chance in proportion to exp s / π, as long as words are drawn independently (almost: S draws, each word counted
-once). With all words drawn, π is 1 and this is the whole softmax.
+    loss = −log( exp s(target) / π(target)  /  Σ over the target and the sampled words exp s(word) / π(word) )
 
-To divide only the words drawn and not the target makes the sum right on average, and its logarithm too low, the more
-so the fewer are drawn. Tried here on a small corpus (20 words of 50), that training made the perplexity worse.
+S words are sampled by frequency, once for all targets of a batch; π is the probability that a word is among them. The
+target is always included, so without π the scores would be biased by how often a word is sampled. With π the best
+scores are those of the full softmax, as long as words are drawn independently (almost: S draws, each word counted
+once). With all words sampled π is 1, and this is the full softmax. Dividing only the sampled words and not the
+target makes the sum right on average but its logarithm too low; on a small corpus (20 words of 50) that training made
+the perplexity worse. Loss and accuracy are among the sampled words: they do not compare with those of the full
+softmax.
 
-Loss and share of right words are among the words drawn: for training, and not to be compared with those of all.
+Two directions: the backward model continues from the tokens *after* a piece, so it must have read these first. Each
+direction has its own streams (data/corpus/running_text.py): one from the start of the text, one from its end; in an
+epoch both read everything. `TwoWayBatches` reads the text mirrored and reverses each row, so that the tokens of a batch
+are in the order of the text and a reversed stack reads them from the end.
 
-Shapes: M targets, S words drawn, D width, V vocabulary.
+Labels in addition to those of data/corpus/running_text.py, whose `next` is the token before, in a backward batch:
+
+    word     (N,)  which of the batch's different tokens each one is
+    words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once, the shortest first
+
+Shapes: M targets, S sampled words (in the first part) or streams, R rows of a batch, N tokens of all rows, D width,
+P width of a direction, V vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +58,7 @@ class Unigram:
         self.log_chances = (-torch.expm1(size * torch.log1p(-shares))).log().float()  # V, of being among S
 
     def draw(self) -> tuple[Tensor, Tensor]:
-        """(S,) words in the order of ids, and (S,) whether the same one stands before it; by torch's own generator of
+        """(S,) words in the order of ids, and (S,) whether the same word precedes it; by torch's own generator of
         the device, which the loop seeds at every step."""
         chosen = torch.rand(self.size, dtype=torch.float64, device=self.cumulative.device).sort().values
         words = torch.searchsorted(self.cumulative, chosen).clamp_max(len(self.cumulative) - 1)
@@ -79,27 +88,7 @@ def _rows(table: Tensor, ids: Tensor) -> Tensor:
     return functional.embedding(ids, table)
 
 
-# --- Which token comes next, and which came before: the two losses of ELMo, and the states that its two language
-# models
-# carry through running text.
-#
-# The model that reads backward goes on from what stands *after* a piece, so it must have read that first. Each
-# direction
-# therefore has streams of its own (data/corpus/running_text.py): at a step the one takes the next pieces from the
-# beginning of the
-# text on, the other the next ones from its end on. In an epoch both come by everything.
-#
-# `backward_batches` reads the text in a mirror, where what came before comes next, and turns each row of what it
-# finds
-# round again: tokens of a batch lie in the order of the text, and a stack that reads in reverse meets them from the
-# end.
-#
-# Labels beside those of data/corpus/running_text.py, whose `next` is the token before, of a backward batch:
-#
-#     word     (N,)  which of the batch's different tokens each one is
-#     words    (U,)  those tokens, of both directions (on the forward batch): each is spelled once, the shortest first
-#
-# Shapes: S streams, R rows of a batch, N tokens of all rows, M predicted tokens, P width of a direction.
+# Two directions
 
 _NAMES = {"next": "forward", "previous": "backward"}
 
@@ -142,7 +131,7 @@ class Mirrored(Shuffled):
 
 
 class TwoWayBatches(StreamBatches):
-    """Step → what both directions read at that step, at the next one of which each row's stream goes on."""
+    """Step → what both directions read at that step, each row's stream continues at the next step."""
 
     def __init__(self, *text: Any, sizes: Integers | None = None, **how: Any) -> None:
         """`sizes` (V,) are how many bytes each token has, its marks included; the rest is as for StreamBatches."""
@@ -161,10 +150,12 @@ class TwoWayBatches(StreamBatches):
         epoch, within = divmod(step, self.steps_per_epoch)
         streams = np.arange(self.streams)
         begins = streams * self.stream_length + within * self.config.length
-        return [turned(batch) for batch in self._batches(self.mirrored(epoch), begins, streams, goes_on=within > 0)]
+        return [
+            reverse_rows(batch) for batch in self._batches(self.mirrored(epoch), begins, streams, goes_on=within > 0)
+        ]
 
 
-def turned(batch: Batch) -> Batch:
+def reverse_rows(batch: Batch) -> Batch:
     """Every row the other way round, and where it is scored."""
     offsets, row = batch.offsets.long(), batch.row_of_token
     order = offsets[row] + offsets[row + 1] - 1 - torch.arange(batch.n_tokens)
@@ -215,7 +206,7 @@ class CarryingBoth(nn.Module):
 
     def _read(self, direction: str, spelled: Tensor, batch: Batch) -> Tensor:
         carried, labels = self.carried(direction), batch.labels
-        # where, not times: a state that is no number any more must not reach another document
+        # where, not times: a NaN state must not reach another document
         continues = labels["continues"][:, None]
         begin = [torch.where(continues, part[batch.examples], part.new_zeros(())) for part in carried]  # (R, ·)
         states = tuple(zip(begin[::2], begin[1::2], strict=True))

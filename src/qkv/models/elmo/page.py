@@ -16,7 +16,7 @@ BACKWARD = Phrase("Backward: the token before", "反向：前一个词元")
 
 
 def elmo_page(run: Path, facts: LanguageModelFacts, sampled: int | None = None) -> RunPage:
-    """`sampled` is how many words those of a step were told from, if not from all."""
+    """`sampled`: negative samples per step; None for the full softmax."""
     page, log = language_model_page(run, facts), read_run(run)
     notices = page.notices
     if sampled is not None:

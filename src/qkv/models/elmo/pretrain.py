@@ -1,4 +1,9 @@
-"""Every setting of ELMo's training, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""Training of ELMo (Peters et al. 2018): shards in, a model folder out.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. The evaluation is the perplexity of both language
+models on held-out documents, over the same tokens every time and the whole vocabulary. Checkpoints hold the recurrent
+states of both directions, so that a resumed run continues in the middle of its texts and gives the same bytes.
+"""
 
 import dataclasses
 from dataclasses import dataclass, field, fields
@@ -27,8 +32,8 @@ from qkv.models.elmo.objective import (
 )
 from qkv.models.elmo.page import elmo_page
 from qkv.models.folders.own import save_folder
-from qkv.models.language_model import LEAST, facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, no_init, open_corpus, record_of
+from qkv.models.language_model import LEAST, collect_page_facts, row_sizes
+from qkv.models.pretraining import Pretraining, check_own, make_record, no_init, open_corpus
 from qkv.nn.characters import Highway
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.nn.recurrent import LSTM
@@ -70,7 +75,7 @@ class ElmoTraining:
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     rows: int = 32  # a batch: streams of text in each direction
-    negatives: int = 4096  # words that those of a step are told from; of a vocabulary less than twice as large, all are
+    negatives: int = 4096  # negative samples per step; all words if the vocabulary is less than twice as large
     evaluation_tokens: int = 100_000  # of the held-out documents, at most
     device: str = "cpu"
     text: TextConfig = field(default_factory=TextConfig)
@@ -84,7 +89,7 @@ class ElmoTraining:
                 raise InputError(f"train.{name} does nothing for elmo: leave it out.")
 
     def samples(self, vocabulary_size: int) -> bool:
-        """Whether words are told from some of the vocabulary only."""
+        """Whether the softmax is sampled."""
         return vocabulary_size >= 2 * self.negatives
 
 
@@ -93,8 +98,7 @@ def _checked(config: ElmoTraining, given: Requested) -> ElmoTraining:
     return config
 
 
-# --- How well ELMo's two language models predict documents they were not trained on: perplexity, over the same tokens
-# every time and among the whole vocabulary.
+# Evaluation
 
 
 class TwoWayEvaluation:
@@ -122,7 +126,8 @@ class TwoWayEvaluation:
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         assert isinstance(model, CarryingBoth)
         device = next(model.parameters()).device
-        own = CarryingBoth(model.network, self.batches.streams).to(device).eval()  # those of the training go on after
+        # with its own states: those of the training stay unchanged
+        own = CarryingBoth(model.network, self.batches.streams).to(device).eval()
         with torch.inference_mode():
             found = evaluate_both_directions(own, (self.batches.two_ways(step)[0] for step in range(self.count)))
         result: dict[str, Any] = {}
@@ -132,10 +137,7 @@ class TwoWayEvaluation:
         return result
 
 
-# --- A whole training of ELMo: shards in, a model folder out, exactly resumable.
-#
-# Checkpoints hold the states that both directions carry, so that a run which was killed goes on in the middle of its
-# texts.
+# The run
 
 
 class TwoWayTrainer(Trainer[TwoWays]):
@@ -197,7 +199,7 @@ def _counts(config: ElmoTraining, corpus: Shards, tokenizer: Tokenizer) -> Tenso
 
 
 def _matrices(network: Elmo) -> dict[str, int]:
-    """What Muon takes: the weights inside, and how many matrices lie in each; not the tables of bytes and words."""
+    """What Muon takes: the weights inside, and how many matrices each holds; not the tables of bytes and words."""
     found = {"network.characters.project.weight": 1}
     for name, module in network.named_modules(prefix="network"):
         if isinstance(module, LSTM):
@@ -209,7 +211,7 @@ def _matrices(network: Elmo) -> dict[str, int]:
 
 def _save(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards) -> None:
     network = _trained(trainer)
-    record = record_of(config)
+    record = make_record(config)
     sizes = dataclasses.asdict(network.config)
     save_folder(out / "model", config.model_type, sizes, network.state_dict(), corpus.tokenizer(), record)
 
@@ -222,7 +224,7 @@ def _trained(trainer: Trainer[TwoWays]) -> Elmo:
 def _page(config: ElmoTraining, out: Path, trainer: Trainer[TwoWays], corpus: Shards, sessions: Sessions) -> RunPage:
     network = _trained(trainer)
     sampled = config.negatives if config.samples(network.config.vocabulary_size) else None
-    return elmo_page(out, facts_of(config.model_type, network, corpus, sessions), sampled)
+    return elmo_page(out, collect_page_facts(config.model_type, network, corpus, sessions), sampled)
 
 
 PRETRAINING_ELMO = Pretraining(

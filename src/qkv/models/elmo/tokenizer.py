@@ -106,7 +106,7 @@ class OpenTokenizer(Tokenizer):
         for place, number in enumerate(one.ids):
             start, end = one.offsets[place]
             written = texts[one.segments[place]][start:end]
-            # who writes [UNK] means it
+            # a literal [UNK] stays [UNK]
             if number == self.unk_id and written and written != UNKNOWN:
                 tokens[place] = self._spelled(written)
                 ids[place] = self._id(tokens[place])

@@ -22,7 +22,7 @@ _MOST = 10_000_000  # of anything; with more, the sizes of tensors overflow befo
 _SHARES = frozenset({"dropout", "attention_dropout", "embedding_dropout", "head_dropout"})
 _TRUTHS = frozenset({"tied", "adds_task_type", "scaled", "scaled_by_layer"})
 
-ACTIVATIONS: dict[str, str] = {
+ACTIVATION_NAMES: dict[str, str] = {
     "gelu": "gelu",
     "gelu_python": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -56,7 +56,7 @@ class Fields:
     fixed: Mapping[str, tuple[tuple[Any, ...], str]] = field(default_factory=dict)  # allowed values, and why
     neutral: frozenset[str] = NEUTRAL
     carried: tuple[str, ...] = CARRIED  # neutral ones that a save writes back
-    activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATIONS)
+    activations: Mapping[str, str] = field(default_factory=lambda: ACTIVATION_NAMES)
 
     def read(self, said: Mapping[str, Any], file: Path) -> dict[str, Any]:
         """Our values by name; those that are null are left out."""

@@ -1,7 +1,10 @@
-"""The models that come inside the package: a name to a folder, held to the hashes it was shipped with.
+"""From the name of a model to its folder: a model shipped with the package, a path, or the Hugging Face hub.
 
-What this file does NOT do: load one. A folder of the zoo is a Hugging Face folder like any other, with its card,
-licence, recipe and log beside the weights, and SHA256SUMS over all of them (what `sha256sum --check` reads).
+A shipped model is a Hugging Face folder with its card, licence, recipe and log, and SHA256SUMS over all of them (as
+`sha256sum --check` reads it), which is checked first. Its name always means the shipped model, even if the current
+folder has an entry of that name (./NAME is that one): verbs use it as default, so it must mean the same everywhere. All
+other names are paths, except those that begin with `hf:`. Only for these is the hub's library imported; nothing else in
+qkv uses the network.
 """
 
 import hashlib
@@ -22,7 +25,7 @@ SUMS = "SHA256SUMS"
 INSTEAD = "Install qkv again. Verbs with --model, and qkv.load(folder), can do without it."
 
 
-def folder_of(name: str) -> Path:
+def find_shipped(name: str) -> Path:
     """The folder of one of MODELS, every file of it as it was shipped."""
     folder = FOLDER / name
     if not folder.is_dir():
@@ -73,13 +76,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# --- From the name that a user typed to a folder on this machine.
-#
-# The name of a model inside the package (hub.py) is that model, whatever lies in the current folder: it is what verbs
-# take when nothing is typed, and must be the same everywhere. A folder of that name is ./NAME. All other names are
-# paths.
-# Only one that begins with `hf:` is looked up on the Hugging Face hub, and only then is the hub's library imported:
-# nothing else in qkv reaches for the network.
+# Names that a user types
 
 HUB = "hf:"
 HUB_NAME = re.compile(r"(?P<name>[\w.-]+(/[\w.-]+)?)(@(?P<revision>[\w./-]+))?", re.ASCII)
@@ -113,7 +110,7 @@ def locate(name: str | Path) -> Path:
     if name in MODELS:  # a text: a Path is never meant as a name
         if Path(text).is_dir():
             warnings.warn(f"{text} is the model that comes with qkv; the folder here is ./{text}", stacklevel=2)
-        return folder_of(text)
+        return find_shipped(text)
     if text.startswith(HUB):
         return _download(text)
     if not text.strip():

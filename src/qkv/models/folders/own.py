@@ -1,39 +1,192 @@
-"""Folders of models that transformers has no class for: word2vec, NNLM, RNN language models, ELMo, readers of texts.
+"""The files of a model folder, and folders of models that transformers has no class for.
 
-The same folder as a BERT's, so that whoever knows one knows the other: config.json with a `model_type` of our own and
-the sizes, model.safetensors, the tokenizer's files, README.md (a card in two languages) and qkv.json with the record of
-the training. Written whole or not at all; weights are never pickled.
+    config.json          model_type and sizes
+    model.safetensors    the weights; never pickled
+    tokenizer.json …     the tokenizer
+    qkv.json             what only qkv reads: the record of the training
+    README.md            a card in English and Chinese (`Card`)
 
-What this file does NOT do: know a network. It hands out a config and tensors by name, and each model's own loader holds
-them against its network. A BERT goes through models/bert/folder.py.
+A folder is written whole or not at all. `save_folder` and `read_folder` handle the folders of word2vec, NNLM, RNNLM,
+ELMo and plain encoders (model_type "reader") as a config and tensors by name; each model's own
+loader checks them against its network. The end of the file has what `qkv info` and `qkv look` show of many families.
+
+Not here: networks, and folders of transformers' models (models/bert/engine.py, models/gpt/folder.py).
 """
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError, did_you_mean, listed, reading
-from qkv.files import read_object, to_json
-from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.codec import (
-    CARD,
-    CONFIG,
-    FORMAT,
-    OURS,
-    WEIGHTS,
-    check_vocabulary,
-    own_version,
-    read_record,
-    write_folder,
+from qkv.files import check_replaceable, read_object, replaced_folder, to_json, write_text
+from qkv.models.folders.sentence import MODULES
+from qkv.models.folders.weights import open_weights, read_header
+from qkv.text.tokenizer import FILES, Tokenizer
+
+CONFIG, OURS, WEIGHTS, CARD = "config.json", "qkv.json", "model.safetensors", "README.md"
+FOLDER_FORMAT = 1
+"""Of qkv.json."""
+_MOST_SPARE = 127
+"""Most rows of a token table without a token: tables are rounded up, to multiples of 128 at most."""
+_LICENCES = ("LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE")
+
+_MODEL_FILES = (
+    *("config.json", "qkv.json", CARD, *_LICENCES, ".gitattributes", "generation_config.json", "training_args.bin"),
+    *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model-*-of-*.bin", "pytorch_model.bin.index.json"),
+    *FILES,
+    *("spiece.model", "sentencepiece.bpe.model"),  # what tokenizer.json of ALBERT and XLM-R was made of
+    *(MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "data_config.json"),
+    *("[0-9]_Pooling", "[0-9]_Normalize"),
 )
-from qkv.models.folders.weights import read_header
-from qkv.text.tokenizer import Tokenizer
+"""What a model folder consists of. A save replaces a folder of these alone: anything else in it belongs to the user."""
 
 
-class _Kind(NamedTuple):
+def write_folder(
+    target: Path, files: Mapping[str, str | bytes], tensors: Mapping[str, Tensor], below: Sequence[str] = ()
+) -> None:
+    """Write files by name, also in the folders `below`, and the weights: whole or not at all."""
+    with replaced_folder(target, partial(_reason_to_keep, below=below)) as fresh:
+        for name, text in files.items():
+            (fresh / name).parent.mkdir(exist_ok=True)
+            (fresh / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        try:
+            save_file(dict(tensors), fresh / WEIGHTS, metadata={"format": "pt"})
+        except SafetensorError as error:  # how that library reports a full disk
+            raise OSError(str(error)) from error
+        # some versions of safetensors make the file readable by its owner only
+        (fresh / WEIGHTS).chmod((fresh / CONFIG).stat().st_mode)
+
+
+def check_model_target(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that `save_folder` would refuse, before the work starts."""
+    check_replaceable(Path(os.path.expanduser(path)), _reason_to_keep)
+
+
+def _reason_to_keep(folder: Path, below: Sequence[str] = ()) -> str | None:
+    known = (*_MODEL_FILES, *below)
+    foreign = [entry.name for entry in folder.iterdir() if not any(fnmatch(entry.name, one) for one in known)]
+    if foreign:
+        return f"it holds {listed(foreign)}, which is not part of a model"
+    if not (folder / CONFIG).is_file():
+        return f"it is not a model folder (no {CONFIG})"
+    return None
+
+
+def read_ours(folder: Path) -> dict[str, Any]:
+    """All of qkv.json; nothing where others wrote the folder."""
+    file = folder / OURS
+    if not file.is_file():
+        return {}
+    ours = read_object(file)
+    if not isinstance(ours.get("format"), int) or ours["format"] > FOLDER_FORMAT:
+        raise InputError(
+            f"{file} has format {ours.get('format')!r}; this qkv reads up to {FOLDER_FORMAT}. It was written by a "
+            "newer qkv: upgrade, or delete the file to load the model without it."
+        )
+    return ours
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    return dict(read_ours(folder).get("record") or {})
+
+
+def add_to_record(folder: Path, more: Mapping[str, Any]) -> None:
+    """To what the training of a model wrote down."""
+    ours = read_ours(folder)
+    write_text(folder / OURS, to_json(ours | {"record": dict(ours.get("record") or {}) | dict(more)}))
+
+
+def model_type_of(path: str | os.PathLike[str]) -> str | None:
+    """The model_type of config.json; None if it has none or is missing."""
+    file = Path(os.path.expanduser(path)) / CONFIG
+    found = read_object(file).get("model_type") if file.is_file() else None
+    return found if isinstance(found, str) else None
+
+
+def read_licences(folder: Path) -> dict[str, bytes]:
+    """The licence of a model, which goes with whatever is trained from it."""
+    return {name: (folder / name).read_bytes() for name in _LICENCES if (folder / name).is_file()}
+
+
+def check_vocabulary(tokenizer: Tokenizer, rows: int, where: str) -> list[str]:
+    """Compare the tokenizer with the token table: a note if a few rows are unused, an InputError if they do not fit."""
+    spare = rows - tokenizer.size
+    if spare > _MOST_SPARE or spare < 0:
+        raise InputError(
+            f"{where}: the tokenizer has {tokenizer.size:,} tokens, but the model's table has {rows:,} rows "
+            "(vocab_size). The tokenizer belongs to another model."
+        )
+    return [f"the token table has {rows:,} rows for {tokenizer.size:,} tokens; the rest is not used"] if spare else []
+
+
+def own_version() -> str | None:
+    try:
+        return version("qkv")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return None
+
+
+# README.md
+
+MARK = "<!-- written by qkv: a new save writes it anew -->"
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    about: tuple[str, str]  # what the model is, in English and in Chinese
+    tags: Sequence[str]  # for the hub, in addition to "qkv"
+    library: str = "qkv"  # which one loads it
+    pipeline: str | None = None  # the hub's name for the task
+    sizes: Mapping[str, object] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    command: str | None = None  # the first thing to do with it
+    python: Sequence[str] = ()  # pieces of code that load it
+
+
+def write_about(subject: str, english: str, chinese: str, parameters: int) -> tuple[str, str]:
+    """What a model is, as `Card.about` has it.
+
+    >>> write_about("word2vec", "a vector a word", "每词一个向量", 3000)
+    ('word2vec: a vector a word. 3,000 parameters.', 'word2vec：每词一个向量。3,000 个参数。')
+    """
+    return f"{subject}: {english}. {parameters:,} parameters.", f"{subject}：{chinese}。{parameters:,} 个参数。"
+
+
+def write_card(card: Card) -> str:
+    """The text of README.md."""
+    pipeline = [f"pipeline_tag: {card.pipeline}"] if card.pipeline else []
+    head = ["---", f"library_name: {card.library}", *pipeline, "tags:", *(f"- {tag}" for tag in ("qkv", *card.tags))]
+    parts = ["\n".join([*head, "---", MARK]), f"# {card.name}", *card.about]
+    if card.sizes:
+        parts.append("\n".join(["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in card.sizes.items())]))
+    if card.labels:
+        parts.append(f"Labels / 标签: {', '.join(f'`{label}`' for label in card.labels)}")
+    parts += card.notes
+    if card.command or card.python:
+        parts.append("## Use / 用法")
+    if card.command:
+        parts.append(f"```bash\n{card.command}\n```")
+    parts += [f"```python\n{code}\n```" for code in card.python]
+    return "\n\n".join(parts) + "\n"
+
+
+# Folders of our own model types
+
+
+class _OwnType(NamedTuple):
     """What the card of a model says it is, and the first thing to do with it."""
 
     english: str
@@ -41,25 +194,25 @@ class _Kind(NamedTuple):
     command: str | None = None
 
 
-KINDS: dict[str, _Kind] = {
-    "word2vec": _Kind(
+OWN_TYPES: dict[str, _OwnType] = {
+    "word2vec": _OwnType(
         "word vectors: one vector a word, the same in every sentence (Mikolov et al. 2013)",
         "词向量：一词一向量，与语境无关",
         "qkv similar WORD --model path/to/this/folder",
     ),
-    "nnlm": _Kind(
+    "nnlm": _OwnType(
         "a feed-forward language model: the next word from a window of words (Bengio et al. 2003)",
         "前馈神经网络语言模型：由前面几个词预测下一个词",
     ),
-    "rnnlm": _Kind(
+    "rnnlm": _OwnType(
         "a recurrent language model: the next word from all words before it",
         "循环神经网络语言模型：由前面所有的词预测下一个词",
     ),
-    "elmo": _Kind(
+    "elmo": _OwnType(
         "word vectors that depend on their sentence, from language models of both directions (Peters et al. 2018)",
         "与语境有关的词向量，来自正、反两个方向的语言模型",
     ),
-    "reader": _Kind(
+    "reader": _OwnType(
         "an encoder without attention (looked-up vectors, convolutions or recurrent layers), trained for one task",
         "不用注意力的编码器（查表、卷积或循环层），为一个任务训练而成",
         "qkv predict path/to/this/folder TEXT",
@@ -94,9 +247,10 @@ def save_folder(
     is JSON: numbers, names, lists; its `vocabulary_size`, where it has one, must fit the tokenizer. `card` takes the
     place of the README.md that is written otherwise.
     """
-    if model_type not in KINDS:
+    if model_type not in OWN_TYPES:
         raise InputError(
-            f"The model_type is {model_type!r}; a folder is one of {', '.join(KINDS)}.{did_you_mean(model_type, KINDS)}"
+            f"The model_type is {model_type!r}; a folder is one of {', '.join(OWN_TYPES)}."
+            f"{did_you_mean(model_type, OWN_TYPES)}"
         )
     target = Path(os.path.expanduser(path))
     if "vocabulary_size" in config:
@@ -104,7 +258,7 @@ def save_folder(
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     files = tokenizer.files(config.get("max_length")) | {
         CONFIG: to_json({"model_type": model_type, **config}),
-        OURS: to_json({"format": FORMAT, "qkv": own_version(), "record": dict(record or {})}),
+        OURS: to_json({"format": FOLDER_FORMAT, "qkv": own_version(), "record": dict(record or {})}),
         CARD: card or _card(target.resolve().name, model_type, config, stored, tokenizer.segmenter),
     }
     write_folder(target, files, stored)
@@ -124,7 +278,7 @@ def read_folder(path: str | os.PathLike[str], *expected: str) -> _Folder:
             raise InputError(f"{folder} is not a model folder: it has no {CONFIG}, {what}.")
         config = read_object(folder / CONFIG)
         model_type = config.pop("model_type", None)
-        if not isinstance(model_type, str) or model_type not in (expected or KINDS):
+        if not isinstance(model_type, str) or model_type not in (expected or OWN_TYPES):
             raise _other_type(folder, model_type, expected)
         record = read_record(folder)
         if not (folder / WEIGHTS).is_file():
@@ -146,7 +300,7 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {
         "path": str(folder),
         "model_type": found.model_type,
-        "about": KINDS[found.model_type].english,
+        "about": OWN_TYPES[found.model_type].english,
         "config": found.config,
         "parameters": sum(tensor.numel() for tensor in found.tensors.values()),
         "tensors": {name: list(tensor.shape) for name, tensor in found.tensors.items()},
@@ -163,12 +317,12 @@ def describe_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> InputError:
-    wanted = " or ".join(expected or KINDS)
+    wanted = " or ".join(expected or OWN_TYPES)
     if found == "bert":
         return InputError(f"{folder} holds a BERT, where {wanted} belongs. Give the folder of such a model.")
-    if isinstance(found, str) and found in KINDS:
+    if isinstance(found, str) and found in OWN_TYPES:
         return InputError(f"{folder} holds a model of type {found}, where {wanted} belongs.")
-    hint = did_you_mean(found, KINDS) if isinstance(found, str) else ""
+    hint = did_you_mean(found, OWN_TYPES) if isinstance(found, str) else ""
     return InputError(
         f"{folder / CONFIG} says model_type {found!r}, where {wanted} belongs.{hint} Was it written by a newer qkv, or "
         "by another program?"
@@ -178,7 +332,7 @@ def _other_type(folder: Path, found: object, expected: tuple[str, ...]) -> Input
 def _card(
     name: str, model_type: str, config: Mapping[str, Any], tensors: Mapping[str, Tensor], segmenter: str | None
 ) -> str:
-    kind = KINDS[model_type]
+    kind = OWN_TYPES[model_type]
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return write_card(
         Card(
@@ -192,3 +346,83 @@ def _card(
             command=kind.command,
         )
     )
+
+
+# For `qkv info` and `qkv look`
+
+FACTS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "encoder_layers", "layers"),
+    "decoder_layers": ("decoder_layers",),
+    "heads": ("num_attention_heads", "n_head", "encoder_attention_heads", "heads"),
+    "width": ("hidden_size", "n_embd", "d_model", "width", "embedding_width"),
+    "vocabulary": ("vocab_size", "vocabulary_size"),
+    "positions": ("max_position_embeddings", "n_positions", "max_length"),
+}
+"""By fact, what config.json calls it; the first that is there and a number."""
+
+
+def collect_facts(path: Path, kind: str) -> dict[str, int | str]:
+    """Sizes of a model by names that all kinds share, from config.json and the headers of the weights; of a file of
+    vectors how large it is."""
+    if path.is_file():
+        return {"bytes": path.stat().st_size}
+    facts: dict[str, int | str] = {}
+    config = read_object(path / CONFIG)
+    shapes = [tensor.shape for tensor in open_weights(path, shapes_only=True).tensors.values()]
+    for fact, names in FACTS.items():
+        numbers = [config[name] for name in names if isinstance(config.get(name), int)]
+        if numbers and not (fact == "positions" and kind in ("seq2seq", "reader")):
+            facts[fact] = numbers[0]
+    if isinstance(cell := config.get("cell", "lstm" if kind == "elmo" else None), str):
+        facts["cell"] = cell
+    if kind == "reader" and isinstance(made := config.get("kind"), str):
+        facts["reader"] = made
+    if shapes:
+        facts["parameters"] = sum(math.prod(shape) for shape in shapes)
+    record = read_object(path / OURS).get("record") if (path / OURS).is_file() else None
+    told = record if isinstance(record, dict) else {}
+    languages = {name: told.get(name) for name in ("source_language", "target_language")}
+    return facts | {name: value for name, value in languages.items() if isinstance(value, str)}
+
+
+def vocabulary_line(found: Mapping[str, Any]) -> str:
+    chinese = f", Chinese by {found['segmenter']}" if found["segmenter"] else ""
+    case = "lower case" if found["lowercase"] else "case kept"
+    return f"{found['size']:,} tokens by {found['kind']}{chinese}, {case}"
+
+
+_TEXT_VERBS = ("qkv embed TEXT --model {}", "qkv finetune TASK --model {} --train FILE --out RUN")
+_VERBS = {
+    **dict.fromkeys(("word2vec", "nnlm"), ("qkv similar WORD --model {}", *_TEXT_VERBS)),
+    **dict.fromkeys(("rnnlm", "elmo"), _TEXT_VERBS),
+    "reader": ("qkv predict {} TEXT",),
+}
+"""The verbs that take a folder of ours, by its model_type."""
+
+
+def lines_of_ours(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    vocabulary, words = vocabulary_line(facts["vocabulary"]), facts["record"].get("words")
+    return [
+        ("folder", facts["path"]),
+        ("model", f"{facts['model_type']}: {facts['about']}"),
+        (
+            "sizes",
+            ", ".join(f"{name} {value}" for name, value in facts["config"].items() if not isinstance(value, dict)),
+        ),
+        ("features", _features(facts["config"].get("features"), facts["record"].get("mix"))),
+        ("parameters", f"{facts['parameters']:,}"),
+        ("weights", f"{facts['weight_bytes'] / 1e6:,.1f} MB, {facts['dtype']}"),
+        ("vocabulary", vocabulary + ("" if words is None else f"; {words:,} words have a vector")),
+        ("licence", facts["licence"] or ""),
+        ("for", "; ".join(verb.format(facts["path"]) for verb in _VERBS.get(facts["model_type"], ()))),
+    ]
+
+
+def _features(sizes: dict[str, Any] | None, mix: dict[str, Any] | None) -> str:
+    """The language model below a reader; empty if it has a table of vectors."""
+    if not sizes:
+        return ""
+    text = ", ".join(f"{name} {value}" for name, value in sizes.items() if name != "model_type")
+    shares = " ".join(f"{share:.2f}" for share in mix["shares"]) if mix else ""
+    mixed = f"; its layers mixed {shares}, times {mix['gamma']:.2f}" if mix else ""
+    return f"vectors of {sizes['model_type']} ({text}){mixed}"

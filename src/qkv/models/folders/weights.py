@@ -1,4 +1,4 @@
-"""The tensors of a folder, wherever they lie: model.safetensors, its shards, or pytorch_model.bin and its shards.
+"""The tensors of a folder: model.safetensors, its shards, or pytorch_model.bin and its shards.
 
 A tensor is handed out as a view of the file mapped into memory (private: training may write to it, the file stays as
 it is), or read into a tensor of the caller's. Reading does not go through the mapping, so that bytes which end up in
@@ -64,7 +64,7 @@ class StoredTensor(Protocol):
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightFiles:
     source: Path  # the file to name when a tensor is missing: the weights or the index of their shards
     tensors: Mapping[str, StoredTensor]
     files: tuple[Path, ...]
@@ -118,7 +118,7 @@ class SafeTensor:
         left = part.view(torch.uint8).numpy().data
         while len(left):
             count = file.readinto(left)
-            if not count:  # the header's check has passed, so somebody cut the file after that
+            if not count:  # the header's check has passed, so the file was cut after that
                 raise InputError(f"{self.file} ended early while it was read. {_DAMAGED}")
             left = left[count:]
 
@@ -209,7 +209,7 @@ def read_pickled(file: Path, shapes_only: bool = False) -> dict[str, PickledTens
     return {name: PickledTensor(file, tensor) for name, tensor in content.items()}
 
 
-def open_weights(folder: Path, shapes_only: bool = False) -> Weights:
+def open_weights(folder: Path, shapes_only: bool = False) -> WeightFiles:
     """The weights of a folder; with `shapes_only`, nothing but names, shapes and dtypes of a .bin is there."""
 
     def read(file: Path) -> Mapping[str, StoredTensor]:
@@ -217,7 +217,7 @@ def open_weights(folder: Path, shapes_only: bool = False) -> Weights:
 
     for single, index in ((SINGLE, SINGLE_INDEX), (PICKLED, PICKLED_INDEX)):
         if (folder / single).is_file():
-            return Weights(folder / single, read(folder / single), (folder / single,))
+            return WeightFiles(folder / single, read(folder / single), (folder / single,))
         if (folder / index).is_file():
             shards = _read_index(folder / index)
             opened = {file: read(file) for file in sorted(set(shards.values()))}
@@ -227,7 +227,9 @@ def open_weights(folder: Path, shapes_only: bool = False) -> Weights:
             for file, tensors in opened.items():
                 if extra := [name for name in tensors if shards.get(name) != file]:
                     raise InputError(f"{file} holds {listed(extra)}, which {index} does not name there. {_DAMAGED}")
-            return Weights(folder / index, {name: opened[file][name] for name, file in shards.items()}, tuple(opened))
+            return WeightFiles(
+                folder / index, {name: opened[file][name] for name, file in shards.items()}, tuple(opened)
+            )
     others = [name for name in _FOREIGN if (folder / name).exists()]
     hint = f" It has {others[0]}: convert it with transformers first." if others else ""
     raise InputError(f"{folder} has no weights: neither {SINGLE} nor {PICKLED}, nor an index of their shards.{hint}")
@@ -240,7 +242,7 @@ def _read_index(index: Path) -> dict[str, Path]:
         raise InputError(f'{index} has no "weight_map" that says which tensor is in which file. {_DAMAGED}')
     files: dict[str, Path] = {}
     for name, file_name in shards.items():
-        # a shard lies beside its index: a path in here would read some other file of the user's
+        # a shard is next to its index: a path here could read another file of the user
         if (
             not isinstance(file_name, str)
             or Path(file_name).name != file_name
@@ -255,7 +257,7 @@ def _read_index(index: Path) -> dict[str, Path]:
     return files
 
 
-def same(one: StoredTensor, other: StoredTensor) -> bool:
+def are_equal(one: StoredTensor, other: StoredTensor) -> bool:
     """Whether two tensors hold the same bytes, looked at piece by piece so that neither becomes resident."""
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return False
@@ -274,7 +276,7 @@ def same(one: StoredTensor, other: StoredTensor) -> bool:
     return True
 
 
-class Undrawn(TorchFunctionMode):
+class SkipInit(TorchFunctionMode):
     """A network built inside, on the meta device, is not initialised: every weight is about to come from a file.
 
     There is no memory to write into, but torch imports its compiler to find that out, which takes seconds and tens of
@@ -297,7 +299,7 @@ class Undrawn(TorchFunctionMode):
         return func(*args, **given)
 
 
-def gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
+def gather(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
     """One tensor as it is mapped, where nothing is to be done; else all, one under the other in new memory, each read
     from the file straight into its place."""
     if len(stored) == 1 and stored[0].dtype == dtype:
@@ -309,7 +311,7 @@ def gathered(stored: Sequence[StoredTensor], dtype: torch.dtype) -> Tensor:
     return whole
 
 
-def check_names(weights: Weights, found: Collection[str], wanted: Collection[str], what: str) -> None:
+def check_names(weights: WeightFiles, found: Collection[str], wanted: Collection[str], what: str) -> None:
     """All that a network needs must be there, and nothing else."""
     if missing := set(wanted) - set(found):
         raise InputError(

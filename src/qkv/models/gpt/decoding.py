@@ -36,25 +36,25 @@ class WritingLayers(NamedTuple):
 
 
 class GPTState:
-    """What the rows remember. A state is gone on from once: its cache is written in place."""
+    """The state of the rows. It may be advanced only once: its cache is written in place."""
 
     def __init__(self, past: TextCache, layers: WritingLayers, pace: Pace, draft: Draft | None = None) -> None:
         self.past, self.layers, self.pace, self.draft = past, layers, pace, draft
         self._is_used = False
 
     def select(self, rows: Tensor) -> "GPTState":
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        """(Q',): row i continues the former row rows[i]; a row may be taken twice, or not at all."""
         self.use()
         chosen, before = rows.tolist(), self.past.rows
         self.past.select(chosen)
-        # what was guessed stands behind what was written, and is not moved with it
+        # guesses are after the written tokens, and are not moved along
         return self.follow(self.draft if chosen == list(range(before)) else None)
 
     def follow(self, draft: Draft | None = None) -> "GPTState":
         return GPTState(self.past, self.layers, self.pace, draft)
 
     def use(self) -> None:
-        assert not self._is_used, "this state was gone on from already; go on from the one that it gave"
+        assert not self._is_used, "this state was advanced already; use the one that it returned"
         self._is_used = True
 
 
@@ -148,7 +148,7 @@ class GPTDecoding(nn.Module):
         return Stepped(found.logits, state.follow(found.draft), None)
 
     def int8_bytes(self) -> int:
-        """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was written with them."""
+        """Memory of the weights in 8 bits, in addition to the model's own; 0 if nothing was written with them."""
         return 0 if self._int8.held is None else count_int8_bytes(self._int8.held)
 
     def _layers(self, network: GPTNetwork) -> WritingLayers:

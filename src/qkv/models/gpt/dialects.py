@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.errors import InputError, listed
-from qkv.models.folders.fields import ACTIVATIONS, NEUTRAL, Fields
+from qkv.models.folders.fields import ACTIVATION_NAMES, NEUTRAL, Fields
 from qkv.models.gpt.network import GPTConfig
 
 _SIZES: dict[str, str] = {
@@ -72,7 +72,7 @@ GPT2 = Dialect(
         {"vocab_size": 50_257, "n_positions": 1_024},
         _FIXED,
         _NEUTRAL,
-        activations={"gelu_new": "gelu_tanh"} | ACTIVATIONS,
+        activations={"gelu_new": "gelu_tanh"} | ACTIVATION_NAMES,
     ),
     ("GPT2LMHeadModel", "GPT2Model"),
     ("wte.weight", "wpe.weight"),
@@ -93,7 +93,7 @@ GPT1 = Dialect(
 )
 DIALECTS = {dialect.model_type: dialect for dialect in (GPT2, GPT1)}
 
-LAYER: dict[str, str] = {
+LAYER_PARTS: dict[str, str] = {
     "attention.qkv": "attn.c_attn",
     "attention.out": "attn.c_proj",
     "attention_norm": "ln_1",
@@ -104,15 +104,15 @@ LAYER: dict[str, str] = {
 """Parts of a layer, ours and theirs, each with a weight and a bias."""
 TURNED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
 """Stored with a row for each input, where ours has a row for each output."""
-SCORES = "lm_head.weight"
+SCORES_TENSOR = "lm_head.weight"
 PREFIX = "transformer."
-HEADS: dict[str, str] = {
+HEAD_TENSORS: dict[str, str] = {
     "sequence": "score",
     "token": "classifier",
     "span": "qa_outputs",
     "choice": "multiple_choice_head.summary",
 }
-"""Heads of tasks, ours and theirs: one linear layer each, beside the network."""
+"""Heads of tasks, ours and theirs: one linear layer each."""
 CLASSES = {
     "sequence": "ForSequenceClassification",
     "token": "ForTokenClassification",
@@ -121,10 +121,10 @@ CLASSES = {
 }
 """How transformers' class for a head is called, after the name of the network."""
 OF_THE_FIRST = ("sequence", "choice")
-"""Heads that it has for OpenAI's first GPT; another is a tensor beside the network there, for qkv alone."""
+"""Heads that it has for OpenAI's first GPT; any other is an extra tensor, which only qkv reads."""
 
 
-def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
+def read_gpt_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Dialect, list[str]]:
     """The sizes that a config.json states, whose it is, and what is odd about it."""
     kind = fields.get("model_type")
     if kind not in DIALECTS:
@@ -144,7 +144,7 @@ def read_config(fields: Mapping[str, Any], file: Path) -> tuple[GPTConfig, Diale
 
 
 def dialect_of(config: GPTConfig) -> Dialect:
-    """The class of transformers that can be this network; where there is none, what is in the way."""
+    """The class of transformers for this network; raises InputError, with the reason, if there is none."""
     dialect = next(dialect for dialect in DIALECTS.values() if dialect.order == config.order)
     if config.activation not in dialect.fields.activations.values():
         raise InputError(
@@ -163,7 +163,9 @@ def dialect_of(config: GPTConfig) -> Dialect:
     return dialect
 
 
-def write_config(config: GPTConfig, dialect: Dialect, end: int | None, pad: int | None, dtype: str) -> dict[str, Any]:
+def write_gpt_config(
+    config: GPTConfig, dialect: Dialect, end: int | None, pad: int | None, dtype: str
+) -> dict[str, Any]:
     """The fields of a config.json that transformers reads as this network."""
     return {
         "architectures": [dialect.classes[0]],
@@ -180,12 +182,12 @@ def names_of(config: GPTConfig, dialect: Dialect) -> dict[str, str]:
     """Every parameter of ours and its name in a file, without the prefix that the classes with heads put before it."""
     names = dict(zip(("embedding.weight", "position.weight"), dialect.tables, strict=True))
     for number in range(config.layers):
-        for ours, theirs in LAYER.items():
+        for ours, theirs in LAYER_PARTS.items():
             for kind in ("weight", "bias"):
                 names[f"blocks.{number}.{ours}.{kind}"] = f"h.{number}.{theirs}.{kind}"
     if config.order == "pre":
         names |= {f"norm.{kind}": f"ln_f.{kind}" for kind in ("weight", "bias")}
-    return names if config.tied else names | {"table": SCORES}
+    return names if config.tied else names | {"table": SCORES_TENSOR}
 
 
 def class_of(dialect: Dialect, heads: Sequence[str]) -> str:

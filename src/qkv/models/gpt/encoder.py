@@ -1,15 +1,15 @@
 """GPT below the heads of tasks (Radford et al. 2018, §3.2 and §3.3): what it was pretrained for, and one linear layer.
 
-The same network as network.py, in the parts that any encoder has (models/encoder.py). A row is read between the marks
-start, delimiter and extract, and its vector is the one after its last token, `extract`, which alone has seen all of it.
-No pooler stands between that vector and the linear layer.
+The same network as network.py, in the parts that any encoder has (models/encoder.py). The special tokens start,
+delimiter and extract are around the texts of a row; its vector is that of `extract`, the only token that has seen all
+of it. There is no pooler between that vector and the linear layer.
 
     P(y | x¹ … xᵐ) = softmax(h_m W_y)
 
 The scores of words stay, so that the language model can be trained along with the task (tasks/transfer.py). They
-are of the tokens that texts are made of: the marks of tasks are never predicted.
+are of the tokens that texts are made of: the special tokens of tasks are never predicted.
 
-Shapes: N tokens of all rows, R rows, M of the tokens, D width, V vocabulary, W words (V without the marks of tasks).
+Shapes: N tokens of all rows, R rows, M of the tokens, D width, V vocabulary, W words (V without tokens of tasks).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,11 +30,11 @@ from qkv.nn.position import PositionEncoding
 @dataclass(frozen=True)
 class GPTReaderConfig(GPTConfig):
     head_dropout: float | None = None
-    words: int = 0  # tokens of texts; those after them are marks of tasks
+    words: int = 0  # tokens of texts; those after them are special tokens of tasks
 
     @property
     def segments(self) -> int:
-        """As many as there are: what is first and what is second in a pair is told by the delimiter between them."""
+        """As many as there are: the delimiter between them separates the texts of a pair."""
         return 2
 
     @property

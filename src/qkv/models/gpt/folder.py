@@ -1,11 +1,11 @@
 """Folders of GPT and GPT-2 as transformers writes them: described, opened, saved, with the head of a task or without.
 
-Opening builds the network without memory, holds every stored name and shape against the table of dialects.py, and
-hands the network views of the mapped file: their matrices lie the other way round, and a view turns them, which is also
-how products with few rows like them (nn/cpu/weight_layout.py). Saving goes the same table backwards. qkv.json holds
-what is ours alone.
+Opening builds the network without allocating it, checks every stored name and shape with the table of dialects.py, and
+gives the network views of the mapped file. Matrices are stored transposed; a view turns them, which is also the fast
+layout for products with few rows (nn/cpu/weight_layout.py). Saving uses the same table backwards. qkv.json holds what
+only qkv reads.
 
-A GPT as it was pretrained writes; for a task it gets the marks of tasks (tokenizer.py): new tokens, and a new row each
+A GPT as it was pretrained writes; for a task it gets special tokens (tokenizer.py): new tokens, and a new row each
 in its table, drawn as all rows once were, and alike in every seed. One that was fine-tuned is saved with all of that as
 transformers' class for the task, so that `AutoModelForSequenceClassification` and the like open it (dialects.py).
 
@@ -45,41 +45,43 @@ from qkv.models.family import (
     TakesHead,
     Writes,
 )
-from qkv.models.folders.card import Card, write_about, write_card
-from qkv.models.folders.codec import (
+from qkv.models.folders.fields import default_labels, read_labels, write_labels
+from qkv.models.folders.own import (
     CARD,
     CONFIG,
-    FORMAT,
+    FOLDER_FORMAT,
     OURS,
+    Card,
     check_vocabulary,
+    read_licences,
     read_record,
-    terms_of,
+    vocabulary_line,
+    write_about,
+    write_card,
     write_folder,
 )
-from qkv.models.folders.fields import default_labels, read_labels, write_labels
-from qkv.models.folders.info import vocabulary_line
 from qkv.models.folders.weights import (
+    SkipInit,
     StoredTensor,
-    Undrawn,
-    Weights,
+    WeightFiles,
+    are_equal,
     check_names,
     check_tensor,
-    gathered,
+    gather,
     open_weights,
-    same,
 )
 from qkv.models.gpt.dialects import (
     DIALECTS,
-    HEADS,
+    HEAD_TENSORS,
     PREFIX,
-    SCORES,
+    SCORES_TENSOR,
     TURNED,
     Dialect,
     class_of,
     dialect_of,
     names_of,
-    read_config,
-    write_config,
+    read_gpt_config,
+    write_gpt_config,
 )
 from qkv.models.gpt.encoder import GPTReaderConfig, GPTWithHeads
 from qkv.models.gpt.network import GPT, GPTConfig
@@ -96,7 +98,7 @@ EMBEDDINGS = {
 """Parameters of a GPT and their names below heads; all others have theirs after "encoder."."""
 
 
-# --- What is in a folder, found out and checked by names and shapes before a weight is read.
+# Checking a folder by names and shapes, before a weight is read
 
 _ABOUT = {
     "pre": Phrase("a language model that writes on from a text (Radford et al. 2019)", "语言模型：接着一段文字往下写"),
@@ -109,7 +111,7 @@ _ABOUT = {
 """What a card says: of a language model by its order, of one that was made for a task by its head."""
 _WRITER = Phrase("a GPT, which writes on from a text", "GPT，可接着一段文字往下写")
 _OF_A_TASK = Phrase("a GPT that was made for a task", "为一个任务训练而成的 GPT")
-SIZES = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
+_CARD_SIZES = ("vocabulary_size", "layers", "width", "heads", "inner_width", "max_length", "order")
 """What the card of a GPT lists."""
 
 
@@ -118,7 +120,7 @@ class _Plan:
     path: Path
     fields: dict[str, Any]  # of config.json
     dialect: Dialect
-    weights: Weights
+    weights: WeightFiles
     names: dict[str, StoredTensor]  # by their names, without the prefix
     stored_heads: dict[str, StoredTensor]  # of tasks, by their names
     tensors: dict[str, str]  # ours → theirs
@@ -126,8 +128,8 @@ class _Plan:
     tokenizer: Tokenizer
     record: dict[str, Any]
     notes: tuple[str, ...]
-    begin_id: int | None  # what stands before a text, and
-    end_id: int | None  # after it; None: the vocabulary has no mark for it, as that of OpenAI's first GPT
+    begin_id: int | None  # the special token before a text, and
+    end_id: int | None  # after it; None: the vocabulary has none, as that of OpenAI's first GPT
 
     @property
     def config(self) -> GPTConfig:
@@ -135,7 +137,7 @@ class _Plan:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        return tuple(ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in self.stored_heads)
+        return tuple(ours for ours, theirs in HEAD_TENSORS.items() if f"{theirs}.weight" in self.stored_heads)
 
     @cached_property
     def labels(self) -> tuple[str, ...] | None:
@@ -143,26 +145,26 @@ class _Plan:
         return read_labels(self.path / CONFIG, self.fields)[0] if {"sequence", "token"} & set(self.heads) else ()
 
 
-def _planned(folder: Path, compare: bool) -> _Plan:
+def _make_plan(folder: Path, compare: bool) -> _Plan:
     """`compare`: look into the file whether a stored table of scores is the table of tokens."""
     file = folder / CONFIG
     fields = read_object(file)
-    config, dialect, notes = read_config(fields, file)
+    config, dialect, notes = read_gpt_config(fields, file)
     weights = open_weights(folder, shapes_only=not compare)
     names = {
         plain: tensor for name, tensor in weights.tensors.items() if not _is_mask(plain := name.removeprefix(PREFIX))
     }
-    heads = {name: names.pop(name) for name in list(names) if name.rpartition(".")[0] in HEADS.values()}
-    if config.tied and SCORES in names:
+    heads = {name: names.pop(name) for name in list(names) if name.rpartition(".")[0] in HEAD_TENSORS.values()}
+    if config.tied and SCORES_TENSOR in names:
         # as transformers 5 does it: one that is stored beside the tokens counts where it differs
-        if compare and dialect.tables[0] in names and not same(names[SCORES], names[dialect.tables[0]]):
+        if compare and dialect.tables[0] in names and not are_equal(names[SCORES_TENSOR], names[dialect.tables[0]]):
             config = replace(config, tied=False)
         else:
-            del names[SCORES]
+            del names[SCORES_TENSOR]
     # more layers than tensors are missing in any case, and need not be counted one by one
     tensors = names_of(replace(config, layers=min(config.layers, len(names) + 1)), dialect)
     check_names(weights, names, tensors.values(), f"a {dialect.classes[0]} of {config.layers} layers")
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         skeleton = GPT(config)
     for ours, parameter in skeleton.state_dict().items():
         theirs = tensors[ours]
@@ -189,13 +191,13 @@ def _mark(fields: Mapping[str, Any], name: str, tokenizer: Tokenizer, own: int |
 
 
 def _is_mask(name: str) -> bool:
-    """Buffers that older files store and that say nothing: who may see whom."""
+    """Attention masks, which older files store as buffers."""
     return name.endswith((".attn.bias", ".attn.masked_bias"))
 
 
-def describe(path: Path) -> Facts:
+def describe_gpt(path: Path) -> Facts:
     with reading(path):
-        return _facts(_planned(path, compare=False))
+        return _facts(_make_plan(path, compare=False))
 
 
 def _facts(plan: _Plan) -> Facts:
@@ -243,7 +245,7 @@ def _sizes_of(config: GPTConfig, words: int) -> EncoderSizes:
     return EncoderSizes(*sizes, pairs=True, dropout=config.dropout, words=words)
 
 
-def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def lines_of_gpt(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What `qkv info` shows."""
     sizes, vocabulary, path = facts["config"], facts["vocabulary"], facts["path"]
     rows = vocabulary["rows"]
@@ -269,19 +271,19 @@ def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- A folder that is opened.
+# Opening
 
 
-def open_folder(path: Path, loading: Loading) -> Opened:
+def open_gpt(path: Path, loading: Loading) -> Opened:
     """Weights stored in another dtype are converted; others are a private mapping of the file: training does not write
     to it. In return the file must not be written over in place while the model lives; `save` puts a new file in the old
     one's place."""
     with reading(path):
-        return _OpenedGPT(_planned(path, compare=True), loading).opened()
+        return _OpenedGPT(_make_plan(path, compare=True), loading).opened()
 
 
 class _OpenedGPT:
-    """Its parts, made of the same weights, each when it is asked for."""
+    """The parts of an opened GPT, which share their weights; each is built on first use."""
 
     def __init__(self, plan: _Plan, loading: Loading) -> None:
         self.plan, self.loading, self.tokenizer = plan, loading, TaskTokenizer(plan.tokenizer)
@@ -293,7 +295,9 @@ class _OpenedGPT:
                 f"{plan.path} has a head for {' and '.join(plan.heads)}, and its vocabulary has no {DELIMITER}: it was "
                 "not fine-tuned by qkv, and reads texts in another form. Begin from the GPT that it was made of."
             )
-        self.outputs = max((plan.stored_heads[f"{HEADS[head]}.weight"].shape[0] for head in plan.heads), default=2)
+        self.outputs = max(
+            (plan.stored_heads[f"{HEAD_TENSORS[head]}.weight"].shape[0] for head in plan.heads), default=2
+        )
         self.labels = default_labels(self.outputs) if plan.labels is None else plan.labels
         if self.labels and len(self.labels) != self.outputs:
             raise InputError(
@@ -331,12 +335,12 @@ class _OpenedGPT:
             return {ours: self._tensor(self.plan.names[theirs], theirs) for ours, theirs in self.plan.tensors.items()}
 
     def _tensor(self, stored: StoredTensor, name: str) -> Tensor:
-        found = gathered([stored], self.loading.dtype)
+        found = gather([stored], self.loading.dtype)
         return found.t() if name.endswith(TURNED) else found
 
     def writes(self) -> Writes:
         plan, loading = self.plan, self.loading
-        with torch.device("meta"), Undrawn():
+        with torch.device("meta"), SkipInit():
             model = GPT(plan.config)
         model.load_state_dict(self.state, strict=True, assign=True)
         model = set_precision(model.eval().to(loading.device), loading.precision)
@@ -354,7 +358,7 @@ class _OpenedGPT:
 
     @cached_property
     def network(self) -> GPTWithHeads:
-        """To be asked. What a task has yet to learn adds nothing."""
+        """For prediction. Rows of new tokens are zero."""
         return self._with_heads(0.0).to(self.loading.device)
 
     def encodes(self) -> Encodes:
@@ -373,13 +377,13 @@ class _OpenedGPT:
         state = {_below(name): tensor for name, tensor in self.state.items()}
         for name in (EMBEDDINGS["embedding.weight"], EMBEDDINGS["table"]):
             if name in state and added:
-                state[name] = with_rows(state[name], self.config.vocabulary_size, added, std)
+                state[name] = add_rows(state[name], self.config.vocabulary_size, added, std)
         with reading(plan.path):
             for ours in plan.heads:
                 for kind in ("weight", "bias"):
-                    if (theirs := f"{HEADS[ours]}.{kind}") in plan.stored_heads:
+                    if (theirs := f"{HEAD_TENSORS[ours]}.{kind}") in plan.stored_heads:
                         state[f"heads.{ours}.linear.{kind}"] = self._tensor(plan.stored_heads[theirs], theirs)
-        with torch.device("meta"), Undrawn():
+        with torch.device("meta"), SkipInit():
             network = GPTWithHeads(self.config, plan.heads, labels=self.outputs)
         network.load_state_dict(state, strict=True, assign=True)
         return network.eval()
@@ -397,7 +401,7 @@ class _OpenedGPT:
     def _save(self, target: Path, network: WithHeads, saving: Saving) -> Path:
         assert isinstance(network, GPTWithHeads)
         network.config = self.config
-        return save_with_heads(target, network, self.tokenizer, saving, files=terms_of(self.plan.path))
+        return save_with_heads(target, network, self.tokenizer, saving, files=read_licences(self.plan.path))
 
     def save_again(self, target: Path, architecture: str | None) -> Path:
         own = class_of(self.plan.dialect, self.plan.heads)
@@ -412,7 +416,7 @@ def begins_documents(record: Mapping[str, Any]) -> bool:
     return record.get("job") == "pretrain"
 
 
-def with_rows(table: Tensor, rows: int, new: Sequence[int], std: float) -> Tensor:
+def add_rows(table: Tensor, rows: int, new: Sequence[int], std: float) -> Tensor:
     """A table (V, D) grown to so many rows, with those of the `new` tokens drawn."""
     draw = torch.Generator().manual_seed(0)
     grown = torch.zeros(rows, table.size(1), dtype=table.dtype)
@@ -425,7 +429,7 @@ def _below(name: str) -> str:
     return EMBEDDINGS.get(name, f"encoder.{name}")
 
 
-# --- A folder that is written.
+# Saving
 
 
 def save(
@@ -453,12 +457,12 @@ def save_with_heads(
     files: Mapping[str, bytes] | None = None,
 ) -> Path:
     """The same, of a GPT below the heads of tasks."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         network = GPT(model.config.network)
     state = model.state_dict()
     network.load_state_dict({name: state[_below(name)] for name in network.state_dict()}, assign=True)
     heads = {
-        f"{HEADS[head]}.{kind}": state[name]
+        f"{HEAD_TENSORS[head]}.{kind}": state[name]
         for head in model.heads
         for kind in ("weight", "bias")
         if (name := f"heads.{head}.linear.{kind}") in state
@@ -482,14 +486,14 @@ def _write(
     parameters, tensors = dict(model.named_parameters()), dict[str, Tensor]()
     for ours, theirs in names_of(config, dialect).items():
         tensor = parameters[ours].detach().cpu()
-        name = theirs if theirs == SCORES else PREFIX + theirs
+        name = theirs if theirs == SCORES_TENSOR else PREFIX + theirs
         tensors[name] = (tensor.t() if theirs.endswith(TURNED) else tensor).contiguous()
     tensors |= {name: tensor.detach().cpu().contiguous() for name, tensor in stored_heads.items()}
-    heads = [ours for ours, theirs in HEADS.items() if f"{theirs}.weight" in stored_heads]
+    heads = [ours for ours, theirs in HEAD_TENSORS.items() if f"{theirs}.weight" in stored_heads]
     end = tokenizer.sep_id if tokenizer.has_marks else None
-    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # a vocabulary of one mark pads nothing
+    pad = tokenizer.pad_id if tokenizer.pad_id != tokenizer.unk_id else None  # one special token: no padding
     dtype = str(model.embedding.weight.dtype).removeprefix("torch.")
-    fields = write_config(config, dialect, end, pad, dtype)
+    fields = write_gpt_config(config, dialect, end, pad, dtype)
     fields |= {"architectures": [class_of(dialect, heads)], **write_labels(saving.labels)}
     if saving.problem is not None:
         fields["problem_type"] = saving.problem
@@ -497,7 +501,7 @@ def _write(
     texts: dict[str, str | bytes] = {
         **files_for_writing(tokenizer, config.max_length, begins=begins_documents(saving.record)),
         CONFIG: to_json(fields),
-        OURS: to_json({"format": FORMAT, "record": dict(saving.record)}),
+        OURS: to_json({"format": FOLDER_FORMAT, "record": dict(saving.record)}),
         CARD: _card(target.resolve().name, config, dialect, count, heads, saving.labels),
         **files,
     }
@@ -517,7 +521,7 @@ def _card(
             tags=[dialect.model_type],
             library="transformers",
             pipeline=None if heads else "text-generation",
-            sizes={size: getattr(config, size) for size in SIZES},
+            sizes={size: getattr(config, size) for size in _CARD_SIZES},
             labels=labels,
             command=f'qkv {"predict" if heads else "generate"} path/to/this/folder "TEXT"',
             python=[] if heads else [python],
@@ -525,4 +529,4 @@ def _card(
     )
 
 
-GPT_FAMILY = Family("gpt", tuple(DIALECTS), _WRITER, describe, open_folder, lines_of)
+GPT_FAMILY = Family("gpt", tuple(DIALECTS), _WRITER, describe_gpt, open_gpt, lines_of_gpt)

@@ -1,9 +1,9 @@
 """GPT's objective (Radford et al. 2018, §3.1): which token comes next, of every token of every document, from those
 before it.
 
-A document is read as  end d₁ d₂ … dₙ  and predicted as  d₁ d₂ … dₙ end: the mark that ends texts also stands before
+A document is read as  end d₁ d₂ … dₙ  and predicted as  d₁ d₂ … dₙ end: the token that ends texts is also put before
 them, so that a model can begin a text from nothing. One that is longer than a row is cut into rows, elsewhere in every
-epoch; one that is shorter stays whole. Rows lie end to end without padding, and none looks into another: batches have
+epoch; one that is shorter stays whole. Rows are concatenated without padding, and none attends to another: batches have
 like numbers of tokens, and as many rows as that takes.
 
 `CausalBatches` is a pure function of (seed, step): a run seeks to any step at once. In an epoch every token is
@@ -42,7 +42,7 @@ class _Corpus(Boundaries, Protocol):
 
 
 class TextRows(NamedTuple):
-    """Rows of an epoch, each a part of a document: places of what is read, where place 0 is the mark before it."""
+    """Rows of an epoch, each a part of a document: places of its tokens; place 0 is the special token before it."""
 
     document: _Integers  # (P,)
     begin: _Integers  # (P,)
@@ -52,11 +52,11 @@ class TextRows(NamedTuple):
         return TextRows(*(part[chosen] for part in self))
 
 
-def cut(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
+def cut_texts(lengths: _Integers, longest: int, first: _Integers) -> TextRows:
     """Documents that are read as so many tokens, mark included, cut into rows of at most `longest`. Of a document that
     needs several, the first row has `first` tokens.
 
-    >>> cut(np.array([3, 9]), 4, np.array([2, 2]))
+    >>> cut_texts(np.array([3, 9]), 4, np.array([2, 2]))
     TextRows(document=array([0, 1, 1, 1]), begin=array([0, 0, 2, 6]), length=array([3, 2, 4, 3]))
     """
     first = np.where(lengths > longest, first, lengths)
@@ -88,7 +88,7 @@ class CausalBatches:
         self.corpus, self.end_id, self.length, self.shuffle = corpus, end_id, length, shuffle
         self.rows, self.accumulate, self.seed = rows, accumulate, seed
         self.document_starts = corpus.sentence_offsets[corpus.document_offsets]  # (documents + 1,) places of tokens
-        self.document_lengths = np.diff(self.document_starts) + 1  # as they are read, with the mark
+        self.document_lengths = np.diff(self.document_starts) + 1  # as they are read, with the special token
         self.n_tokens = int(self.document_lengths.sum())  # that an epoch predicts
         if not self.n_tokens:
             raise InputError("The corpus has no document: there is nothing to train on.")
@@ -141,7 +141,7 @@ class CausalBatches:
         first = np.full(len(self.document_lengths), self.length)
         if self.shuffle:
             first = draw.integers(1, self.length, size=len(first), endpoint=True)
-        drawn = cut(self.document_lengths, self.length, first)
+        drawn = cut_texts(self.document_lengths, self.length, first)
         if self.shuffle:
             drawn = drawn.take(draw.permutation(len(drawn.length)))
         return drawn, np.cumsum(drawn.length) - drawn.length
@@ -155,7 +155,7 @@ class CausalBatches:
         first = np.maximum(begin, 1)  # of places that hold a token of the corpus
         inside = np.minimum(begin + length, self.document_lengths[document] - 1) + 1 - first
         sources = self.document_starts[document] + first - 1
-        order = np.argsort(sources)  # that of the corpus: what lies together is read together
+        order = np.argsort(sources)  # corpus order, for sequential reads
         sources, inside, places = sources[order], inside[order], (starts + first - begin)[order]
         both[ranges(places, inside)] = self.corpus.tokens(sources, inside)
         read = ranges(starts, length)

@@ -1,4 +1,10 @@
-"""Every setting of a GPT's pretraining, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""Pretraining of a GPT (Radford et al. 2018, 2019): shards in, a folder of transformers' GPT-2 or OpenAI GPT out.
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. An evaluation predicts held-out documents and
+continues prompts, the same ones every time. The loss is a mean over tokens, comparable between models of one tokenizer;
+bits per character are comparable between all. They count the characters of the predicted tokens; characters that no
+token shows, such as spaces between words, are shared out evenly. A resumed run gives the same bytes.
+"""
 
 import math
 from contextlib import suppress
@@ -20,16 +26,16 @@ from qkv.data.corpus.writer import TOKEN_COUNTS_FILE
 from qkv.errors import InputError, listed
 from qkv.metrics.numbers import bits_per_character, perplexity
 from qkv.models.family import WRITES, Loading
-from qkv.models.folders.codec import terms_of
 from qkv.models.folders.hub import locate
+from qkv.models.folders.own import read_licences
 from qkv.models.gpt.dialects import dialect_of
-from qkv.models.gpt.folder import open_folder, save
+from qkv.models.gpt.folder import open_gpt, save
 from qkv.models.gpt.network import GPT, GPTConfig
 from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, evaluate_causal
 from qkv.models.gpt.page import gpt_page
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.language_model import facts_of, row_sizes
-from qkv.models.pretraining import Pretraining, check_own, open_corpus, record_of
+from qkv.models.language_model import collect_page_facts, row_sizes
+from qkv.models.pretraining import Pretraining, check_own, make_record, open_corpus
 from qkv.nn.block import FeedForward, find_matrices
 from qkv.nn.gpu.layers import WeightCasts
 from qkv.report.page import RunPage
@@ -57,7 +63,7 @@ class GPTChoice:
     inner_width: int | None = None
     max_length: int | None = None  # positions; None: `length`, since no others would be trained
     order: str | None = None  # of norm and residual: "pre" as in GPT-2, "post" as in GPT
-    # None: that of the folder to go on from, or what GPTConfig has
+    # None: that of the --init folder, or the default of GPTConfig
     dropout: float | None = None  # of what each half of a block adds
     attention_dropout: float | None = None
     embedding_dropout: float | None = None
@@ -84,7 +90,7 @@ class GPTTrainConfig:
     model_type: str = "gpt"
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
-    init: str | None = None  # a folder to go on from; None: random weights
+    init: str | None = None  # a folder to start from; None: random weights
     rows: int = 32  # a batch has about rows · length tokens
     length: int = 128  # tokens of a row; a document that has more becomes several rows
     evaluation_tokens: int = 100_000  # of the held-out documents, about so many at most
@@ -107,24 +113,18 @@ def _checked(config: GPTTrainConfig, given: Requested) -> GPTTrainConfig:
     return config
 
 
-# --- How well a GPT predicts documents it was not trained on, and what it writes: the same tokens and prompts every
-# time.
-#
-# The loss is a mean over tokens, so it is comparable among models of one tokenizer. Bits per character are comparable
-# among all. They are by the characters of the tokens that were predicted; what no token shows, such as a space
-# between
-# words, is shared out among all characters of the corpus alike.
+# Evaluation
 
 _SEED = 20_180_611  # the day GPT was made known
-PROMPTS = 2  # beside a text that is begun from nothing
+PROMPTS = 2  # in addition to a text without a prompt
 _SHORTEST = 3  # tokens of a prompt
 WRITTEN = 100  # tokens of a sample, at most
 _INSIDE = frozenset(map(chr, (*range(161, 173), *range(174, 192), *range(290, 324))))
-"""How a tokenizer of bytes spells those that go on with a character (UTF-8: 80 to BF)."""
+"""How a byte tokenizer spells the continuation bytes of UTF-8 (80 to BF)."""
 
 
 class _Prompt(NamedTuple):
-    ids: list[int]  # of which the first may be the mark that stands before documents
+    ids: list[int]  # the first may be the special token before documents
     text: str
 
 
@@ -162,7 +162,7 @@ class GPTEvaluation:
         }
 
     def written(self, model: GPT) -> list[dict[str, str]]:
-        """How the model goes on from the prompts; drawn by chance, which comes out the same for the same weights."""
+        """Continuations of the prompts; sampled, from a fixed seed."""
         source = Batch.of([prompt.ids for prompt in self.prompts]).to(next(model.parameters()).device)
         room = min(WRITTEN, model.config.max_length + 1 - source.longest)
         options = GenerateConfig.of({"sample": True, **SAMPLING_DEFAULTS, "max_length": room, "seed": _SEED})
@@ -182,7 +182,7 @@ class GPTEvaluation:
 
 
 def characters_of(tokenizer: Tokenizer) -> NDArray[np.float64]:
-    """(V,): of how many characters each token is. A mark is none, and what the vocabulary lacks at least one. A byte
+    """(V,): how many characters each token has. A special token has none, an unknown one at least one. A byte
     counts if a character begins with it."""
     found = np.zeros(tokenizer.size)
     of_bytes = isinstance(tokenizer.backend.pre_tokenizer, ByteLevel)
@@ -212,9 +212,7 @@ def prompts(held_out: Shards, tokenizer: Tokenizer, end_id: int, longest: int) -
     return found
 
 
-# --- A whole pretraining of a GPT: shards in, a folder of transformers' GPT-2 or OpenAI GPT out, exactly resumable.
-#
-# Evaluations in its log also hold texts that the model wrote.
+# The run
 
 
 def _trainer(config: GPTTrainConfig, out: Path, progress: Progress, begins: bool) -> Trainer[Batch]:
@@ -256,7 +254,7 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
         return GPT(config.model.config(tokenizer.size, config.length))
     if chosen := [name for name in _SHAPE if getattr(config.model, name) != getattr(GPTChoice(), name)]:
         raise InputError(f"{config.init} has its own shape: leave out {', '.join(f'model.{name}' for name in chosen)}.")
-    folder = open_folder(model_folder(locate(config.init)), Loading())
+    folder = open_gpt(model_folder(locate(config.init)), Loading())
     if heads := folder.facts.heads:
         raise InputError(
             f"{config.init} holds a GPT that was made for a task ({listed(heads)}), and has the marks of tasks in its "
@@ -283,11 +281,11 @@ def _model(config: GPTTrainConfig, tokenizer: Tokenizer) -> GPT:
 
 
 def _save(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards) -> None:
-    record = record_of(config)
+    record = make_record(config)
     terms: dict[str, bytes] = {}
     if config.init is not None:
         with suppress(InputError):  # where the folder has gone by now, the model is worth more than its terms
-            terms = terms_of(model_folder(locate(config.init)))
+            terms = read_licences(model_folder(locate(config.init)))
     save(out / "model", _trained(trainer).eval(), corpus.tokenizer(), record=record, files=terms)
 
 
@@ -297,7 +295,7 @@ def _trained(trainer: Trainer[Batch]) -> GPT:
 
 
 def _page(config: GPTTrainConfig, out: Path, trainer: Trainer[Batch], corpus: Shards, sessions: Sessions) -> RunPage:
-    return gpt_page(out, facts_of(config.model_type, _trained(trainer), corpus, sessions))
+    return gpt_page(out, collect_page_facts(config.model_type, _trained(trainer), corpus, sessions))
 
 
 PRETRAINING_GPT = Pretraining(

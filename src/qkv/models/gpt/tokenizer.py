@@ -1,13 +1,13 @@
-"""The marks between which a GPT reads the texts of a task (Radford et al. 2018, §3.3): start, delimiter, extract.
+"""The special tokens around the texts of a task for a GPT (Radford et al. 2018, §3.3): start, delimiter, extract.
 
     one text   start a extract
     a pair     start a delimiter b extract
 
-A GPT looks to the left alone: what stands for a row is the vector at `extract`, its last token, and what stands for a
-word is the vector at the word's last token. A BERT has [CLS] and [SEP] in these places, and looks at the first.
+A GPT sees only what is to the left: the vector of a row is that of `extract`, its last token, and the vector of a word
+is that of the word's last token. BERT has [CLS] and [SEP] in these positions, and uses the first.
 
-The delimiter and `extract` are new tokens, as in the paper. The start is what stands before a text in pretraining, the
-mark that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new
+The delimiter and `extract` are new tokens, as in the paper. The start is the token before a text in pretraining, the
+one that ends texts (models/gpt/objective.py); a vocabulary without one, as that of OpenAI's first GPT, gets a new
 token for it too. Tokens that a folder has from an earlier fine-tuning are found again by their names.
 
 What this file does NOT do: give the new tokens a vector (folder.py).
@@ -31,7 +31,7 @@ START, DELIMITER, EXTRACT = MARK_NAMES = ("<|start|>", "<|delimiter|>", "<|extra
 
 
 class TaskTokenizer(Tokenizer):
-    """Like `base`, with the three marks around a text in the place of [CLS] and [SEP].
+    """Like `base`, with the three special tokens around a text in place of [CLS] and [SEP].
 
     >>> base = Tokenizer.from_vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"])
     >>> tokenizer = TaskTokenizer(base)
@@ -44,8 +44,8 @@ class TaskTokenizer(Tokenizer):
     def __init__(self, base: Tokenizer) -> None:
         wanted = MARK_NAMES[1:] if base.has_marks else MARK_NAMES
         missing = [name for name in wanted if base.id(name) is None]
-        self.base = with_tokens(base, missing) if missing else base
-        """Without the marks around texts: what is written into files."""
+        self.base = _add_tokens(base, missing) if missing else base
+        """Without special tokens around texts: what is written to files."""
         self.__dict__.update({name: value for name, value in vars(self.base).items() if name != "base"})
         ids = {name: _id(self.base, name) for name in wanted}
         self.marks = Marks(ids.get(START, self.base.sep_id), (ids[DELIMITER],), ids[EXTRACT], leftward=True)
@@ -53,7 +53,7 @@ class TaskTokenizer(Tokenizer):
         self.added = tuple(ids[name] for name in missing)
         """Ids of the tokens that are new."""
         self.words = min(ids.values())
-        """Tokens of texts, which a language model scores: all before the marks of tasks."""
+        """Tokens of texts, which a language model scores: all before the special tokens of tasks."""
         self.special_ids = self.base.special_ids | set(ids.values())
         self.backend = tokenizers.Tokenizer.from_str(self.base.backend.to_str())
         self.backend.post_processor = special_token_template(self.backend, *self.marks[:3])
@@ -72,7 +72,7 @@ class TaskTokenizer(Tokenizer):
         return self.base.files(max_length)
 
 
-def with_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:
+def _add_tokens(base: Tokenizer, names: Sequence[str]) -> Tokenizer:
     """The same tokenizer with special tokens after all others."""
     # as it would be read from its own file, before anything was done to it
     backend = tokenizers.Tokenizer.from_str(base.files()["tokenizer.json"])
@@ -92,26 +92,23 @@ def _id(tokenizer: Tokenizer, name: str) -> int:
     return number
 
 
-# --- The tokenizer's files in the folder of a GPT: transformers then gives the model what it was trained on.
+# The tokenizer's files in the folder of a GPT, such that transformers gives the model what it was trained on. Our
+# vocabularies are written for BERT, with [CLS] and [SEP] around a text. A GPT gets no segments, which transformers
+# would add to the vectors as if they were tokens, and
 #
-# Our own vocabularies are written for a BERT, with [CLS] and [SEP] around a text, and their folder says so. A GPT
-# wants
-#
-#     to write on, trained here      end a             the mark before documents, and nothing after the prompt
+#     to write on, trained here      end a             the special token before documents, nothing after the prompt
 #     to write on, trained by others a                 as their file has it
-#     for a task                     start a extract   the marks of models/gpt/tokenizer.py
-#
-# and no segments, which transformers' GPT would add to the vectors as if they were tokens.
+#     for a task                     start a extract   the special tokens of `TaskTokenizer`
 
 TOKENIZER, SETTINGS, NAMES = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 
 
 def files_for_writing(tokenizer: Tokenizer, max_length: int, *, begins: bool) -> dict[str, str]:
-    """`begins`: a prompt is the beginning of a document, if there is a mark for that."""
+    """`begins`: a prompt is the beginning of a document, if there is a special token for that."""
     files = tokenizer.files(max_length)
     if begins and tokenizer.has_marks:
         return _files(files, tokenizer, _before(tokenizer))
-    is_theirs = len(tokenizer.special_ids) < 2  # which have one mark for everything, or none
+    is_theirs = len(tokenizer.special_ids) < 2  # which have one special token, or none
     return _files(files, tokenizer, json.loads(files[TOKENIZER])["post_processor"] if is_theirs else None)
 
 
@@ -120,7 +117,7 @@ def files_for_tasks(tokenizer: TaskTokenizer, max_length: int) -> dict[str, str]
 
 
 def never_written(tokenizer: Tokenizer, rows: int, end_id: int | None) -> list[int]:
-    """Rows of a table without a token, and marks that are no text, but for the one that ends it."""
+    """Rows of a table without a token, and special tokens except the one that ends a text."""
     spare = set(range(rows)) - set(tokenizer.vocabulary.values())
     return sorted((spare | tokenizer.special_ids) - {end_id})
 
@@ -130,7 +127,7 @@ def _files(files: Mapping[str, str], tokenizer: Tokenizer, processor: Mapping[st
     names = json.loads(files[NAMES])
     if tokenizer.has_marks:
         names |= dict.fromkeys(("bos_token", "eos_token"), tokenizer.token(tokenizer.sep_id))
-    # BERT's class would put its own marks around a text, whatever tokenizer.json says
+    # BERT's class would put its own special tokens around a text, whatever tokenizer.json says
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}
     settings = json.loads(files[SETTINGS]) | settings | names
     return {**files, TOKENIZER: to_json(whole), SETTINGS: to_json(settings), NAMES: to_json(names)}

@@ -32,7 +32,7 @@ class NNLMConfig:
     hidden_width: int = 256
     direct: bool = False  # from the words to the scores, past the hidden layer
     dropout: float = 0.1
-    begin_id: int = 2  # stands in for words before the beginning of a text
+    begin_id: int = 2  # in place of words before the start of a text
 
     def __post_init__(self) -> None:
         for name in ("context", "width", "hidden_width"):

@@ -16,8 +16,6 @@ The same families, as they were trained, give vectors of texts through an encode
 text's vector is the mean of its tokens': [CLS] and [SEP], which mark the ends of a text for what reads on, are no part
 of it, and neither is a word without a vector.
 
-What this file does NOT do: know those families. It meets them as `Feeds` and `Features`.
-
 Shapes: V tokens of the tokenizer, E width of the vectors below.
 """
 
@@ -54,18 +52,23 @@ from qkv.models.family import (
     Saving,
     TakesHead,
 )
-from qkv.models.folders.codec import CONFIG, WEIGHTS
-from qkv.models.folders.info import lines_of_ours
-from qkv.models.folders.own import describe_folder, read_folder, save_folder
-from qkv.models.folders.weights import Undrawn
-from qkv.models.plain.network import KINDS, Features, ReaderConfig, ReaderSettings, ReaderWithHeads, Table
+from qkv.models.folders.own import CONFIG, WEIGHTS, describe_folder, lines_of_ours, read_folder, save_folder
+from qkv.models.folders.weights import SkipInit
+from qkv.models.plain.network import (
+    READER_KINDS,
+    EmbedderConfig,
+    ReaderConfig,
+    ReaderSettings,
+    ReaderWithHeads,
+    TokenTable,
+)
 from qkv.nn.recurrent import CELLS
 from qkv.report.bilingual import Phrase
 from qkv.text.tokenizer import Tokenizer
 
 _MODEL_TYPE = "reader"
 _ABOUT = Phrase("an encoder without attention that was made for a task", "不用注意力的编码器，为一个任务训练而成")
-_F = TypeVar("_F", bound=Features)
+_F = TypeVar("_F", bound=EmbedderConfig)
 _N = TypeVar("_N", bound=nn.Module)
 
 
@@ -82,7 +85,7 @@ def save_reader(
         del config["features"]
     else:
         config["features"] = {"model_type": features.model_type, **config["features"]}
-    # not the state dict, which has a module that stands in two places twice
+    # not the state dict, which lists a shared module twice
     return save_folder(path, _MODEL_TYPE, config, dict(model.named_parameters()), tokenizer, record)
 
 
@@ -93,19 +96,19 @@ def _config(table: Mapping[str, Any], folder: Path) -> ReaderConfig:
     found = merge(ReaderConfig(), plain, str(folder / CONFIG))
     if table.get("features") is None:
         return found
-    features = features_of(table["features"], folder / CONFIG)
+    features = read_embedder_config(table["features"], folder / CONFIG)
     try:
         return replace(found, features=features)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}") from None
 
 
-def features_of(table: object, where: Path) -> Features:
+def read_embedder_config(table: object, where: Path) -> EmbedderConfig:
     """The config of a language model, as a folder has it that has the model inside."""
     from qkv.models.elmo.network import ElmoConfig
     from qkv.models.rnnlm.network import RNNLMConfig
 
-    known: dict[str, type[Features]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
+    known: dict[str, type[EmbedderConfig]] = {"elmo": ElmoConfig, "rnnlm": RNNLMConfig}
     name = table.get("model_type") if isinstance(table, Mapping) else None
     if not isinstance(table, Mapping) or name not in known:
         raise InputError(f"{where}: features are of {' or '.join(known)}, not {name!r}.")
@@ -133,12 +136,12 @@ def sizes_of_reader(config: ReaderConfig) -> EncoderSizes:
     )
 
 
-# --- One that was trained: its folder.
+# Trained encoders
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A plain encoder, and what it is asked as a member of its family."""
+    """A plain encoder and its abilities."""
 
     network: ReaderWithHeads
     tokenizer: Tokenizer
@@ -239,7 +242,7 @@ def _open(path: Path, loading: Loading) -> Opened:
     _check(network, tensors, path, f"which a {config.kind} has")
     if left_over := set(tensors) - {name for name, _ in network.named_parameters()}:
         raise InputError(f"{path / WEIGHTS} holds {listed(sorted(left_over))}, which a {config.kind} does not have.")
-    # a module that stands in two places is named once in the file
+    # a shared module is stored once
     stored = {name: tensor.to(loading.dtype) for name, tensor in tensors.items()}
     network.load_state_dict(stored, strict=False, assign=True)
     return Plain(network.to(loading.device).eval(), tokenizer, path, tuple(labels), found.record).opened(facts)
@@ -253,7 +256,7 @@ def _names(config: Mapping[str, Any], name: str, path: Path) -> list[str]:
 
 
 def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: str) -> list[str]:
-    """Hold a network's parameters against what a folder has, and name them."""
+    """Check that a folder has a network's parameters, in their shapes; return their names."""
     wanted = {name: parameter.shape for name, parameter in network.named_parameters()}
     if missing := set(wanted) - set(tensors):
         raise InputError(f"{path / WEIGHTS} lacks {listed(sorted(missing))}, {who}.")
@@ -263,19 +266,19 @@ def _check(network: nn.Module, tensors: Mapping[str, Tensor], path: Path, who: s
     return list(wanted)
 
 
-def _read_by(features: Features | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
+def _read_by(features: EmbedderConfig | None, tokenizer: Tokenizer, most: int | None) -> Tokenizer:
     return tokenizer if features is None else features.opened(tokenizer, most)
 
 
-PLAIN = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
+PLAIN_FAMILY = Family("plain", (_MODEL_TYPE,), _ABOUT, _describe, _open, lines_of_ours)
 
 
-# --- One that is made from nothing, on what is known.
+# Untrained encoders, on pretrained vectors
 
 
 def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
-    """Whoever changes a size expects another model."""
-    of_others = {size for one in KINDS.values() for size in one.sizes} - set(KINDS[kind].sizes)
+    """Refuse sizes that this kind of encoder does not use."""
+    of_others = {size for one in READER_KINDS.values() for size in one.sizes} - set(READER_KINDS[kind].sizes)
     usual = ReaderSettings()
     if idle := [size for size in sorted(of_others) if getattr(sizes, size) != getattr(usual, size)]:
         raise InputError(
@@ -283,11 +286,11 @@ def check_sizes(kind: str, sizes: ReaderSettings, named: str) -> None:
         )
 
 
-def layers_from_nothing(kind: str, sizes: ReaderSettings) -> int:
-    return KINDS[kind].layers(1) if sizes.layers is None else sizes.layers
+def count_layers(kind: str, sizes: ReaderSettings) -> int:
+    return READER_KINDS[kind].layers(1) if sizes.layers is None else sizes.layers
 
 
-def from_nothing(
+def build_untrained(
     kind: str, sizes: ReaderSettings, below: Feeds | None, tokenizer: Tokenizer, named: str, tell: Callable[[str], None]
 ) -> Opened:
     """A plain encoder on torch's meta device, where nothing is drawn yet, but for what was trained before."""
@@ -300,7 +303,7 @@ def from_nothing(
         vocabulary_size=tokenizer.size,
         embedding_width=sizes.embedding_width or 128 if below is None else below.width,
         inner_width=sizes.inner_width,
-        layers=layers_from_nothing(kind, sizes),
+        layers=count_layers(kind, sizes),
         kernels=sizes.kernels,
         dropout=sizes.dropout,
         max_length=sizes.max_length,
@@ -317,7 +320,7 @@ def from_nothing(
 
 
 def _put_in(network: ReaderWithHeads, below: Feeds, tokenizer: Tokenizer) -> str:
-    """What is known, into a network; what there is to say of it."""
+    """Load pretrained vectors or a language model into a network; return a message about it."""
     if below.features is None:
         table, known = below.table(tokenizer)
         if not known.any():
@@ -340,8 +343,8 @@ def draw_unknown(table: Tensor, known: Tensor) -> Tensor:
     return torch.where(known[:, None], table, drawn)
 
 
-def _table_of(network: ReaderWithHeads) -> Table:
-    assert isinstance(network.encoder.embedding, Table)
+def _table_of(network: ReaderWithHeads) -> TokenTable:
+    assert isinstance(network.encoder.embedding, TokenTable)
     return network.encoder.embedding
 
 
@@ -351,7 +354,7 @@ def _load_features(network: ReaderWithHeads, below: Feeds) -> None:
     features.load_state_dict(below.weights(), assign=True)
 
 
-# --- What can lie below one: families that give vectors of words, and no more until a task is put on them.
+# Families that give vectors of words, below an encoder
 
 
 @dataclass(frozen=True)
@@ -359,7 +362,7 @@ class LanguageModel:
     """In the place of a table (`Feeds` of models/family.py)."""
 
     place: Path
-    features: Features
+    features: EmbedderConfig
     tensors: Mapping[str, Tensor]
     tokenizer: Tokenizer
 
@@ -391,14 +394,14 @@ def read_features(
     stays behind: a task does not need it, and it is the larger part of a model with many words."""
     folder = read_folder(path, kind.model_type)
     config = sizes_of(kind, folder.config, path / CONFIG)
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         network = build(config)
     names = _check(network, folder.tensors, path, f"which {CONFIG} says it has")
     return path, config, {name: folder.tensors[name].float() for name in names}, folder.tokenizer
 
 
-def with_scores(network: _N, below: Feeds, loading: Loading) -> _N:
-    """All of a language model, its scores of words too, ready to be asked."""
+def load_whole(network: _N, below: Feeds, loading: Loading) -> _N:
+    """Load a whole language model, its scores of words included, for prediction."""
     try:
         network.load_state_dict(read_folder(below.place, below.model_type).tensors)
     except RuntimeError as error:
@@ -407,7 +410,7 @@ def with_scores(network: _N, below: Feeds, loading: Loading) -> _N:
 
 
 OwnParts = Mapping[Ability[Any], Callable[[Any, Loading], Any]]
-"""What one of these families has beside what all have, from what it feeds."""
+"""Abilities of one family, in addition to those of all."""
 
 
 def family_below(
@@ -416,7 +419,7 @@ def family_below(
     view_kind: str,
     feeds: Callable[[Path], Feeds],
     own: OwnParts,
-    features: type[Features] | None = None,
+    features: type[EmbedderConfig] | None = None,
 ) -> Family:
     def describe(path: Path) -> Facts:
         document = describe_folder(path)
@@ -456,7 +459,7 @@ def open_below(facts: Facts, below: Feeds, own: OwnParts, loading: Loading) -> O
     return Opened(facts, tokenizer, config, architecture=f"model of type {facts.model_type}", parts=parts)
 
 
-def _lookup(vocabulary_size: int, width: int, features: Features | None, pad_id: int = 0) -> ReaderConfig:
+def _lookup(vocabulary_size: int, width: int, features: EmbedderConfig | None, pad_id: int = 0) -> ReaderConfig:
     return ReaderConfig("lookup", vocabulary_size, width, layers=0, pad_id=pad_id, features=features)
 
 
@@ -477,7 +480,7 @@ def _network(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> ReaderWith
 
 def _around(below: Feeds, tokenizer: Tokenizer, loading: Loading) -> tuple[ReaderWithHeads, Tensor | None]:
     """An encoder of kind lookup, and (V,) which tokens have a vector; None: all of them."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         network = ReaderWithHeads(
             _lookup(tokenizer.size, below.width, below.features, tokenizer.pad_id), words=tokenizer
         )

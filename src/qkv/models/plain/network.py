@@ -1,10 +1,10 @@
 """Encoders without attention, on vectors of tokens: none at all, convolutions (Kim 2014), recurrent layers.
 
-They stand in for BERT below any head, so that the same task can be learned with each of them. All read packed rows, and
-a row's result never depends on its neighbours.
+They take the place of BERT below any head, so that the same task can be learned with each of them. All read packed
+rows, and a row's result never depends on its neighbours.
 
-    lookup    a token's vector is its word's, whatever stands around it; a row is their mean
-    textcnn   windows of several widths beside each other, one layer; a row is the maximum of every feature (Kim 2014)
+    lookup    a token's vector is its word's, in any context; a row is their mean
+    textcnn   windows of several widths in parallel, one layer; a row is the maximum of every feature (Kim 2014)
     cnn       windows on windows with residuals, as deep as asked for; a row is the maximum of every feature
     rnn lstm gru …   layers that read from both ends; a row is where each direction has read all of it
 
@@ -12,8 +12,7 @@ The vectors are looked up in a table, or given by a pretrained language model (`
 features. Where that gives a vector of every layer, they go through a mix that is learned with the task (Peters et al.
 2018, equation 1). Nobody says here whether a language model moves with its task.
 
-What this file does NOT do: load anything. Word vectors, and the weights of a language model, are put into `embedding`
-by whoever has some.
+Not here: loading. folder.py puts word vectors, or the weights of a language model, into `embedding`.
 
 Shapes: N tokens of all rows, R rows, K layers of a mix, E width of the vectors below, D width of the encoder.
 """
@@ -38,7 +37,7 @@ from qkv.nn.recurrent_stack import Bidirectional
 from qkv.text.tokenizer import Tokenizer
 
 
-class Features(Protocol):
+class EmbedderConfig(Protocol):
     """A language model in the place of a table: its config, which says how wide its vectors are and builds what gives
     them."""
 
@@ -83,12 +82,13 @@ class ReaderConfig:
     head_dropout: float | None = None
     initial_std: float = 0.02
     pad_id: int = 0
-    features: Features | None = None  # None: vectors are looked up in a table
+    features: EmbedderConfig | None = None  # None: vectors are looked up in a table
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
+        if self.kind not in READER_KINDS:
             raise InputError(
-                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, KINDS)} Known: {', '.join(KINDS)}."
+                f"Unknown reader '{self.kind}'.{did_you_mean(self.kind, READER_KINDS)} "
+                f"Known: {', '.join(READER_KINDS)}."
             )
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError(f"kernels are {list(self.kernels)}; each must be odd, since a window has a middle.")
@@ -97,13 +97,15 @@ class ReaderConfig:
                 f"embedding_width is {self.embedding_width}, and the vectors of the language model below it have "
                 f"{self.features.features_width}."
             )
-        if self.layers != KINDS[self.kind].layers(self.layers):
-            raise InputError(f"a {self.kind} has {KINDS[self.kind].layers(self.layers)} layers, not {self.layers}.")
+        if self.layers != READER_KINDS[self.kind].layers(self.layers):
+            raise InputError(
+                f"a {self.kind} has {READER_KINDS[self.kind].layers(self.layers)} layers, not {self.layers}."
+            )
 
     @property
     def width(self) -> int:
         """Of the encoder's vectors, D."""
-        return KINDS[self.kind].width(self)
+        return READER_KINDS[self.kind].width(self)
 
     @property
     def mixed_layers(self) -> int:
@@ -131,8 +133,8 @@ class ReaderSettings:
             raise InputError(f"reader.dropout is a share from 0 to less than 1, not {self.dropout}.")
 
 
-class Table(nn.Embedding):
-    """A vector a token, whatever stands around it."""
+class TokenTable(nn.Embedding):
+    """One vector per token, in any context."""
 
     def forward(self, input: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
         """(N,) → (N, E)"""
@@ -153,7 +155,7 @@ class Reader(Encoder):
         super().__init__()
         self.config = config
         if config.features is None:
-            self.embedding = Table(config.vocabulary_size, config.embedding_width)
+            self.embedding = TokenTable(config.vocabulary_size, config.embedding_width)
             nn.init.normal_(self.embedding.weight, std=0.1)
         else:
             self.embedding = config.features.vectors(words)
@@ -171,7 +173,7 @@ class Reader(Encoder):
         packing: Packing,
         pool: bool = True,
     ) -> Encoding:
-        """Packed ids (N,); what is first and what is second in a pair is told by the [SEP] between them."""
+        """Packed ids (N,); the [SEP] between them separates the texts of a pair."""
         hidden = self._entering(ids, packing)
         for layer in self.own_layers(hidden, packing):
             hidden = layer.left  # (N, D)
@@ -229,7 +231,7 @@ class CNN(Reader):
             ConvolutionBlock(config.inner_width, config.kernels[0], dropout=config.dropout)
             for _ in range(config.layers)
         ]
-        # part of the lowest block: what an encoder has lies in its embedding and its blocks, and nowhere else
+        # part of the lowest block: all parts of an encoder are in its embedding or its blocks
         entrance = nn.Linear(config.embedding_width, config.inner_width)
         self.blocks = nn.ModuleList([nn.ModuleList([entrance, blocks[0]]), *blocks[1:]])
 
@@ -278,7 +280,7 @@ def _as_asked(layers: int) -> int:
     return max(1, layers)
 
 
-KINDS: dict[str, _Kind] = {
+READER_KINDS: dict[str, _Kind] = {
     "lookup": _Kind(Lookup, lambda config: config.embedding_width, lambda layers: 0),
     "textcnn": _Kind(
         TextCNN, lambda config: config.inner_width * len(config.kernels), lambda layers: 1, ("inner_width", "kernels")
@@ -289,7 +291,7 @@ KINDS: dict[str, _Kind] = {
 
 
 def reader(config: ReaderConfig, pooler: bool = False, words: Tokenizer | None = None) -> Reader:
-    return KINDS[config.kind].build(config, pooler, words)
+    return READER_KINDS[config.kind].build(config, pooler, words)
 
 
 class ReaderWithHeads(WithHeads):

@@ -15,7 +15,7 @@ from qkv.data.batch import Packing
 from qkv.errors import InputError
 from qkv.models.family import RECURS, WRITES, Feeds, Loading, Writes
 from qkv.models.gpt.tokenizer import never_written
-from qkv.models.plain.folder import LanguageModel, family_below, read_features, with_scores
+from qkv.models.plain.folder import LanguageModel, family_below, load_whole, read_features
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, RNNStates
 from qkv.nn.recurrent_stack import States
 from qkv.report.bilingual import Phrase
@@ -27,7 +27,7 @@ class RecurrentState:
         self.states = states
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        """(Q',): row i continues the former row rows[i]; a row may be taken twice, or not at all."""
         return RecurrentState(tuple(tuple(part[rows] for part in layer) for layer in self.states))
 
 
@@ -68,7 +68,7 @@ def _feeds(path: Path) -> Feeds:
 
 def _whole(below: LanguageModel, loading: Loading) -> RNNLM:
     assert isinstance(below.features, RNNLMConfig)
-    return with_scores(RNNLM(below.features), below, loading)
+    return load_whole(RNNLM(below.features), below, loading)
 
 
 def _writes(below: LanguageModel, loading: Loading) -> Writes:

@@ -12,7 +12,7 @@ and what is scored comes, in all of them, from t_i = tanh(W [H_i; y_{i-1}; conte
 with H_i for his s_{i-1} and tanh for maxout.
 So the three differ in what reaches the decoder, and in nothing else.
 
-The network keeps no state: `start` and `step` hand it to the caller. Who searches: search/.
+The network keeps no state: `start` and `step` hand it to the caller. Search is in search/.
 
 Shapes: N, M tokens of all source and target rows, R sources, S tokens of the longest one, Q rows (hypotheses of all
 sources), D width of a token, P width of the decoder's cells, E width of the encoder's output, V target vocabulary.
@@ -50,7 +50,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "previous": PreviousDecoder,
     "current": CurrentDecoder,
 }
-SCORES: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
+SCORE_KINDS: dict[str, type[Score]] = {score.name: score for score in (AdditiveScore, DotScore, BilinearScore)}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Seq2SeqConfig:
     tied: bool = True  # predict with the target's embedding
 
     def __post_init__(self) -> None:
-        for name, known in (("context", CONTEXTS), ("score", SCORES), ("query", QUERIES), ("cell", CELLS)):
+        for name, known in (("context", CONTEXTS), ("score", SCORE_KINDS), ("query", QUERIES), ("cell", CELLS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"Unknown {name} '{value}'.{did_you_mean(value, known)} Known: {', '.join(known)}.")
         for name in ("vocabulary_size", "source_vocabulary_size", "layers", "width", "cell_width", "encoder_width"):
@@ -241,7 +241,7 @@ class Seq2Seq(nn.Module):
         return read, tuple(self._begin(number, layer) for number, layer in enumerate(layers))
 
     def _begin(self, number: int, ends: State) -> State:
-        """A layer's state before anything is written. A hidden state lies between -1 and 1; a cell state may not."""
+        """A layer's state before anything is written. A hidden state is between -1 and 1; a cell state may not."""
         found = [torch.tanh(self.to_hidden[number](ends[0]))]  # (R, P)
         if len(ends) == 2:
             found.append(self.to_memory[number](ends[1]))
@@ -290,5 +290,5 @@ def _decoder(config: Seq2SeqConfig) -> Decoder:
     widths = [config.width + (config.source_width if kind.is_fed else 0)] + [config.cell_width] * (config.layers - 1)
     cells = [CELLS[config.cell](width, config.cell_width) for width in widths]
     if issubclass(kind, AttentionDecoder):
-        return kind(cells, SCORES[config.score](config.cell_width, config.source_width), config.dropout)
+        return kind(cells, SCORE_KINDS[config.score](config.cell_width, config.source_width), config.dropout)
     return kind(cells, config.dropout)

@@ -55,7 +55,7 @@ class DecodingLayers(NamedTuple):
 
 
 class TransformerState:
-    """What the rows remember. A state is gone on from once: its cache is written in place."""
+    """The state of the rows. It may be advanced only once: its cache is written in place."""
 
     def __init__(
         self, past: TokenCache, source: Sources, layers: DecodingLayers, pace: Pace, draft: Draft | None = None
@@ -65,11 +65,11 @@ class TransformerState:
         self._is_used = False
 
     def select(self, rows: Tensor) -> "TransformerState":
-        """(Q',): row i goes on from what was row rows[i]. One may go on twice, or not at all."""
+        """(Q',): row i continues the former row rows[i]; a row may be taken twice, or not at all."""
         self.use()
         chosen, before = rows.tolist(), self.past.rows
         self.past.select(chosen)
-        # what was guessed stands behind what was written, and is not moved with it
+        # guesses are after the written tokens, and are not moved along
         draft = self.draft if chosen == list(range(before)) else None
         return TransformerState(self.past, self.source.select(chosen), self.layers, self.pace, draft)
 
@@ -77,7 +77,7 @@ class TransformerState:
         return TransformerState(self.past, self.source, self.layers, self.pace, draft)
 
     def use(self) -> None:
-        assert not self._is_used, "this state was gone on from already; go on from the one that it gave"
+        assert not self._is_used, "this state was advanced already; use the one that it returned"
         self._is_used = True
 
 
@@ -196,7 +196,7 @@ class TransformerDecoding(nn.Module):
         return Stepped(found.logits, state.follow(found.draft), found.look)
 
     def int8_bytes(self) -> int:
-        """Memory of the weights in 8 bits, beside the model's own; 0 if nothing was decoded with them."""
+        """Memory of the weights in 8 bits, in addition to the model's own; 0 if nothing was decoded with them."""
         if self._int8.held is None:
             return 0
         return count_int8_bytes(self._int8.held) + count_decoder_bytes(decoder_blocks(self._int8.held))
@@ -216,7 +216,7 @@ class TransformerDecoding(nn.Module):
                 return near
         decoder, last = network.decoder, nn.ModuleList([words])
         if can_store_by_columns(nn.ModuleList([decoder, last])):
-            # guesses are judged several at a time
+            # several guesses are verified at a time
             twins = self._words_of_one if rows == 1 and near is None else self._words
             decoder, last = self._by_columns.of(decoder), twins.of(last)
         steps = [make_decoder_step(block) for block in decoder]

@@ -36,19 +36,20 @@ from qkv.models.family import (
     Opened,
     Translates,
 )
-from qkv.models.folders.card import Card, write_card
-from qkv.models.folders.codec import (
+from qkv.models.folders.own import (
     CARD,
     CONFIG,
-    FORMAT,
+    FOLDER_FORMAT,
     OURS,
     WEIGHTS,
+    Card,
     check_vocabulary,
     read_record,
+    vocabulary_line,
+    write_card,
     write_folder,
 )
-from qkv.models.folders.info import vocabulary_line
-from qkv.models.folders.weights import StoredTensor, Undrawn, read_header
+from qkv.models.folders.weights import SkipInit, StoredTensor, read_header
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.cpu.precision import check_precision, set_precision
@@ -97,7 +98,7 @@ class _Plan:
         return Seq2Seq(self.config) if isinstance(self.config, Seq2SeqConfig) else Transformer(self.config)
 
 
-def _planned(folder: Path) -> _Plan:
+def _make_plan(folder: Path) -> _Plan:
     config, record = _sizes_of(folder), read_record(folder)
     source, target = _tokenizers_of(folder)
     if not (folder / WEIGHTS).is_file():
@@ -106,7 +107,7 @@ def _planned(folder: Path) -> _Plan:
     rows = {"source": config.source_vocabulary_size or config.vocabulary_size, "target": config.vocabulary_size}
     for side, tokenizer in zip(_SIDES, (source, target), strict=True):
         check_vocabulary(tokenizer, rows[side], f"{folder} ({side})")
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         wanted = {name: tuple(parameter.shape) for name, parameter in plan.network().named_parameters()}
     if different := set(wanted) ^ set(plan.tensors):
         raise InputError(f"{folder / WEIGHTS} and {CONFIG} do not go together: {listed(sorted(different))}.")
@@ -135,9 +136,9 @@ def _tokenizers_of(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     return joint, joint
 
 
-def describe(path: Path) -> Facts:
+def describe_translation(path: Path) -> Facts:
     with reading(path):
-        return _facts(_planned(path))
+        return _facts(_make_plan(path))
 
 
 def _facts(plan: _Plan) -> Facts:
@@ -158,11 +159,11 @@ def _facts(plan: _Plan) -> Facts:
         "record": plan.record,
     }
     if plan.is_recurrent:
-        return facts_of("seq2seq", plan.path, document, (*((ATTENDS,) if plan.aligns else ()), RECURS))
-    return facts_of("transformer", plan.path, document)
+        return translation_facts("seq2seq", plan.path, document, (*((ATTENDS,) if plan.aligns else ()), RECURS))
+    return translation_facts("transformer", plan.path, document)
 
 
-def facts_of(
+def translation_facts(
     family: str, path: Path, document: dict[str, Any], shown: tuple[Ability[Any], ...] = (ATTENDS, SHOWS_LAYERS)
 ) -> Facts:
     """Of any model that translates: its document, and what look shows of it."""
@@ -180,7 +181,7 @@ def facts_of(
     )
 
 
-def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+def lines_of_translation(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What `qkv info` shows."""
     source, target = (language or "?" for language in facts["languages"])
     vocabularies = [vocabulary_line(one) for one in facts["vocabularies"]]
@@ -205,13 +206,13 @@ def lines_of(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-# --- A folder that is opened.
+# Opening
 
 
-def open_folder(path: Path, loading: Loading) -> Opened:
+def open_translation(path: Path, loading: Loading) -> Opened:
     with reading(path):
-        plan = _planned(path)
-        return opened(_facts(plan), loading, partial(_translates, plan))
+        plan = _make_plan(path)
+        return make_opened(_facts(plan), loading, partial(_translates, plan))
 
 
 def _translates(plan: _Plan) -> Translates:
@@ -232,7 +233,7 @@ def _translates(plan: _Plan) -> Translates:
     )
 
 
-def opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Opened:
+def make_opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Opened:
     """Any model that translates."""
     precision, device = loading.precision, loading.device
     check_precision(precision)
@@ -251,7 +252,7 @@ def opened(facts: Facts, loading: Loading, load: Callable[[], Translates]) -> Op
     return Opened(facts, translates.languages.source, network.config, notes=facts.notes, parts=parts)
 
 
-# --- A folder that is written.
+# Saving
 
 
 def save_translation(
@@ -266,7 +267,7 @@ def save_translation(
     model_type = "qkv-transformer" if isinstance(network, Transformer) else "qkv-seq2seq"
     files = {
         CONFIG: to_json({"model_type": model_type, **asdict(network.config)}),
-        OURS: to_json({"format": FORMAT, "record": dict(record)}),
+        OURS: to_json({"format": FOLDER_FORMAT, "record": dict(record)}),
         CARD: _card(folder.resolve().name, model_type, network, record),
     }
     if source is target:
@@ -303,5 +304,7 @@ def _card(name: str, model_type: str, network: Transformer | Seq2Seq, record: Ma
     )
 
 
-TRANSFORMER = Family("transformer", ("qkv-transformer",), ABOUT, describe, open_folder, lines_of)
-SEQ2SEQ = Family("seq2seq", ("qkv-seq2seq",), ABOUT, describe, open_folder, lines_of)
+TRANSFORMER = Family(
+    "transformer", ("qkv-transformer",), ABOUT, describe_translation, open_translation, lines_of_translation
+)
+SEQ2SEQ = Family("seq2seq", ("qkv-seq2seq",), ABOUT, describe_translation, open_translation, lines_of_translation)

@@ -24,25 +24,25 @@ from qkv.data.pairs.batching import Languages
 from qkv.errors import InputError, listed, reading
 from qkv.files import read_object
 from qkv.models.family import Facts, Family, Loading, Opened, Translates
-from qkv.models.folders.codec import CONFIG
 from qkv.models.folders.fields import NEUTRAL, Fields
+from qkv.models.folders.own import CONFIG
 from qkv.models.folders.weights import (
+    SkipInit,
     StoredTensor,
-    Undrawn,
-    Weights,
+    WeightFiles,
+    are_equal,
     check_names,
     check_tensor,
-    gathered,
+    gather,
     open_weights,
-    same,
 )
-from qkv.models.transformer.folder import ABOUT, facts_of, lines_of, opened
+from qkv.models.transformer.folder import ABOUT, lines_of_translation, make_opened, translation_facts
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.nn.position import HalvedSinusoidalPositions
 from qkv.search.options import GenerateConfig
 from qkv.text.sentencepiece import MarianTokenizer
 
-MODEL_TYPE = "marian"
+_MODEL_TYPE = "marian"
 
 _ATTENTION = {
     "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -54,7 +54,7 @@ _FEED_FORWARD = {
     "feed_forward.down": ("fc2",),
     "feed_forward_norm": ("final_layer_norm",),
 }
-KEYS: dict[str, dict[str, tuple[str, ...]]] = {
+LAYER_KEYS: dict[str, dict[str, tuple[str, ...]]] = {
     "encoder": _ATTENTION | _FEED_FORWARD,
     "decoder": _ATTENTION
     | {
@@ -156,10 +156,10 @@ def load_marian(path: str | os.PathLike[str], *, dtype: torch.dtype = torch.floa
     """
     folder = Path(os.path.expanduser(path))
     with reading(folder):
-        plan = _planned(folder, compare=True)
+        plan = _make_plan(folder, compare=True)
         model, names = plan.decoding.model, plan.names
         state = {
-            ours: gathered([names[name] for name in plan.tensors[ours]], dtype).view(parameter.shape)
+            ours: gather([names[name] for name in plan.tensors[ours]], dtype).view(parameter.shape)
             for ours, parameter in model.state_dict().items()
         }
     model.load_state_dict(state, strict=True, assign=True)
@@ -173,14 +173,14 @@ class _Plan(NamedTuple):
     decoding: Marian  # with the network on the meta device
 
 
-def _planned(folder: Path, compare: bool) -> _Plan:
+def _make_plan(folder: Path, compare: bool) -> _Plan:
     """`compare`: look into the file whether what is stored twice is the same, and waves are waves."""
     file = folder / CONFIG
     fields = read_object(file)
     config, notes = _read_config(fields, file)
     weights = open_weights(folder, shapes_only=not compare)
     names, tensors = _matched(weights, config, compare)
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         model = Transformer(config)
     for ours, parameter in model.state_dict().items():
         shape = parameter.shape[0] // len(tensors[ours]), *parameter.shape[1:]
@@ -192,9 +192,9 @@ def _planned(folder: Path, compare: bool) -> _Plan:
 
 
 def _read_config(fields: Mapping[str, Any], file: Path) -> tuple[TransformerConfig, list[str]]:
-    if fields.get("model_type") != MODEL_TYPE:
+    if fields.get("model_type") != _MODEL_TYPE:
         raise InputError(
-            f"{file} says model_type {fields.get('model_type')!r}, where '{MODEL_TYPE}' (an OPUS-MT model) belongs."
+            f"{file} says model_type {fields.get('model_type')!r}, where '{_MODEL_TYPE}' (an OPUS-MT model) belongs."
         )
     for one, other in SAME_ON_BOTH_SIDES:
         if fields.get(other, fields.get(one)) != fields.get(one):
@@ -231,14 +231,14 @@ def _is_count(value: object) -> bool:
 
 
 def _matched(
-    weights: Weights, config: TransformerConfig, compare: bool
+    weights: WeightFiles, config: TransformerConfig, compare: bool
 ) -> tuple[dict[str, StoredTensor], dict[str, tuple[str, ...]]]:
     """What is stored by name, and for each of our tensors the names that make it up: all there, and no others."""
     names = {name: tensor for name, tensor in weights.tensors.items() if name not in _POSITIONS}
     tensors: dict[str, tuple[str, ...]] = {}
     for side, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(min(layers, len(names) + 1)):  # with more than tensors, some are missing in any case
-            for ours, theirs in KEYS[side].items():
+            for ours, theirs in LAYER_KEYS[side].items():
                 for kind in ("weight", "bias"):
                     tensors[f"{side}.{number}.{ours}.{kind}"] = tuple(
                         f"model.{side}.layers.{number}.{one}.{kind}" for one in theirs
@@ -257,11 +257,11 @@ def _matched(
     return names, tensors
 
 
-def _one_of(weights: Weights, names: dict[str, StoredTensor], compare: bool, aliases: Sequence[str]) -> str:
+def _one_of(weights: WeightFiles, names: dict[str, StoredTensor], compare: bool, aliases: Sequence[str]) -> str:
     """The name that a table is stored under; the others, if they are there, must hold the same and are put aside."""
     first, *others = [name for name in aliases if name in names] or [aliases[0]]
     for other in others:
-        if compare and not same(names[first], names[other]):
+        if compare and not are_equal(names[first], names[other]):
             raise InputError(
                 f"{weights.source}: {first} and {other} differ, and config.json says that they are one table. One of "
                 "the two files belongs to another model."
@@ -270,7 +270,7 @@ def _one_of(weights: Weights, names: dict[str, StoredTensor], compare: bool, ali
     return first
 
 
-def _check_positions(weights: Weights, config: TransformerConfig) -> None:
+def _check_positions(weights: WeightFiles, config: TransformerConfig) -> None:
     """Older files store the waves. They are worked out here; but what is stored there must be these."""
     for name in _POSITIONS:
         if name in weights.tensors:
@@ -361,12 +361,12 @@ def _with_decoding(model: Transformer, fields: Mapping[str, Any], folder: Path, 
     )
 
 
-# --- The family.
+# The family
 
 
-def describe(path: Path) -> Facts:
+def describe_marian(path: Path) -> Facts:
     with reading(path):
-        found = _planned(path, compare=False).decoding
+        found = _make_plan(path, compare=False).decoding
         return _facts(path, found)
 
 
@@ -375,7 +375,7 @@ def _facts(path: Path, found: Marian) -> Facts:
     vocabulary = {"size": config.vocabulary_size, "kind": "sentencepiece", "lowercase": False, "segmenter": None}
     document = {
         "path": str(path),
-        "model_type": MODEL_TYPE,
+        "model_type": _MODEL_TYPE,
         "about": "a Transformer that translates, as OPUS-MT publishes them",
         "config": {name: value for name, value in asdict(config).items() if value is not None},
         "languages": [None, None],
@@ -386,13 +386,13 @@ def _facts(path: Path, found: Marian) -> Facts:
         "record": {},
         "notes": list(found.notes),
     }
-    return facts_of("marian", path, document)
+    return translation_facts("marian", path, document)
 
 
-def open_folder(path: Path, loading: Loading) -> Opened:
+def open_marian(path: Path, loading: Loading) -> Opened:
     with reading(path):
         found = load_marian(path)
-        return opened(_facts(path, found), loading, partial(_translates, path, found))
+        return make_opened(_facts(path, found), loading, partial(_translates, path, found))
 
 
 def _translates(path: Path, found: Marian) -> Translates:
@@ -405,4 +405,4 @@ def _translates(path: Path, found: Marian) -> Translates:
     return Translates(found.model, languages, longest, decoding)
 
 
-MARIAN = Family("marian", (MODEL_TYPE,), ABOUT, describe, open_folder, lines_of)
+MARIAN = Family("marian", (_MODEL_TYPE,), ABOUT, describe_marian, open_marian, lines_of_translation)

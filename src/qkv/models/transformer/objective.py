@@ -27,7 +27,7 @@ from qkv.nn.gpu.layers import word_loss
 from qkv.train.loop import Term
 
 
-class Translation:
+class TranslationObjective:
     """`next` is what is minimised; `plain` is the loss without smoothing, noted and not learned from."""
 
     weights: Mapping[str, float] = {"next": 1.0, "plain": 0.0}

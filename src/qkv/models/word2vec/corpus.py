@@ -1,11 +1,14 @@
-"""Words made of several tokens: 北京 out of 北 and 京, "unhappy" out of "un" and "##happy".
+"""A prepared corpus as word2vec reads it: words instead of tokens, in chunks of whole sentences.
 
-A prepared corpus says where words begin (in Chinese a segmenter said so), whatever its tokens are. Here its tokens are
-put together again, so that a model of words can be trained from the same shards as a model of pieces or characters.
-Words are recognised by a hash of their ids: a chunk of text is looked up as a whole, and no text is decoded.
+`WholeWords` joins tokens into words: 北京 out of 北 and 京, "unhappy" out of "un" and "##happy". The corpus stores
+where words begin (in Chinese by a segmenter), so a model of words can be trained on the shards of a model of subwords.
+Words are found by a hash of their ids, a chunk at a time; no text is decoded.
 
-What this file does NOT do: cut a text that is not prepared. The tokenizer it makes does, by the segmenter that the
-corpus was prepared with; where that was somebody's own function, Chinese text has to go through it first.
+`SentenceChunks` streams the corpus. A chunk is a view of a mapped file, so memory does not grow with the corpus;
+`Shards.sentence_offsets` would hold the start of every sentence.
+
+Not here: cutting text that is not prepared. The tokenizer that is made here does that, with the segmenter of the
+corpus; if that was the user's own function, Chinese text has to go through it first.
 
 Shapes: W tokens, G words of a stretch of text, V vocabulary.
 """
@@ -133,14 +136,7 @@ def _tokenizer(tokens: Sequence[str], lowercase: bool, segmenter: str | None) ->
     return Tokenizer(backend, "word", segmenter=segmenter)
 
 
-# --- A prepared corpus in chunks of whole sentences, for training that streams it from one end to the other.
-#
-# A chunk is a view of a mapped file: nothing is copied, and memory stays the same however large the corpus is. That
-# is
-# why this does not go through `Shards.sentence_offsets`, which holds the beginning of every sentence.
-
-
-class Chunk(NamedTuple):
+class SentenceChunk(NamedTuple):
     tokens: NDArray[Any]  # ids of the shard that the chunk lies in
     sentences: NDArray[np.int64]  # (S + 1,) where each sentence begins among them, and the end
 
@@ -178,9 +174,9 @@ class SentenceChunks:
     def __len__(self) -> int:
         return len(self._bounds)
 
-    def __getitem__(self, number: int) -> Chunk:
+    def __getitem__(self, number: int) -> SentenceChunk:
         shard, first, end = self._bounds[number]
         arrays = self._shards[shard]
         if self._words is not None:
-            return Chunk(*self._words.joined(arrays, arrays["sentences"][first : end + 1]))
-        return Chunk(arrays["tokens"], arrays["sentences"][first : end + 1])
+            return SentenceChunk(*self._words.joined(arrays, arrays["sentences"][first : end + 1]))
+        return SentenceChunk(arrays["tokens"], arrays["sentences"][first : end + 1])

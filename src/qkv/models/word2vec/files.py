@@ -10,7 +10,7 @@ name. The order of the words is kept: it is that of their frequency, wherever su
 A fault names the file and the line, or the byte in the unpacked file. A word that stands twice counts once, the first
 time, and one that is not UTF-8 (the C tool cuts words after 100 bytes) is left out; `notes` says which and where.
 
-What this file does NOT do: look for neighbours (models/word2vec/vectors.py) or hold our own folders
+What this file does NOT do: look for neighbours (models/word2vec/folder.py) or hold our own folders
 (models/folders/own.py).
 """
 
@@ -49,7 +49,7 @@ WRITABLE = f"{', '.join(_ENDINGS)}, also with .gz, .bz2 or .xz"
 _DAMAGED = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 _DIGITS = frozenset(b"0123456789+-.eEnaifNAIF \t\r\n")
-"""All that can stand behind a word in a text file."""
+"""All that may follow a word in a text file."""
 _LONGEST_WORD = 4096
 """Bytes. Whatever is longer is not a word: the file is another one, or was read out of step."""
 MOST_BROKEN = 0.01
@@ -60,7 +60,7 @@ PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class VectorFile:
+class VectorFileContents:
     words: list[str]
     vectors: Tensor  # (V, D) float32, a row a word
     form: Form
@@ -73,7 +73,7 @@ class Header(NamedTuple):
     bytes: int  # where the words begin
 
 
-def read_vectors(path: str | os.PathLike[str], most: int | None = None) -> VectorFile:
+def read_vector_file(path: str | os.PathLike[str], most: int | None = None) -> VectorFileContents:
     """The words of a file and their vectors; with `most`, no more than the first so many."""
     file = Path(os.path.expanduser(path))
     if most is not None and most < 1:
@@ -88,13 +88,13 @@ def read_vectors(path: str | os.PathLike[str], most: int | None = None) -> Vecto
         return rows.finished(form)
 
 
-def write_vectors(path: str | os.PathLike[str], words: Sequence[str], vectors: Tensor) -> Path:
+def write_vector_file(path: str | os.PathLike[str], words: Sequence[str], vectors: Tensor) -> Path:
     """Write a file by its ending, whole or not at all: .txt and .vec are text, .bin is binary, each also packed.
 
     Decimal numbers have as many digits as float32 needs to come back unchanged.
     """
     file = Path(os.path.expanduser(path))
-    form, pack = written_form(file)
+    form, pack = choose_form(file)
     if len(words) != len(vectors):
         raise ValueError(f"{len(words)} words and {len(vectors)} vectors: each word needs its vector.")
     if (unfit := next((word for word in words if not is_writable(word)), None)) is not None:
@@ -109,7 +109,7 @@ def write_vectors(path: str | os.PathLike[str], words: Sequence[str], vectors: T
     return file
 
 
-def written_form(file: Path) -> tuple[Form, Callable[..., Any]]:
+def choose_form(file: Path) -> tuple[Form, Callable[..., Any]]:
     """Text or binary, and what packs it: refused where the ending does not say."""
     packs = dict(PACKED.values())
     suffix = file.suffix.lower()
@@ -186,9 +186,9 @@ def _form(stream: "io.BufferedReader[io.RawIOBase]", header: Header) -> Form:
 
 
 def _numbers(fields: Sequence[bytes]) -> _Floats | None:
-    """Decimal numbers as float32; None where one of them is none."""
+    """Decimal numbers as float32; None if one is not a number."""
     try:
-        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is told with its place
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, which is reported with its position
             return np.array(fields, np.float32)
     except ValueError:
         return None
@@ -243,7 +243,7 @@ class _Rows:
             self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
         self.matrix[number] = row
 
-    def finished(self, form: Form) -> VectorFile:
+    def finished(self, form: Form) -> VectorFileContents:
         if len(self.broken) > MOST_BROKEN * self.seen:
             raise InputError(
                 f"{self.file}: {len(self.broken):,} of {self.seen:,} words are not UTF-8, the first at "
@@ -267,7 +267,7 @@ class _Rows:
             if found:
                 more = f" ({len(found) - 1:,} more like it)" if len(found) > 1 else ""
                 notes.append(f"{found[0]}; {what}{more}")
-        return VectorFile(words, from_numpy(matrix), form, tuple(notes))
+        return VectorFileContents(words, from_numpy(matrix), form, tuple(notes))
 
     def cut_short(self, where: str) -> InputError:
         return InputError(

@@ -57,7 +57,7 @@ _numba: Any = importlib.import_module("numba") if find_spec("numba") else None
 _SETTINGS = {
     "nogil": True,
     "error_model": "numpy",
-    # sums in any order, so that they can be taken eight at a time; a number that is none stays none
+    # sums in any order, so that they can be taken eight at a time; NaN is preserved
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
 }
 inlined: Callable[[Any], Any] = _numba.njit(inline="always", **_SETTINGS) if _numba else lambda function: function
@@ -131,8 +131,8 @@ draw, below, scores, spread, loss_of = map(inlined, (_draw, _below, _scores, _sp
 
 
 @cache
-def kernel(width: int, negatives: int, cbow: bool) -> Learn:
-    """Compiled on its first call, which takes seconds; kept on disk beside this file where that can be written."""
+def compile_kernel(width: int, negatives: int, cbow: bool) -> Learn:
+    """Compiled on its first call, which takes seconds; cached on disk next to this file if that is writable."""
     D, K = width, negatives
     N = -(-(1 + K) // GROUP) * GROUP
     SUMS, INPUT = N * D, 2 * N * D  # the scratch array: N outputs, N sums of what to add to them, the input

@@ -1,4 +1,10 @@
-"""Every setting of a word2vec run, with its default: the keys of RUN/config.toml, of recipes and of --set."""
+"""The training of word2vec: its settings, its evaluation, and the two learners (Mikolov et al. 2013).
+
+The settings are the keys of RUN/config.toml, of recipes and of --set. The evaluation gives the loss on held-out text,
+whose windows and negatives are drawn from a fixed seed, so that all evaluations compare, and the neighbours of a few
+words. A learner trains on a chunk of text and changes the matrices in place: the compiled kernel (kernel.py), or torch,
+which also runs on a GPU.
+"""
 
 import math
 from collections.abc import Callable
@@ -14,7 +20,7 @@ from qkv.config import LENGTHS, JobSettings
 from qkv.data.corpus.shards import Shards
 from qkv.errors import InputError, did_you_mean
 from qkv.models.pretraining import check_own, no_init
-from qkv.models.word2vec.corpus import Chunk, SentenceChunks, WholeWords
+from qkv.models.word2vec.corpus import SentenceChunk, SentenceChunks, WholeWords
 from qkv.models.word2vec.network import Word2Vec, Word2VecConfig
 from qkv.models.word2vec.objective import Sampled, Sampler, SamplingConfig, Windows, keep_chances, noise, train_on
 from qkv.text.tokenizer import Tokenizer
@@ -82,7 +88,7 @@ class Word2VecConfiguration:
     data: str = ""  # the folder that `qkv prepare` wrote
     data_sha256: str | None = None  # of its manifest; put here at the start
     device: str = "cpu"
-    words: str = "tokens"  # or "whole": tokens are put together where the corpus says that a word goes on
+    words: str = "tokens"  # or "whole": tokens are joined where the corpus says that a word continues
     min_count: int | None = None  # rarer words get no vector; None: 5 for whole words, 1 for tokens
     vocabulary_size: int | None = None  # so many, special tokens among them; None: 200,000 whole words, all tokens
     model: VectorChoice = field(default_factory=VectorChoice)
@@ -124,7 +130,7 @@ class Word2VecConfiguration:
         return replace(self, train=replace(self.train, steps=steps, evaluate_every=every))
 
     def lr_at(self, step: float) -> float:
-        """At the beginning of a chunk; inside it goes on in the same straight line.
+        """At the beginning of a chunk; inside it the line continues.
 
         >>> Word2VecConfiguration(train=Word2VecTrainConfig(steps=4, lr=1.0, lr_end=0.0)).lr_at(1)
         0.75
@@ -142,10 +148,7 @@ WORD2VEC_SETTINGS = JobSettings(
 )
 
 
-# --- What a word2vec run looks at on its way: the loss on held-out text, and the neighbours of a few words.
-#
-# Windows and negatives of the held-out text are drawn from a seed of their own: every evaluation asks the same
-# questions.
+# Evaluation
 
 _SEED = 20_130_116  # the day word2vec was put on arXiv
 _TOKENS = 1 << 16  # of the held-out text that are looked at
@@ -204,20 +207,18 @@ class VectorEvaluation:
         return {"word": self.tokenizer.token(word), "near": near}
 
 
-# --- The two ways to train word2vec on a chunk of text: the compiled kernel, and torch, which needs nothing more and
-# runs
-# on a GPU too. Both change the matrices of the model in place.
+# Learners
 
 ON_CPU = 512  # windows of a step; larger steps are not faster there
 
 
 class Learner(Protocol):
-    def __call__(self, chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def __call__(self, chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         """Train on a chunk while the learning rate goes from one value to the other; the loss, summed over as many
         inputs as the second number says."""
 
 
-def kernel_named(name: str, device: torch.device, tell: Callable[[str], None]) -> str:
+def choose_kernel(name: str, device: torch.device, tell: Callable[[str], None]) -> str:
     """The kernel that a run uses, once: "auto" is decided where the run begins."""
     there = find_spec("numba") is not None
     if name == "auto":
@@ -231,13 +232,13 @@ def kernel_named(name: str, device: torch.device, tell: Callable[[str], None]) -
     return name
 
 
-def learner_of(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
+def make_learner(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
     """By the kernel that the settings name, which is "numba" or "torch" by now."""
     return (_compiled if config.train.kernel == "numba" else _batched)(model, counts, config)
 
 
 def _compiled(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfiguration) -> Learner:
-    from qkv.models.word2vec.kernel import Tables, kernel
+    from qkv.models.word2vec.kernel import Tables, compile_kernel
 
     sampling = config.sampling
     table = noise(counts, sampling.power)
@@ -247,9 +248,9 @@ def _compiled(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfig
 
     tables = Tables(of_32_bits(keep_chances(counts, sampling.subsample)), of_32_bits(table.chances), table.aliases)
     embedding, context = (matrix.data.numpy() for matrix in (model.embedding, model.context))  # the same memory
-    learn = kernel(model.config.width, sampling.negatives, model.config.architecture == "cbow")
+    learn = compile_kernel(model.config.width, sampling.negatives, model.config.architecture == "cbow")
 
-    def on_chunk(chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def on_chunk(chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         return learn(
             chunk.tokens, chunk.sentences, tables, embedding, context, sampling.window, lr_first, lr_last, seed
         )
@@ -262,7 +263,7 @@ def _batched(model: Word2Vec, counts: NDArray[np.int64], config: Word2VecConfigu
     sampler = Sampler(counts, config.sampling, device)
     size = train.windows or (ON_CPU if device.type == "cpu" else train.chunk)
 
-    def on_chunk(chunk: Chunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
+    def on_chunk(chunk: SentenceChunk, lr_first: float, lr_last: float, seed: int) -> tuple[float, int]:
         ids, sentences = (torch.from_numpy(array).to(device) for array in chunk.flat())
         generator = torch.Generator(device).manual_seed(seed)
         windows = sampler.windows(ids, sentences, generator)

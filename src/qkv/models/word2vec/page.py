@@ -1,7 +1,8 @@
-"""Words on a plane, as a section of a page: each word stands at its place, in the order of how frequent it is.
+"""The report of a word2vec run: its curves, and a map of its most frequent words.
 
-A word whose letters would lie on those of a more frequent one is drawn as a dot, which says its name when it is pointed
-at. Like every picture here it is inline SVG and needs no script. Plain data in: somebody else found the places.
+On the map (`WordMap`, inline SVG without a script) words are placed in the order of their frequency. A word that would
+overlap a more frequent one is drawn as a dot with a tooltip. All input is plain data: what the run's files do not say
+(the corpus, the machine, the positions of the words) comes as `VectorFacts`.
 """
 
 import math
@@ -23,7 +24,7 @@ MARGIN_X, MARGIN_Y = 48, 20
 LINE, LETTER = 15.0, 7.2  # height of a word and width of a letter, at the size of letters that the page gives it
 
 
-class Placed(NamedTuple):
+class PlacedWord(NamedTuple):
     word: str
     x: float
     y: float
@@ -43,7 +44,7 @@ class _Box(NamedTuple):
 @dataclass(frozen=True)
 class WordMap:
     title: Words
-    words: tuple[Placed, ...]  # the most frequent first
+    words: tuple[PlacedWord, ...]  # the most frequent first
     note: Words = ""
     style: ClassVar[str] = ".chart .map circle { cursor: help } .chart .map text { stroke-width: 3px }"
     narrow: ClassVar[bool] = False
@@ -63,7 +64,7 @@ class WordMap:
         )
 
 
-def _drawn(words: Sequence[Placed]) -> Iterator[str]:
+def _drawn(words: Sequence[PlacedWord]) -> Iterator[str]:
     across = _scale([one.x for one in words], MARGIN_X, WIDTH - MARGIN_X)
     up = _scale([one.y for one in words], HEIGHT - MARGIN_Y, MARGIN_Y)
     taken: list[_Box] = []
@@ -94,9 +95,7 @@ def cells(word: str) -> float:
     return float(round(sum(1.8 if east_asian_width(letter) in "WF" else 1.0 for letter in word), 1))
 
 
-# --- The report of a word2vec run, from what it wrote down, and from a map of its most frequent words.
-#
-# What the files cannot tell (the corpus, the machine, where words lie) comes as `VectorFacts`: plain data, no tensor.
+# The report
 
 TRAINING, EVALUATION = Phrase("training", "训练"), Phrase("held-out text", "留出文本")
 
@@ -116,7 +115,7 @@ class VectorFacts:
     seconds: float | None = None  # by the clock, evaluation and saving included
     peak_memory: int | None = None  # bytes
     resumed_from: tuple[int, ...] = ()  # steps
-    map: tuple[Placed, ...] = ()  # the most frequent words first
+    map: tuple[PlacedWord, ...] = ()  # the most frequent words first
     map_shares: tuple[float, ...] = ()  # of the vectors' spread that the two directions of the map hold
 
 

@@ -32,11 +32,11 @@ from qkv.models.word2vec.learners import (
     WORD2VEC_SETTINGS,
     VectorEvaluation,
     Word2VecConfiguration,
-    kernel_named,
-    learner_of,
+    choose_kernel,
+    make_learner,
 )
 from qkv.models.word2vec.network import Word2Vec
-from qkv.models.word2vec.page import Placed, VectorFacts, word2vec_page
+from qkv.models.word2vec.page import PlacedWord, VectorFacts, word2vec_page
 from qkv.report.page import RunPage
 from qkv.text.tokenizer import Tokenizer
 from qkv.train import checkpoint
@@ -54,10 +54,10 @@ class Word2VecTrainer:
     """A training in motion: the two matrices, the step, and the sums since the last logged step."""
 
     def __init__(self, config: Word2VecConfiguration, out: Path, progress: Progress, begins: bool) -> None:
-        tell = progress.message if begins else Silent().message  # of what was told when it began, nothing again
+        tell = progress.message if begins else Silent().message  # do not repeat start-up messages on resume
         self.out, self.progress = out, progress
         self.device = device_named(config.device)
-        kernel = kernel_named(config.train.kernel, self.device, progress.message)  # it may not be here any more
+        kernel = choose_kernel(config.train.kernel, self.device, progress.message)  # it may not be here any more
         if begins:
             threads = config.train.threads or _cores()
             config = replace(config, train=replace(config.train, kernel=kernel, threads=threads))
@@ -78,7 +78,7 @@ class Word2VecTrainer:
         self.model = Word2Vec(config.model.config(self.tokenizer.size))
         self.model.embedding.data[torch.from_numpy(self.counts == 0)] = 0  # training never meets these
         self.model.to(self.device)
-        self.learn = learner_of(self.model, self.counts, config)
+        self.learn = make_learner(self.model, self.counts, config)
         self.evaluate = VectorEvaluation(held_out, words, self.tokenizer, self.counts, config.sampling, self.device)
         if self.evaluate.windows is None:
             tell("No text is held out, so no loss is evaluated. For that, prepare the corpus with --hold-out.")
@@ -267,17 +267,17 @@ def _page(
 
 def _word_map(
     embedding: NDArray[np.float32], counts: NDArray[np.int64], tokenizer: Tokenizer, most: int = MAPPED
-) -> tuple[tuple[Placed, ...], tuple[float, ...]]:
-    """Where the most frequent words lie that are written in letters, and how much of their spread that shows."""
+) -> tuple[tuple[PlacedWord, ...], tuple[float, ...]]:
+    """Positions of the most frequent words written in letters, and the share of their variance that the map shows."""
     ranked = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
     chosen = [word for word in ranked if tokenizer.token(word).isalpha()][:most]
-    if len(chosen) < 3:  # two always lie on a line
+    if len(chosen) < 3:  # two are always on a line
         return (), ()
     vectors = embedding[chosen].astype(np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)  # a neighbour is one by its cosine
     found = principal(vectors)
     places = np.pad(found.places, ((0, 0), (0, max(0, 2 - found.places.shape[1])))).tolist()
-    words = tuple(Placed(tokenizer.token(word), x, y) for word, (x, y) in zip(chosen, places, strict=True))
+    words = tuple(PlacedWord(tokenizer.token(word), x, y) for word, (x, y) in zip(chosen, places, strict=True))
     return words, tuple(found.shares.tolist())
 
 

@@ -20,7 +20,7 @@ from qkv.data.labelled.examples import (
     UnlabelledInput,
 )
 from qkv.data.labelled.kinds import LABELLINGS
-from qkv.jobs.finetune.data import Part, leaks, read_part
+from qkv.jobs.finetune.data import DataPart, read_part, report_leaks
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.tasks.classify import Regression
 from qkv.tasks.table import TASKS
@@ -101,11 +101,11 @@ def test_check_and_finetune_agree_on_which_questions_are_the_same(tmp_path: Path
         dev = choices(tmp_path / "dev.jsonl", ("which?", other))
         assert check_labelled(train, "choice", against=[dev]).counts.get("leak", 0) == shared
         parts = [read_part(str(path), FinetuneConfig("choice")) for path in (train, dev)]
-        assert len(leaks(*parts)) == shared
+        assert len(report_leaks(*parts)) == shared
 
 
 def test_a_pair_is_no_leak_of_its_two_texts_in_one() -> None:
-    assert not leaks(Part("a", (TextExample("a b"),)), Part("b", (TextExample("a", "b"),)))
+    assert not report_leaks(DataPart("a", (TextExample("a b"),)), DataPart("b", (TextExample("a", "b"),)))
 
 
 def pairs() -> list[TextExample]:

@@ -21,7 +21,7 @@ class Units:
     def __init__(self, sizes: list[int]) -> None:
         self.rows = Windowed([[7] * n for n in sizes], None, Marks(1, (2,), 2), max_length=512, overlap=8)
         self.unit_tokens = self.rows.lengths
-        self.n_tokens, self.n_windows = self.rows.n_tokens, self.rows.n_windows
+        self.n_tokens, self.n_windows, self.row_counts = self.rows.n_tokens, self.rows.n_windows, self.rows.n_rows
 
     def faults(self) -> list[Fault]:
         return []

@@ -9,8 +9,8 @@ import pytest
 
 from qkv.data.labelled.examples import AnswerExample, TextExample
 from qkv.data.labelled.examples import AnswerSpan as Said
-from qkv.jobs.finetune.evaluate import NEVER_SURE, Calibrated, calibrated
-from qkv.tasks.answer import Answer, AnswerSettings
+from qkv.jobs.finetune.evaluate import NEVER_SURE, CalibrationFit, calibrate
+from qkv.tasks.answer import AnswerSettings, AnswerTask
 from qkv.tasks.classify import MultiLabel, Regression, SingleLabel
 from qkv.tasks.task import Calibration
 from qkv.tasks.texts import ClassifySettings
@@ -21,9 +21,9 @@ LABELS = ("x", "y", "z")
 PASSAGE = "the cat sat on the mat"
 
 
-def fitted(task: Any, examples: list[Any], scores: Any, target: float = 0.95) -> Calibrated:
+def fitted(task: Any, examples: list[Any], scores: Any, target: float = 0.95) -> CalibrationFit:
     features = task.features(TOKENIZER, examples, 64, training=False)
-    return calibrated(task, features, np.asarray(scores, np.float32), {}, examples, target)
+    return calibrate(task, features, np.asarray(scores, np.float32), {}, examples, target)
 
 
 def score(task: Any, examples: list[Any], results: list[Any]) -> float:
@@ -41,11 +41,11 @@ def many(count: int) -> tuple[MultiLabel, list[TextExample], Any]:
     return MultiLabel(LABELS, ClassifySettings(), False), examples, draw.normal(size=(count, 3))
 
 
-def asked(count: int) -> tuple[Answer, list[AnswerExample], Any]:
+def asked(count: int) -> tuple[AnswerTask, list[AnswerExample], Any]:
     draw = np.random.default_rng(2)
     answers = [(Said(4, "cat"),) if draw.random() < 0.5 else () for _ in range(count)]
     examples = [AnswerExample("it", PASSAGE, answer) for answer in answers]
-    task = Answer(AnswerSettings(max_answer_tokens=3, no_answer="yes", scorer="squad"))
+    task = AnswerTask(AnswerSettings(max_answer_tokens=3, no_answer="yes", scorer="squad"))
     scores = draw.normal(size=(count, 10, 2))  # [CLS] it [SEP] the cat sat on the mat [SEP]
     scores[:, 4] += 4
     scores[:, 0] += draw.normal(size=(count, 1)) * 2 + 4

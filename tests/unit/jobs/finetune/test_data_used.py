@@ -36,7 +36,7 @@ def test_what_is_not_listed_is_counted() -> None:
 
 def test_nothing_to_tell() -> None:
     text = DataUsed("t", (("dev", part_of("", 10)),)).html()
-    assert "fits the model whole" in text and "faults" not in text
+    assert "No text exceeds" in text and "faults" not in text
 
 
 def test_text_stays_text() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qkv.jobs.finetune.page import figures
+from qkv.jobs.finetune.page import headline_figures
 from qkv.report.bilingual import phrase
 from qkv.report.page import Figure
 from tests.support.finetune_runs import classification
@@ -16,7 +16,7 @@ def names(found: Iterable[Figure]) -> list[str]:
 
 def test_with_a_test_file() -> None:
     facts = classification()
-    dev, test, alone, trust = figures(facts)
+    dev, test, alone, trust = headline_figures(facts)
     assert names((dev, test)) == ["Accuracy (dev)", "Accuracy (test)"]
     assert dev.value == "88.6\u00a0%" and dev.gauge and dev.gauge.interval == facts.scored.intervals["accuracy"]
     assert dev.gauge.marks[0][1] == ("baseline 12\u00a0%", "基线 12\u00a0%")
@@ -26,13 +26,16 @@ def test_with_a_test_file() -> None:
 
 
 def test_without_a_test_file_another_metric_stands_beside() -> None:
-    assert names(figures(replace(classification(), test_scored=None)))[:2] == ["Accuracy (dev)", "Macro F1 (dev)"]
-    f1, em, *_ = figures(answering())
+    assert names(headline_figures(replace(classification(), test_scored=None)))[:2] == [
+        "Accuracy (dev)",
+        "Macro F1 (dev)",
+    ]
+    f1, em, *_ = headline_figures(answering())
     assert "words" in phrase(f1.note).en and phrase(em.label).zh == "完全匹配（验证集）"
 
 
 def test_numbers_have_no_probabilities() -> None:
-    assert names(figures(regression())) == [
+    assert names(headline_figures(regression())) == [
         "Pearson correlation (dev)",
         "Spearman correlation (dev)",
         "Mean absolute error (dev)",
@@ -43,10 +46,10 @@ def test_no_threshold_and_few_answers() -> None:
     calibration = classification().calibration
     assert calibration
     none = replace(calibration, abstain_below=None, answered=None)
-    shown = list(figures(replace(classification(), calibration=none)))[2]
+    shown = list(headline_figures(replace(classification(), calibration=none)))[2]
     assert shown.value == "0\u00a0%" and "No threshold reaches 95\u00a0%" in phrase(shown.note).en
-    assert "1 answers are too few" in phrase(list(figures(one_example()))[2].note).en
+    assert "1 answers are too few" in phrase(list(headline_figures(one_example()))[2].note).en
 
 
 def test_nothing_known() -> None:
-    assert list(figures(nothing())) == []
+    assert list(headline_figures(nothing())) == []

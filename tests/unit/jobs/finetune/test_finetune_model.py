@@ -18,12 +18,12 @@ from qkv.jobs import curve
 from qkv.jobs.curve import CurveConfig
 from qkv.jobs.finetune import run as finetune
 from qkv.jobs.finetune import run as finish
-from qkv.jobs.finetune.model import configured_for, tokenizer_of
-from qkv.jobs.finetune.settings import FinetuneConfig, epochs_for
+from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
+from qkv.jobs.finetune.settings import FinetuneConfig, choose_epochs
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.plain.folder import draw_unknown
 from qkv.models.plain.network import ReaderSettings
-from qkv.models.word2vec.vectors import WordVectors, look_up_tokens
+from qkv.models.word2vec.folder import WordVectors, look_up_tokens
 from qkv.tasks.predictor import Solver
 from qkv.text.tokenizer import Tokenizer
 from qkv.train.progress import Silent
@@ -59,7 +59,7 @@ def config(model: str, file: Path, task: str = "classify", transfer: Any = None,
     sizes = {} if model == "scratch:lookup" else {"reader.inner_width": 12}
     given = {"data.train": str(file), "epochs": 8.0, "train.lr": 1e-2} | sizes | flags
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
+    return resolve_finetune_settings(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
 @pytest.mark.parametrize("task", sets.WRITERS)
@@ -152,12 +152,12 @@ def test_a_file_of_vectors_as_the_model(tmp_path: Path, vectors: Path) -> None:
     file, plain = sets.write_texts(tmp_path / "data.csv"), tmp_path / "plain.vec"
     load_vectors(vectors).save(plain)
     given = {"data.train": str(file), "epochs": 1.0}
-    settings = configured_for("classify", str(plain), None, None, given, ["texts_per_step=8"])
+    settings = resolve_finetune_settings("classify", str(plain), None, None, given, ["texts_per_step=8"])
     assert (settings.model, settings.embeddings) == ("scratch:lookup", str(plain))
     result = finetune.FINETUNING.start(settings, tmp_path / "run", Silent()).result
     assert result["model"] == "scratch:lookup + plain.vec"
     with pytest.raises(InputError, match="is itself what --embeddings brings"):
-        configured_for("classify", str(plain), None, None, {"embeddings": str(vectors)}, [])
+        resolve_finetune_settings("classify", str(plain), None, None, {"embeddings": str(vectors)}, [])
     with pytest.raises(InputError, match=r"data\.csv"):
         finetune.FINETUNING.start(replace(settings, model=str(file), embeddings=None), tmp_path / "other", Silent())
 
@@ -167,7 +167,7 @@ def test_a_file_of_chinese_words_is_found_in_texts(tmp_path: Path, given: str) -
     file = tmp_path / "zh.vec"
     WordVectors(["国王", "北京", "在"], torch.randn(3, 4)).save(file)
     model, flags = ("scratch:lstm", {"embeddings": str(file)}) if given == "--embeddings" else (str(file), {})
-    tokenizer = tokenizer_of(configured_for("classify", model, None, None, flags, []))
+    tokenizer = load_run_tokenizer(resolve_finetune_settings("classify", model, None, None, flags, []))
     assert (tokenizer.segmenter or "").startswith("rjieba")
     pytest.importorskip("rjieba")
     assert tokenizer.encode("国王在北京", special=False).tokens == ["国王", "在", "北京"]
@@ -223,7 +223,9 @@ def test_training_goes_on_from_a_reader(tmp_path: Path, tokenizer: Path) -> None
     file = sets.write_texts(tmp_path / "data.csv")
     finetune.FINETUNING.start(config("scratch:cnn", file, tokenizer=tokenizer), tmp_path / "first", Silent())
     given = {"data.train": str(file), "epochs": 1.0}
-    settings = configured_for("classify", str(tmp_path / "first"), "freeze", None, given, ["texts_per_step=8"])
+    settings = resolve_finetune_settings(
+        "classify", str(tmp_path / "first"), "freeze", None, given, ["texts_per_step=8"]
+    )
     assert settings.train.lr == 1e-3
     result = finetune.FINETUNING.start(settings, tmp_path / "second", Silent()).result
     assert result["model"] == "first"
@@ -279,16 +281,16 @@ def test_what_cannot_be_begun(
 
 def test_where_it_begins_when_nobody_says_otherwise(tmp_path: Path, tokenizer: Path) -> None:
     """Larger steps than a pretrained encoder's, and more of them."""
-    start = configured_for("classify", "scratch:gru", None, None, {"tokenizer": str(tokenizer)}, [])
+    start = resolve_finetune_settings("classify", "scratch:gru", None, None, {"tokenizer": str(tokenizer)}, [])
     assert start.train.lr == 1e-3 and start.reader == ReaderSettings()
-    assert epochs_for("classify", 1000, 32, from_nothing=True) == 31 > epochs_for("classify", 1000, 32) == 12
-    assert epochs_for("answer", 90_000, 3000, from_nothing=True) == 6
+    assert choose_epochs("classify", 1000, 32, from_nothing=True) == 31 > choose_epochs("classify", 1000, 32) == 12
+    assert choose_epochs("answer", 90_000, 3000, from_nothing=True) == 6
 
 
 def test_a_pretrained_folder_has_its_own(tmp_path: Path, minilm: Path) -> None:
     for key, value in (("embeddings", "v.vec"), ("tokenizer", "folder"), ("reader.layers", 2)):
         with pytest.raises(InputError, match="has its own"):
-            configured_for("classify", str(minilm), None, None, {key: value}, [])
+            resolve_finetune_settings("classify", str(minilm), None, None, {key: value}, [])
 
 
 def test_on_the_command_line(tmp_path: Path, vectors: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -43,19 +43,19 @@ def test_the_order_of_a_classification(tmp_path: Path) -> None:
     page = page_of(tmp_path, classification())
     assert page.title == "my run" and phrase(page.kind).zh == "微调报告：文本分类"
     assert titles(page) == [
-        "What the numbers say",
-        "Label by label",
-        "What is taken for what",
-        "Can its probabilities be believed?",
-        "Wrong, and sure of it",
-        "Hardest for the model",
+        "Remarks",
+        "Results by label",
+        "Confusion matrix",
+        "Calibration",
+        "Confident errors",
+        "Hardest examples",
         "Training",
-        "All scores",
-        "By length",
+        "Results",
+        "Results by length",
         "Seeds",
-        "What it cost",
-        "The data",
-        "Chosen by itself",
+        "Performance",
+        "Data",
+        "Default choices",
         "Settings",
     ]
     (hardest,) = (one for one in page.sections if isinstance(one, ExamplesShown) and phrase(one.title).en[0] == "H")
@@ -73,7 +73,7 @@ def test_a_run_of_one_seed_in_its_own_folder(tmp_path: Path) -> None:
 
 
 def test_regression_is_a_cloud(tmp_path: Path) -> None:
-    assert "Expected and answered" in titles(page_of(tmp_path, regression()))
+    assert "Targets and predictions" in titles(page_of(tmp_path, regression()))
     for numbers in (np.zeros((1, 2)), np.full((3, 2), np.nan), np.ones((5000, 2))):
         checked(render_page(page_of(tmp_path, replace(regression(), numbers=numbers))))
 
@@ -81,7 +81,7 @@ def test_regression_is_a_cloud(tmp_path: Path) -> None:
 def test_a_folder_without_a_log(tmp_path: Path) -> None:
     page = finetune_page(tmp_path, nothing())
     assert [phrase(notice).en for notice in page.notices] == ["log.jsonl is missing.", "config.toml is missing."]
-    assert page.figures == () and titles(page) == ["What it cost"]
+    assert page.figures == () and titles(page) == ["Performance"]
 
 
 def test_two_labels_and_one(tmp_path: Path) -> None:

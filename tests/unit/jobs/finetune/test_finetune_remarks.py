@@ -10,13 +10,13 @@ from qkv.jobs.finetune import remarks
 from qkv.jobs.finetune.facts import LengthBin
 from qkv.report.bilingual import Phrase
 from qkv.report.remarks import GOOD, NOTE, WARNING
-from qkv.tasks.names import metric, task_words
+from qkv.tasks.names import find_metric, task_words
 from qkv.tasks.task import Scored
 from tests.support.finetune_runs import ERRORS, SEEDS, calibration_facts, part_of, shown
 from tests.support.finetune_tasks import EVERY
 from tests.unit.report.test_remarks import check
 
-ACCURACY, TEXTS = metric("accuracy"), task_words("classify", "single")
+ACCURACY, TEXTS = find_metric("accuracy"), task_words("classify", "single")
 
 
 def scored(value: float, low: float | None = None, high: float | None = None, n: int = 200) -> Scored:
@@ -27,29 +27,29 @@ def scored(value: float, low: float | None = None, high: float | None = None, n:
 @pytest.mark.parametrize(("low", "high", "level"), [(0.5, 0.7, WARNING), (0.51, 0.7, GOOD), (0.3, 0.49, WARNING)])
 def test_against_the_baseline(low: float, high: float, level: str) -> None:
     how = Phrase("always 'a'", "总是答 'a'")
-    found = check(remarks.against_baseline(ACCURACY, scored(0.6, low, high), (how, 0.5)), level, "60.0", "50.0")
+    found = check(remarks.remark_baseline(ACCURACY, scored(0.6, low, high), (how, 0.5)), level, "60.0", "50.0")
     assert how.en in found.text.en and how.zh in found.text.zh
 
 
 def test_a_score_without_an_interval_stands_for_itself() -> None:
-    check(remarks.against_baseline(ACCURACY, scored(0.6), ("a", 0.5)), GOOD, "10.0")
-    assert remarks.against_baseline(ACCURACY, scored(math.nan), ("a", 0.5)) is None
-    assert remarks.against_baseline(ACCURACY, scored(0.6), None) is None
-    assert remarks.uncertain(ACCURACY, scored(0.6), TEXTS) is None
+    check(remarks.remark_baseline(ACCURACY, scored(0.6), ("a", 0.5)), GOOD, "10.0")
+    assert remarks.remark_baseline(ACCURACY, scored(math.nan), ("a", 0.5)) is None
+    assert remarks.remark_baseline(ACCURACY, scored(0.6), None) is None
+    assert remarks.remark_uncertainty(ACCURACY, scored(0.6), TEXTS) is None
 
 
 def test_too_good_to_be_true() -> None:
-    check(remarks.too_good(ACCURACY, scored(0.996), ("a", 0.3), TEXTS), WARNING, "99.6", "200", "qkv check")
-    assert remarks.too_good(ACCURACY, scored(0.98), ("a", 0.3), TEXTS) is None
-    assert remarks.too_good(ACCURACY, scored(1.0), ("a", 0.95), TEXTS) is None, "the task is easy"
-    assert remarks.too_good(ACCURACY, scored(1.0, n=5), None, TEXTS) is None
+    check(remarks.remark_too_good(ACCURACY, scored(0.996), ("a", 0.3), TEXTS), WARNING, "99.6", "200", "qkv check")
+    assert remarks.remark_too_good(ACCURACY, scored(0.98), ("a", 0.3), TEXTS) is None
+    assert remarks.remark_too_good(ACCURACY, scored(1.0), ("a", 0.95), TEXTS) is None, "the task is easy"
+    assert remarks.remark_too_good(ACCURACY, scored(1.0, n=5), None, TEXTS) is None
 
 
 def test_wide_intervals() -> None:
-    check(remarks.uncertain(ACCURACY, scored(0.8, 0.74, 0.85), TEXTS), NOTE, "74.0", "85.0", "200", "800")
-    check(remarks.uncertain(ACCURACY, scored(0.8, 0.6, 0.9), TEXTS), WARNING)
-    assert remarks.uncertain(ACCURACY, scored(0.8, 0.76, 0.85), TEXTS) is None
-    found = check(remarks.uncertain(ACCURACY, scored(1.0, 0.2, 1.0, n=1), TEXTS), WARNING)
+    check(remarks.remark_uncertainty(ACCURACY, scored(0.8, 0.74, 0.85), TEXTS), NOTE, "74.0", "85.0", "200", "800")
+    check(remarks.remark_uncertainty(ACCURACY, scored(0.8, 0.6, 0.9), TEXTS), WARNING)
+    assert remarks.remark_uncertainty(ACCURACY, scored(0.8, 0.76, 0.85), TEXTS) is None
+    found = check(remarks.remark_uncertainty(ACCURACY, scored(1.0, 0.2, 1.0, n=1), TEXTS), WARNING)
     assert "1 text is few" in found.text.en and "halve" not in found.text.en
 
 
@@ -58,65 +58,68 @@ def test_wide_intervals() -> None:
 )
 def test_dev_and_test(test: float, level: str, words: str) -> None:
     found = check(
-        remarks.dev_and_test(ACCURACY, scored(0.8, 0.75, 0.85), scored(test)), level, "80.0", f"{100 * test:.1f}"
+        remarks.remark_dev_and_test(ACCURACY, scored(0.8, 0.75, 0.85), scored(test)), level, "80.0", f"{100 * test:.1f}"
     )
     assert words in found.text.en
-    assert remarks.dev_and_test(ACCURACY, scored(0.8), None) is None
+    assert remarks.remark_dev_and_test(ACCURACY, scored(0.8), None) is None
 
 
 def test_seeds() -> None:
-    check(remarks.luck(ACCURACY, SEEDS), NOTE, "3", "87.6", "0.9")
-    assert remarks.luck(ACCURACY, SEEDS[:1]) is None and remarks.more_steps(SEEDS) is None
-    check(remarks.more_steps([replace(SEEDS[0], best_step=640)]), NOTE, "640")
-    assert remarks.more_steps(()) is None
+    check(remarks.remark_seeds(ACCURACY, SEEDS), NOTE, "3", "87.6", "0.9")
+    assert remarks.remark_seeds(ACCURACY, SEEDS[:1]) is None and remarks.remark_more_steps(SEEDS) is None
+    check(remarks.remark_more_steps([replace(SEEDS[0], best_step=640)]), NOTE, "640")
+    assert remarks.remark_more_steps(()) is None
 
 
 def test_calibration() -> None:
     facts = calibration_facts()
-    found = check(remarks.calibrated(facts), GOOD, "1.8", "6.2", "1.62")
+    found = check(remarks.remark_calibration(facts), GOOD, "1.8", "6.2", "1.62")
     assert "too sure" in found.text.en and "过于自信" in found.text.zh
     modest = replace(facts, before=((0.5, 0.9, 100),))
-    assert "too modest" in check(remarks.calibrated(modest), GOOD, "50.0", "90.0").text.en
+    assert "too modest" in check(remarks.remark_calibration(modest), GOOD, "50.0", "90.0").text.en
     even = replace(facts, before=((0.9, 0.9, 100),))
-    assert "about as sure" in check(remarks.calibrated(even), GOOD).text.en
-    check(remarks.calibrated(replace(facts, error_after=0.051)), WARNING, "5.1")
-    check(remarks.calibrated(replace(facts, before=((0.9, 0.9, 49),))), NOTE, "49")
-    assert remarks.calibrated(None) is None
+    assert "about as sure" in check(remarks.remark_calibration(even), GOOD).text.en
+    check(remarks.remark_calibration(replace(facts, error_after=0.051)), WARNING, "5.1")
+    check(remarks.remark_calibration(replace(facts, before=((0.9, 0.9, 49),))), NOTE, "49")
+    assert remarks.remark_calibration(None) is None
 
 
 def test_answers_by_itself() -> None:
     facts = calibration_facts()
-    check(remarks.by_itself(facts), GOOD, "95", "82", "0.71", "18")
-    check(remarks.by_itself(replace(facts, answered=0.3)), NOTE, "30", "70")
-    check(remarks.by_itself(replace(facts, answered=1.0)), GOOD, "95")
-    check(remarks.by_itself(replace(facts, answered=None, abstain_below=None)), WARNING, "95")
-    assert remarks.by_itself(None) is None and remarks.by_itself(replace(facts, before=())) is None
+    check(remarks.remark_automation(facts), GOOD, "95", "82", "0.71", "18")
+    check(remarks.remark_automation(replace(facts, answered=0.3)), NOTE, "30", "70")
+    check(remarks.remark_automation(replace(facts, answered=1.0)), GOOD, "95")
+    check(remarks.remark_automation(replace(facts, answered=None, abstain_below=None)), WARNING, "95")
+    assert remarks.remark_automation(None) is None and remarks.remark_automation(replace(facts, before=())) is None
 
 
 def test_long_texts() -> None:
     bins = (LengthBin(1, 50, 200, 190), LengthBin(51, 400, 60, 40), LengthBin(401, 500, 0, 0))
-    check(remarks.long_texts(bins), NOTE, "51", "60", "67", "95")
-    assert remarks.long_texts((bins[0], replace(bins[1], right=56))) is None and remarks.long_texts(bins[:1]) is None
+    check(remarks.remark_long_texts(bins), NOTE, "51", "60", "67", "95")
+    assert (
+        remarks.remark_long_texts((bins[0], replace(bins[1], right=56))) is None
+        and remarks.remark_long_texts(bins[:1]) is None
+    )
 
 
 def test_labels_that_may_be_wrong() -> None:
-    check(remarks.wrong_labels(ERRORS), NOTE, "3", "90")
-    assert remarks.wrong_labels((shown("x", "a", "b", 0.89, 1),)) is None
+    check(remarks.remark_wrong_labels(ERRORS), NOTE, "3", "90")
+    assert remarks.remark_wrong_labels((shown("x", "a", "b", 0.89, 1),)) is None
 
 
 def test_numbers_that_lie_too_low() -> None:
     gold = np.linspace(0, 5, 100)
     wave = 0.1 * np.sin(np.arange(100))
-    check(remarks.bias(np.stack([gold, gold - 0.5 + wave], 1)), NOTE, "0.5")
-    assert remarks.bias(np.stack([gold, gold + wave], 1)) is None and remarks.bias(None) is None
-    assert remarks.bias(np.full((10, 2), math.nan)) is None
+    check(remarks.remark_bias(np.stack([gold, gold - 0.5 + wave], 1)), NOTE, "0.5")
+    assert remarks.remark_bias(np.stack([gold, gold + wave], 1)) is None and remarks.remark_bias(None) is None
+    assert remarks.remark_bias(np.full((10, 2), math.nan)) is None
 
 
 def test_dropped_examples() -> None:
     part = part_of("a.csv", 998, n_dropped=2)
-    check(remarks.dropped(part), NOTE, "2", "1,000", "0.2")
-    check(remarks.dropped(part_of("a.csv", 90, n_dropped=10)), WARNING, "10.0")
-    assert remarks.dropped(part_of("a.csv", 90)) is None
+    check(remarks.remark_dropped(part), NOTE, "2", "1,000", "0.2")
+    check(remarks.remark_dropped(part_of("a.csv", 90, n_dropped=10)), WARNING, "10.0")
+    assert remarks.remark_dropped(part_of("a.csv", 90)) is None
 
 
 @pytest.mark.parametrize("name", EVERY)

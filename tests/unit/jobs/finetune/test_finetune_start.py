@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.jobs.finetune.model import configured_for, usual_transfer
-from qkv.jobs.finetune.settings import FinetuneConfig, starting_point
+from qkv.jobs.finetune.model import default_transfer, resolve_finetune_settings
+from qkv.jobs.finetune.settings import FinetuneConfig, default_settings
 from qkv.models.plain.folder import sizes_of_reader
 from qkv.models.plain.network import ReaderConfig
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.tasks.transfer import Transfer
 from tests.support.below_readers import WORDS, elmo_config, make_elmo, make_rnnlm, word_tokenizer
 from tests.support.folders import make_folder
@@ -30,7 +30,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def configured(places: dict[str, Path], model: str, transfer: str | None = None, **flags: Any) -> FinetuneConfig:
     given = {name: str(places.get(value, value)) for name, value in flags.items()}
-    return configured_for("classify", str(places.get(model, model)), transfer, None, given, [])
+    return resolve_finetune_settings("classify", str(places.get(model, model)), transfer, None, given, [])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_nobody_said(places: dict[str, Path], model: str, flags: dict[str, 
 
 def test_what_was_said_stays(places: dict[str, Path]) -> None:
     given = {"train.lr": 0.5, "transfer": "freeze"}
-    found = configured_for("classify", str(places["rnnlm"]), None, None, given, ["train.warmup=0.25"])
+    found = resolve_finetune_settings("classify", str(places["rnnlm"]), None, None, given, ["train.warmup=0.25"])
     assert (found.train.lr, found.transfer, found.train.warmup) == (0.5, "freeze", 0.25)
     assert configured(places, "bert", "freeze").train.lr == 1e-3
 
@@ -64,7 +64,7 @@ def test_what_moves_when_training_goes_on() -> None:
     on_elmo: dict[str, Any] = {"embedding_width": 10, "features": elmo_config(word_tokenizer())}
 
     def moves(*sizes: Any, is_new: bool = False, **others: Any) -> str:
-        return usual_transfer(sizes_of_reader(ReaderConfig(*sizes, **others)), is_new)
+        return default_transfer(sizes_of_reader(ReaderConfig(*sizes, **others)), is_new)
 
     assert moves("lstm", layers=2) == moves("lstm", layers=2, is_new=True) == "full"
     assert moves("lstm", layers=2, **on_elmo) == "top:2"
@@ -73,7 +73,7 @@ def test_what_moves_when_training_goes_on() -> None:
 
 def test_small_models_and_lone_heads_take_larger_steps() -> None:
     def rate(transfer: Transfer, **model: Any) -> float:
-        found: float = starting_point(transfer, "cpu", **model)["train"]["lr"]
+        found: float = default_settings(transfer, "cpu", **model)["train"]["lr"]
         return found
 
     full, freeze = Transfer("full", 2, True), Transfer("freeze", 0, False)
@@ -82,7 +82,7 @@ def test_small_models_and_lone_heads_take_larger_steps() -> None:
     assert rate(full, on_language_model=True) == 3e-4
     # new layers above a language model that stays
     assert rate(Transfer("freeze", 2, False), on_language_model=True) == 1e-3
-    assert starting_point(full, "cuda")["train"]["precision"] == "bf16"
+    assert default_settings(full, "cuda")["train"]["precision"] == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -92,20 +92,20 @@ def test_what_a_run_works_out_by_itself(places: dict[str, Path], tmp_path: Path,
     model, recipe = str(places["bert"]), tmp_path / "recipe.toml"
     recipe.write_text(f"[train]\n{key.removeprefix('train.')} = 5\n")
     with pytest.raises(InputError, match=f"{key} is worked out .*{instead}"):
-        configured_for("classify", model, None, None, {}, [f"{key}=5"])
+        resolve_finetune_settings("classify", model, None, None, {}, [f"{key}=5"])
     with pytest.raises(InputError, match=f"{key} is worked out .*{instead}"):
-        configured_for("classify", model, None, recipe)
+        resolve_finetune_settings("classify", model, None, recipe)
 
 
 def test_a_file_of_a_model_is_not_its_folder(places: dict[str, Path]) -> None:
     for name in ("model.safetensors", "vocab.txt"):
         with pytest.raises(InputError, match=f"{name} is a file. Give the folder"):
-            configured_for("classify", str(places["bert"] / name))
+            resolve_finetune_settings("classify", str(places["bert"] / name))
 
 
 def test_sizes_that_do_nothing_are_refused(places: dict[str, Path]) -> None:
     for name in ("elmo", "words", "file"):
         with pytest.raises(InputError, match="reader.inner_width do nothing for scratch:lookup on .*: leave them out"):
-            configured_for("classify", str(places[name]), None, None, {}, ["reader.inner_width=999"])
-    found = configured_for("classify", str(places["words"]), None, None, {}, ["reader.dropout=0.1"])
+            resolve_finetune_settings("classify", str(places[name]), None, None, {}, ["reader.inner_width=999"])
+    found = resolve_finetune_settings("classify", str(places["words"]), None, None, {}, ["reader.dropout=0.1"])
     assert found.reader.dropout == 0.1

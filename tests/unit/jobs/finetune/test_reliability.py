@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from qkv.jobs.finetune.facts import n_judged, reliability
+from qkv.jobs.finetune.facts import count_evaluated, draw_reliability
 from qkv.report.bilingual import phrase
 from qkv.report.plane import Dots, Rule
 from tests.support.finetune_runs import calibration_facts
@@ -12,23 +12,23 @@ FACTS = calibration_facts()
 
 
 def test_before_and_after_stand_in_one_diagram() -> None:
-    diagram, coverage = reliability(FACTS).planes
+    diagram, coverage = draw_reliability(FACTS).planes
     dots = [layer for layer in diagram.layers if isinstance(layer, Dots)]
     assert [layer.points[0] for layer in dots] == [FACTS.before[0][:2], FACTS.after[0][:2]]
     assert dots[0].weights == tuple(float(n) for _, _, n in FACTS.before)
     assert "1.62" in phrase(diagram.note).zh
     assert coverage.y.low is not None and coverage.y.low < 0.92
     assert any(isinstance(layer, Rule) and layer.y == 0.95 for layer in coverage.layers)
-    checked(reliability(FACTS).html())
+    checked(draw_reliability(FACTS).html())
 
 
 def test_the_kept_threshold_is_marked_where_it_lies() -> None:
-    (kept,) = (one for one in reliability(FACTS).planes[1].layers if isinstance(one, Dots))
+    (kept,) = (one for one in draw_reliability(FACTS).planes[1].layers if isinstance(one, Dots))
     assert kept.points[0][0] == 0.82 and kept.labels == (("p ≥ 0.71", "p ≥ 0.71"),)
-    without = reliability(replace(FACTS, abstain_below=None, answered=None)).planes[1]
+    without = draw_reliability(replace(FACTS, abstain_below=None, answered=None)).planes[1]
     assert not any(isinstance(one, Dots) for one in without.layers)
 
 
 def test_without_a_coverage_curve() -> None:
-    assert len(reliability(replace(FACTS, coverage=())).planes) == 1
-    assert n_judged(replace(FACTS, before=())) == 0
+    assert len(draw_reliability(replace(FACTS, coverage=())).planes) == 1
+    assert count_evaluated(replace(FACTS, before=())) == 0

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from qkv.data.pairs.batching import Languages, PairEncoding, encode_pairs
 from qkv.data.pairs.files import Pair
 from qkv.errors import InputError
-from qkv.jobs.translate.data import KEPT, forget, keep, kept, key_of
+from qkv.jobs.translate.data import KEPT, cache_ids, clear_cached_ids, make_ids_key, read_cached_ids
 from qkv.jobs.translate.settings import BitextChoice
 from qkv.jobs.translate.training import TRANSLATING
 from qkv.text.subwords import train_subwords
@@ -39,37 +39,37 @@ def refuse(note: str) -> None:
 def test_what_is_kept_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
     assert found.too_long == (1,) and found.nothing == (3,)
-    keep(tmp_path, "a", found, refuse)
-    assert kept(tmp_path, "a") is None  # too few to be worth it
+    cache_ids(tmp_path, "a", found, refuse)
+    assert read_cached_ids(tmp_path, "a") is None  # too few to be worth it
     monkeypatch.setattr("qkv.jobs.translate.data._WORTH", 1)
-    keep(tmp_path, None, found, refuse)
+    cache_ids(tmp_path, None, found, refuse)
     assert not list(tmp_path.iterdir())
-    keep(tmp_path, "a", found, refuse)
-    back = kept(tmp_path, "a")
+    cache_ids(tmp_path, "a", found, refuse)
+    back = read_cached_ids(tmp_path, "a")
     assert back is not None and same(back, found)
-    assert kept(tmp_path, "b") is None and kept(tmp_path, None) is None
-    keep(tmp_path, "b", found, refuse)  # takes the place of the other
-    assert kept(tmp_path, "a") is None and [one.name for one in tmp_path.iterdir()] == [KEPT]
+    assert read_cached_ids(tmp_path, "b") is None and read_cached_ids(tmp_path, None) is None
+    cache_ids(tmp_path, "b", found, refuse)  # takes the place of the other
+    assert read_cached_ids(tmp_path, "a") is None and [one.name for one in tmp_path.iterdir()] == [KEPT]
     (tmp_path / KEPT).write_bytes((tmp_path / KEPT).read_bytes()[:50])
-    assert kept(tmp_path, "b") is None
-    keep(tmp_path, "b", found, refuse)
-    assert kept(tmp_path, "b") is not None
-    forget(tmp_path)
-    forget(tmp_path)
+    assert read_cached_ids(tmp_path, "b") is None
+    cache_ids(tmp_path, "b", found, refuse)
+    assert read_cached_ids(tmp_path, "b") is not None
+    clear_cached_ids(tmp_path)
+    clear_cached_ids(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_damaged_counts_as_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qkv.jobs.translate.data._WORTH", 1)
     found = encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12)
-    keep(tmp_path, "a", found, refuse)
+    cache_ids(tmp_path, "a", found, refuse)
     file = tmp_path / KEPT
     whole = file.read_bytes()
     for place in range(len(whole)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        assert kept(tmp_path, "a") is None, place
-    keep(tmp_path, "a", found, refuse)  # and is written again
-    back = kept(tmp_path, "a")
+        assert read_cached_ids(tmp_path, "a") is None, place
+    cache_ids(tmp_path, "a", found, refuse)  # and is written again
+    back = read_cached_ids(tmp_path, "a")
     assert back is not None and same(back, found)
 
 
@@ -82,7 +82,7 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("qkv.jobs.translate.data._WORTH", 1)
     monkeypatch.setattr("qkv.jobs.translate.data.save_file", full)
     told: list[str] = []
-    keep(tmp_path, "a", encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12), told.append)
+    cache_ids(tmp_path, "a", encode_pairs(PAIRS, Languages.of(TOKENIZER, TOKENIZER), 12), told.append)
     assert len(told) == 1 and told[0].startswith("note: the token ids were not kept") and "No space left" in told[0]
     assert not list(tmp_path.iterdir())
 
@@ -91,12 +91,12 @@ def test_the_key_hangs_on_all_that_the_ids_hang_on(tmp_path: Path) -> None:
     choice = BitextChoice(train=("a", "b"), sha256="x")
     other = train_subwords(["5 6 7"], 60)
     keys = [
-        key_of(choice, 12, TOKENIZER, TOKENIZER),
-        key_of(choice, 13, TOKENIZER, TOKENIZER),
-        key_of(choice, 12, TOKENIZER, other),
-        key_of(choice, 12, other, TOKENIZER),
+        make_ids_key(choice, 12, TOKENIZER, TOKENIZER),
+        make_ids_key(choice, 13, TOKENIZER, TOKENIZER),
+        make_ids_key(choice, 12, TOKENIZER, other),
+        make_ids_key(choice, 12, other, TOKENIZER),
         *(
-            key_of(one, 12, TOKENIZER, TOKENIZER)
+            make_ids_key(one, 12, TOKENIZER, TOKENIZER)
             for one in (
                 replace(choice, sha256="y"),
                 replace(choice, dev_share=0.5),
@@ -107,10 +107,10 @@ def test_the_key_hangs_on_all_that_the_ids_hang_on(tmp_path: Path) -> None:
         ),
     ]
     assert None not in keys and len(set(keys)) == len(keys)
-    assert key_of(replace(choice, sha256=None), 12, TOKENIZER, TOKENIZER) is None
+    assert make_ids_key(replace(choice, sha256=None), 12, TOKENIZER, TOKENIZER) is None
     TOKENIZER.save(tmp_path)
     loaded = Tokenizer.load(tmp_path)
-    assert key_of(choice, 12, loaded, loaded) == keys[0]
+    assert make_ids_key(choice, 12, loaded, loaded) == keys[0]
 
 
 def test_a_resumed_run_does_not_cut_its_pairs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_cut_its_pairs_again(tmp_path: Path, monkeypatch:
     files = digit_files(tmp_path / "digits")
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("qkv.jobs.translate.training.judged", full)
+        patch.setattr("qkv.jobs.translate.training.translate_and_score", full)
         with pytest.raises(InputError, match="Out of memory"):
             TRANSLATING.start(settings("transformer", files, "train.steps=2"), run, Silent())
     assert (run / KEPT).is_file()

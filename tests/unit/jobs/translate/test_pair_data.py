@@ -8,8 +8,8 @@ import pytest
 from qkv.config import Requested
 from qkv.data.pairs.files import fold_to_letters
 from qkv.errors import InputError
-from qkv.jobs.translate.data import PairData, TrainingPairs, check_pinned, pinned, read_pairs
-from qkv.jobs.translate.settings import BitextChoice, TranslateConfig, configured_translation
+from qkv.jobs.translate.data import PairData, TrainingPairs, check_bitext_unchanged, pin_bitext, read_pairs
+from qkv.jobs.translate.settings import BitextChoice, TranslateConfig, resolve_translation_settings
 
 
 def bitext(folder: Path, names: tuple[str, ...], *texts: str) -> BitextChoice:
@@ -41,7 +41,7 @@ ENGLISH, CHINESE = "a cat\n" * 3, "一只猫\n" * 3
 def test_which_languages(tmp_path: Path, names: tuple[str, str], expected: tuple[str, str]) -> None:
     found = read(bitext(tmp_path, names, ENGLISH, CHINESE), tmp_path).bitext
     assert (found.source_language, found.target_language) == expected
-    given = configured_translation(Requested(assignments=["bitext.target_language=yue"])).bitext.target_language
+    given = resolve_translation_settings(Requested(assignments=["bitext.target_language=yue"])).bitext.target_language
     assert given == "yue"
 
 
@@ -62,16 +62,16 @@ def test_codes_that_are_those_of_other_languages(
 
 
 def test_files_are_known_again(tmp_path: Path) -> None:
-    choice = pinned(bitext(tmp_path, ("a.en", "a.zh"), ENGLISH, CHINESE))
+    choice = pin_bitext(bitext(tmp_path, ("a.en", "a.zh"), ENGLISH, CHINESE))
     assert choice.sha256 is not None and all(Path(file).is_absolute() for file in choice.train)
-    check_pinned(choice)
+    check_bitext_unchanged(choice)
     (tmp_path / "a.zh").write_text(CHINESE.replace("猫", "狗"))
     with pytest.raises(InputError, match="have changed since the run began"):
-        check_pinned(choice)
+        check_bitext_unchanged(choice)
     with pytest.raises(InputError, match="no pairs to train on"):
-        pinned(BitextChoice())
+        pin_bitext(BitextChoice())
     with pytest.raises(InputError, match="two files"):
-        pinned(BitextChoice(train=("a", "b", "c")))
+        pin_bitext(BitextChoice(train=("a", "b", "c")))
 
 
 def test_nothing_to_train_on_or_to_choose_by(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_more_pairs_are_all_trained_on(tmp_path: Path) -> None:
 
 def told(choice: BitextChoice, folder: Path) -> tuple[PairData, list[str]]:
     messages: list[str] = []
-    config = configured_translation(Requested(assignments=["tokenizer.size=200", "max_length=64"]))
+    config = resolve_translation_settings(Requested(assignments=["tokenizer.size=200", "max_length=64"]))
     return read_pairs(replace(config, bitext=choice), folder / "run", messages.append)[1], messages
 
 
@@ -151,9 +151,9 @@ def test_nothing_left_beside_what_was_held_out(tmp_path: Path) -> None:
 def test_columns_for_nothing_are_refused(tmp_path: Path) -> None:
     choice = bitext(tmp_path, ("a.en", "a.zh"), ENGLISH, CHINESE)
     with pytest.raises(InputError, match="--columns.* no file has both sides: of .*a.en and .*a.zh"):
-        pinned(replace(choice, columns=("1", "2")))
+        pin_bitext(replace(choice, columns=("1", "2")))
     (tmp_path / "m.tsv").write_text("1\ta\t甲\n")
     more = (str(tmp_path / "m.tsv"),)
-    assert pinned(replace(choice, columns=("2", "3"), more=more)).columns == ("2", "3")
+    assert pin_bitext(replace(choice, columns=("2", "3"), more=more)).columns == ("2", "3")
     with pytest.raises(InputError, match="column 2 was given for both"):
-        pinned(BitextChoice(train=more, columns=("2", "2")))
+        pin_bitext(BitextChoice(train=more, columns=("2", "2")))

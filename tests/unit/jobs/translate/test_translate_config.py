@@ -9,7 +9,7 @@ import pytest
 
 from qkv.config import Requested, merge, read_toml, to_toml
 from qkv.errors import InputError
-from qkv.jobs.translate.settings import TranslateConfig, configured_translation, model_config
+from qkv.jobs.translate.settings import TranslateConfig, model_config, resolve_translation_settings
 from qkv.models.seq2seq.network import Seq2SeqConfig
 from qkv.models.transformer.network import TransformerConfig
 from qkv.search.options import GenerateConfig
@@ -25,7 +25,7 @@ def configured(
     model: str | None = None,
     start: TranslateConfig | None = None,
 ) -> TranslateConfig:
-    return configured_translation(Requested(recipe, {"model_type": model, **flags}, settings), start)
+    return resolve_translation_settings(Requested(recipe, {"model_type": model, **flags}, settings), start)
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)

@@ -10,13 +10,15 @@ from qkv.api.translator import load_translator
 from qkv.config import Requested
 from qkv.errors import InputError
 from qkv.jobs.translate.example import example_settings, start_example, write_digit_pairs
-from qkv.jobs.translate.settings import configured_translation
+from qkv.jobs.translate.settings import resolve_translation_settings
 from qkv.train.progress import Silent
 
 
 def test_settings_for_both_models() -> None:
     for model in ("transformer", "seq2seq"):
-        config = configured_translation(Requested(assignments=["train.steps=3"]), example_settings("reverse", model))
+        config = resolve_translation_settings(
+            Requested(assignments=["train.steps=3"]), example_settings("reverse", model)
+        )
         assert config.model_type == model and config.train.steps == 3 and config.select == "exact"
     with pytest.raises(InputError, match="Did you mean 'reverse'"):
         example_settings("revers", "transformer")
@@ -39,7 +41,7 @@ def test_an_example_that_did_not_begin_leaves_nothing(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qkv.jobs.lifecycle.Lifecycle.begun", interrupted)
+    monkeypatch.setattr("qkv.jobs.lifecycle.Lifecycle.start_in", interrupted)
     with pytest.raises(KeyboardInterrupt):  # and not: is not an empty folder
         start_example("reverse", config, run, Silent())
     assert run.exists() == was_there and not (was_there and any(run.iterdir()))

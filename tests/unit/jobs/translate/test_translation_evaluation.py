@@ -14,10 +14,10 @@ from qkv.jobs.translate.evaluation import (
     SELECTION,
     TranslationEvaluation,
     check_selection,
-    judged,
-    not_chosen_by,
-    not_translated,
-    spread,
+    find_unevaluated,
+    find_untranslatable,
+    pick_evenly,
+    translate_and_score,
 )
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.search.options import GenerateConfig
@@ -65,10 +65,10 @@ def test_of_equal_translations_the_lower_loss_is_the_better(select: str, monkeyp
 
 
 def test_what_is_translated_lies_all_over_dev() -> None:
-    places = spread(1_000, 600)
+    places = pick_evenly(1_000, 600)
     assert len(set(places)) == 600 and places[0] == 0 and places[-1] == 998
     assert max(after - before for before, after in pairwise(places)) == 2
-    assert spread(5, 0) == spread(0, 5) == []
+    assert pick_evenly(5, 0) == pick_evenly(0, 5) == []
     tokenizer = train_subwords([text for pair in PAIRS for text in pair[:2]], 60)
     how: dict[str, Any] = {"select": "loss", "max_length": 12, "tokens_per_batch": 16}
     evaluate = TranslationEvaluation(PAIRS, Languages.of(tokenizer, tokenizer), "en", translate=5, **how)
@@ -81,13 +81,13 @@ def test_pairs_that_the_model_is_too_short_for_are_named() -> None:
     pairs += [Pair(long, "1", Place("dev.tsv", 9)), Pair("1", long, Place("dev.tsv", 10))]
     tokenizer = train_subwords([text for pair in PAIRS for text in pair[:2]], 60)
     languages = Languages.of(tokenizer, tokenizer)
-    faults = not_chosen_by(pairs, languages, 12)
+    faults = find_unevaluated(pairs, languages, 12)
     assert [(fault.place.line, fault.kind, fault.action) for fault in faults] == [
         (9, "too long", "dropped"),
         (10, "too long", "dropped"),
     ]
     # a long reference is no matter to who translates
-    faults = not_translated("test", [*pairs, Pair(" ", "1", Place("dev.tsv", 11))], languages, 12)
+    faults = find_untranslatable("test", [*pairs, Pair(" ", "1", Place("dev.tsv", 11))], languages, 12)
     assert [(fault.place.line, fault.kind, fault.action) for fault in faults] == [
         (9, "too long", "noted"),
         (11, "empty text", "noted"),
@@ -118,8 +118,8 @@ def test_all_pairs_are_judged() -> None:
     network = Transformer(TransformerConfig(tokenizer.size, None, 1, 1, 8, 2, 8)).eval()
     pairs = [Pair("1 " * 20, "1"), PAIRS[1], Pair(" ", "1"), PAIRS[3]]
     decoding = GenerateConfig(max_length=4, min_length=3)
-    found = judged(network, languages, pairs, decoding, 12)
-    alone = [judged(network, languages, [pairs[place]], decoding, 12) for place in (1, 3)]
+    found = translate_and_score(network, languages, pairs, decoding, 12)
+    alone = [translate_and_score(network, languages, [pairs[place]], decoding, 12) for place in (1, 3)]
     assert found.texts == ["", *alone[0].texts, "", *alone[1].texts] and all(one.texts[0] for one in alone)
     assert found.finished == [True, *alone[0].finished, True, *alone[1].finished]
 

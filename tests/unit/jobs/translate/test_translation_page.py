@@ -70,7 +70,7 @@ def test_without_scores_and_not_finished(tmp_path: Path) -> None:
     assert "stopped at step 40 of 100" in render_page(page)
     unknown = replace(FACTS, score=TranslationScore(10, 0.5, unfinished=2))
     text = render_page(translation_page(tmp_path, unknown))
-    assert "sacrebleu is not installed" in text and "2 translations did not end" in text
+    assert "sacrebleu is not installed" in text and "2 translations are unfinished" in text
 
 
 def test_a_run_that_has_hardly_begun(tmp_path: Path) -> None:

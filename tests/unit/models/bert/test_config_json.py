@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from qkv.errors import InputError
-from qkv.models.bert.folder import LIKE, read_config
+from qkv.models.bert.folder import BERT_NAMES, read_config
 from qkv.models.bert.likes import FolderConfig
 from qkv.models.bert.network import BertConfig
-from qkv.models.folders.fields import ACTIVATIONS
+from qkv.models.folders.fields import ACTIVATION_NAMES
 from qkv.nn.block import ACTIVATION_FUNCTIONS as OURS
 
 # config.json of the published bert-base-chinese, older than model_type's neighbours of today
@@ -67,7 +67,9 @@ def test_every_value_is_taken_over_and_written_back(tmp_path: Path) -> None:
         tied=False,
         pad_id=7,
     )
-    fields = LIKE.write_config(config, "BertForTokenClassification", ("O", "人名"), "float32", {"problem_type": "x"})
+    fields = BERT_NAMES.write_config(
+        config, "BertForTokenClassification", ("O", "人名"), "float32", {"problem_type": "x"}
+    )
     (tmp_path / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     stated = read_config(tmp_path / "config.json")
     assert stated.config == config
@@ -82,16 +84,16 @@ def test_defaults_are_those_of_transformers(tmp_path: Path) -> None:
     assert read(tmp_path, pad_token_id=None).config.pad_id == 0
 
 
-@pytest.mark.parametrize("theirs", ACTIVATIONS)
+@pytest.mark.parametrize("theirs", ACTIVATION_NAMES)
 def test_every_activation_is_one_of_ours(tmp_path: Path, theirs: str) -> None:
     config = read(tmp_path, hidden_act=theirs).config
-    written = LIKE.write_config(config, "BertModel", (), "float32", {})["hidden_act"]
+    written = BERT_NAMES.write_config(config, "BertModel", (), "float32", {})["hidden_act"]
     assert config.activation in OURS
-    assert ACTIVATIONS[written] == config.activation
+    assert ACTIVATION_NAMES[written] == config.activation
 
 
 def test_every_activation_of_ours_can_be_written() -> None:
-    assert set(OURS) == set(ACTIVATIONS.values())
+    assert set(OURS) == set(ACTIVATION_NAMES.values())
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_labels_of_one_name_are_noted_and_written(tmp_path: Path) -> None:
     stated = read(tmp_path, id2label={"0": "A", "1": "B", "2": "A"})
     assert stated.labels == ("A", "B", "A")
     assert stated.notes == ("config.json: more than one label is called A; only their ids tell them apart",)
-    written = LIKE.write_config(stated.config, "BertForSequenceClassification", stated.labels, "float32", {})
+    written = BERT_NAMES.write_config(stated.config, "BertForSequenceClassification", stated.labels, "float32", {})
     assert written["id2label"] == {"0": "A", "1": "B", "2": "A"}
     assert written["label2id"] == {"A": 0, "B": 1}
     assert read(tmp_path, **written).notes == stated.notes

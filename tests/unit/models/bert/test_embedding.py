@@ -9,6 +9,7 @@ def test_the_three_are_added_and_normalised() -> None:
     layer = InputEmbedding(vocabulary=20, width=8, max_length=10)
     assert layer.segment is not None
     ids, segments, positions = torch.tensor([3, 4]), torch.tensor([0, 1]), torch.tensor([0, 1])
+    assert layer.segment is not None
     summed = layer.token.weight[ids] + layer.segment.weight[segments] + layer.position.weight[positions]
     expected = torch.nn.functional.layer_norm(summed, (8,), eps=1e-12)
     assert torch.allclose(layer(ids, segments, positions), expected, atol=1e-6)

@@ -1,7 +1,7 @@
 import pytest
 
 from qkv.errors import InputError
-from qkv.models.bert.folder import ARCHITECTURES, LIKE
+from qkv.models.bert.folder import ARCHITECTURES, BERT_NAMES
 from qkv.models.bert.network import BertConfig, BertWithHeads
 from qkv.models.encoder import READS_POOLED
 from tests.support.folders import SMALL
@@ -10,7 +10,7 @@ POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 NEXT = {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 CLASSIFIER = {"classifier.weight", "classifier.bias"}
 
-HEADS = tuple(LIKE.heads)
+HEADS = tuple(BERT_NAMES.heads)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -21,12 +21,12 @@ def test_the_table_names_every_parameter_of_the_network(tied: bool, pooler: bool
         if not pooler and READS_POOLED & set(heads):
             continue
         model = BertWithHeads(config, heads, pooler=pooler)
-        assert set(LIKE.tensors(config, heads, "pooler.dense" if pooler else None)) == set(model.state_dict())
+        assert set(BERT_NAMES.tensors(config, heads, "pooler.dense" if pooler else None)) == set(model.state_dict())
 
 
 def test_no_stored_name_is_used_twice_but_the_classifier() -> None:
     config = BertConfig(**SMALL, tied=False)
-    found = LIKE.tensors(config, HEADS, "pooler.dense")
+    found = BERT_NAMES.tensors(config, HEADS, "pooler.dense")
     theirs = [name for names in found.values() for name in names if "classifier" not in name]
     assert len(theirs) == len(set(theirs))
     assert [len(names) for names in found.values()].count(3) == 2 * config.layers  # the fused weight and bias
@@ -43,38 +43,42 @@ def test_no_stored_name_is_used_twice_but_the_classifier() -> None:
     ],
 )
 def test_canonical_names(stored: str, name: str) -> None:
-    assert LIKE.canonical(stored) == name
-    assert LIKE.canonical(LIKE.written("encoder.x", name, "BertForMaskedLM")) == name
-    assert LIKE.written("encoder.x", name, "BertModel") == name
+    assert BERT_NAMES.canonical(stored) == name
+    assert BERT_NAMES.canonical(BERT_NAMES.written("encoder.x", name, "BertForMaskedLM")) == name
+    assert BERT_NAMES.written("encoder.x", name, "BertModel") == name
 
 
 def test_heads_are_what_the_file_holds_not_what_it_states() -> None:
     # bert-base-uncased states BertForMaskedLM
     stored = {"cls.predictions.bias", "cls.predictions.transform.dense.weight"} | NEXT
-    assert LIKE.heads_held(stored, "BertForMaskedLM", "file") == ("masked", "next_sentence")
-    assert LIKE.architecture_of(["masked", "next_sentence"], "BertForMaskedLM") == "BertForPreTraining"
-    assert LIKE.heads_held(set(), "BertForMaskedLM", "file") == ("masked",)  # a missing head is found later
-    assert LIKE.heads_held(POOLER, None, "file") == ()
-    assert LIKE.heads_held(set(), "BertModel", "file") == ()
-    assert LIKE.heads_held(CLASSIFIER | NEXT, "BertForSequenceClassification", "file") == ("sequence", "next_sentence")
-    assert LIKE.heads_held(CLASSIFIER, "BertForTokenClassification", "file") == ("token",)
+    assert BERT_NAMES.heads_held(stored, "BertForMaskedLM", "file") == ("masked", "next_sentence")
+    assert BERT_NAMES.architecture_of(["masked", "next_sentence"], "BertForMaskedLM") == "BertForPreTraining"
+    assert BERT_NAMES.heads_held(set(), "BertForMaskedLM", "file") == ("masked",)  # a missing head is found later
+    assert BERT_NAMES.heads_held(POOLER, None, "file") == ()
+    assert BERT_NAMES.heads_held(set(), "BertModel", "file") == ()
+    assert BERT_NAMES.heads_held(CLASSIFIER | NEXT, "BertForSequenceClassification", "file") == (
+        "sequence",
+        "next_sentence",
+    )
+    assert BERT_NAMES.heads_held(CLASSIFIER, "BertForTokenClassification", "file") == ("token",)
 
 
 @pytest.mark.parametrize("stated", [None, "BertModel", "BertForMaskedLM"])
 def test_a_classifier_without_a_meaning_asks_for_it(stated: str | None) -> None:
     with pytest.raises(InputError, match=r"x\.safetensors: it holds a classifier.*BertForTokenClassification"):
-        LIKE.heads_held(CLASSIFIER, stated, "x.safetensors")
+        BERT_NAMES.heads_held(CLASSIFIER, stated, "x.safetensors")
 
 
 def test_every_architecture_is_its_own_best_class() -> None:
     for name, architecture in ARCHITECTURES.items():
-        assert LIKE.architecture_of(architecture.heads) == name
+        assert BERT_NAMES.architecture_of(architecture.heads) == name
     assert (
-        LIKE.architecture_of(["sequence", "masked"], "BertForSequenceClassification") == "BertForSequenceClassification"
+        BERT_NAMES.architecture_of(["sequence", "masked"], "BertForSequenceClassification")
+        == "BertForSequenceClassification"
     )
-    assert LIKE.architecture_of(["sequence", "masked"]) == "BertForMaskedLM"
+    assert BERT_NAMES.architecture_of(["sequence", "masked"]) == "BertForMaskedLM"
 
 
 def test_an_unknown_architecture_is_named() -> None:
     with pytest.raises(InputError, match=r"config\.json.*'BertForMaskedML'.*Did you mean 'BertForMaskedLM'"):
-        LIKE.check_architecture("BertForMaskedML", "config.json")
+        BERT_NAMES.check_architecture("BertForMaskedML", "config.json")

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.models.bert.folder import LIKE
-from qkv.models.bert.plan import Plan, make_plan
-from qkv.models.folders.weights import Undrawn
+from qkv.models.bert.engine import FolderPlan, make_plan
+from qkv.models.bert.folder import BERT_NAMES
+from qkv.models.folders.weights import SkipInit
 from tests.support.folders import TOKENS, make_folder
 
 Change = Callable[[dict[str, Tensor]], Any]
@@ -31,8 +31,8 @@ def change_config(folder: Path, **changes: Any) -> None:
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
 
 
-def plan(folder: Path) -> Plan:
-    return make_plan(LIKE, folder, compare=True)
+def plan(folder: Path) -> FolderPlan:
+    return make_plan(BERT_NAMES, folder, compare=True)
 
 
 def heads(folder: Path) -> tuple[list[str], bool, str]:
@@ -171,10 +171,10 @@ def test_a_tokenizer_far_smaller_than_the_table_is_another_ones(tmp_path: Path) 
 
 def test_a_decoder_that_was_not_looked_at(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "m")
-    assert make_plan(LIKE, folder, compare=False).is_decoder_compared
+    assert make_plan(BERT_NAMES, folder, compare=False).is_decoder_compared
     table = {"cls.predictions.decoder.weight": torch.zeros(len(TOKENS), 32)}
     change_weights(folder, lambda tensors: tensors.update(table))
-    quick, whole = make_plan(LIKE, folder, compare=False), plan(folder)
+    quick, whole = make_plan(BERT_NAMES, folder, compare=False), plan(folder)
     assert (quick.is_decoder_compared, whole.is_decoder_compared) == (False, True)
     assert "whether it differs is seen when it is loaded" in quick.notes[0] and whole.notes == ()
     assert not whole.skeleton.config.tied
@@ -242,7 +242,7 @@ def test_our_own_file(tmp_path: Path) -> None:
 
 
 def test_an_undrawn_network_costs_nothing_and_leaves_others_alone() -> None:
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         hollow = torch.nn.Linear(4, 4)
     assert hollow.weight.device.type == "meta"
     assert hollow.weight.requires_grad

@@ -11,7 +11,7 @@ from qkv.config import merge, read_toml
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
-from qkv.jobs.pretrain import model_of, resume, start
+from qkv.jobs.pretrain import read_model_name, resume, start
 from qkv.models.elmo import pretrain
 from qkv.models.elmo.objective import CarryingBoth
 from qkv.models.elmo.pretrain import ElmoTraining
@@ -56,7 +56,7 @@ def finished(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished
 
 def test_what_a_run_leaves(finished: Finished) -> None:
     run, evaluation = finished.run, finished.evaluation
-    assert finished.outcome.finished and model_of(run) == "elmo"
+    assert finished.outcome.finished and read_model_name(run) == "elmo"
     assert evaluation is not None
     for name in ("next", "previous"):
         assert 1 < evaluation[f"{name}_perplexity"] < 1000 and evaluation[f"{name}_count"] > 50

@@ -1,14 +1,14 @@
 import pytest
 
 from qkv.models.bert.engine import make_card
-from qkv.models.bert.folder import ARCHITECTURES, LIKE
+from qkv.models.bert.folder import ARCHITECTURES, BERT_NAMES
 from qkv.models.bert.network import BertConfig
-from qkv.models.folders.card import MARK, Card, write_card
+from qkv.models.folders.own import MARK, Card, write_card
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_card_says_what_it_is_and_how_to_load_it(architecture: str) -> None:
-    card = make_card(LIKE, "我的模型", BertConfig(), architecture, ("好", "坏"), 109_482_240, None)
+    card = make_card(BERT_NAMES, "我的模型", BertConfig(), architecture, ("好", "坏"), 109_482_240, None)
     assert card.startswith("---\nlibrary_name: transformers\n")
     assert card.count("\n---\n") == 1
     for part in (MARK, "# 我的模型", "109,482,240", "`好`, `坏`", "12 layers", "qkv.load(", "编码器"):
@@ -17,8 +17,8 @@ def test_a_card_says_what_it_is_and_how_to_load_it(architecture: str) -> None:
 
 
 def test_pooling_makes_it_a_sentence_model() -> None:
-    assert "pipeline_tag: sentence-similarity" in make_card(LIKE, "x", BertConfig(), "BertModel", (), 1, "mean")
-    assert "pipeline_tag: feature-extraction" in make_card(LIKE, "x", BertConfig(), "BertModel", (), 1, None)
+    assert "pipeline_tag: sentence-similarity" in make_card(BERT_NAMES, "x", BertConfig(), "BertModel", (), 1, "mean")
+    assert "pipeline_tag: feature-extraction" in make_card(BERT_NAMES, "x", BertConfig(), "BertModel", (), 1, None)
 
 
 def test_a_card_of_all_facts_and_of_few() -> None:

@@ -10,8 +10,14 @@ from safetensors.torch import load_file
 
 from qkv.cli.main import main
 from qkv.errors import InputError
-from qkv.models.folders.codec import check_target, model_type_of
-from qkv.models.folders.own import KINDS, describe_folder, read_folder, save_folder
+from qkv.models.folders.own import (
+    OWN_TYPES,
+    check_model_target,
+    describe_folder,
+    model_type_of,
+    read_folder,
+    save_folder,
+)
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.folders import make_folder, make_tokenizer
@@ -34,7 +40,7 @@ def save(path: Path, **changes: Any) -> Path:
     return save_folder(path, **(given | changes))
 
 
-@pytest.mark.parametrize("model_type", KINDS)
+@pytest.mark.parametrize("model_type", OWN_TYPES)
 def test_what_is_saved_comes_back(tmp_path: Path, model_type: str) -> None:
     held = tensors()
     path = save(tmp_path / "模型", model_type=model_type, tensors=held)
@@ -47,7 +53,7 @@ def test_what_is_saved_comes_back(tmp_path: Path, model_type: str) -> None:
     assert model_type_of(path) == model_type and read_folder(path, model_type, "elmo").config == CONFIG
     assert load_file(path / "model.safetensors").keys() == held.keys()
     card = (path / "README.md").read_text(encoding="utf-8")
-    assert "# 模型\n" in card and KINDS[model_type].chinese in card and "25 parameters" in card
+    assert "# 模型\n" in card and OWN_TYPES[model_type].chinese in card and "25 parameters" in card
     assert f"- {model_type}\n" in card and "| cell | lstm |" in card
     files = {"config.json", "model.safetensors", "qkv.json", "README.md", *make_tokenizer().files()}
     assert {file.name for file in path.iterdir()} == files
@@ -110,11 +116,11 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
 
 def test_somebodys_work_is_kept(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
-    for act in (save, check_target):
+    for act in (save, check_model_target):
         with pytest.raises(InputError, match="thesis.txt, which is not part of a model"):
             act(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
-    check_target(tmp_path / "new")
+    check_model_target(tmp_path / "new")
     assert save(make_folder(tmp_path / "bert")) == tmp_path / "bert", "one model takes the place of another"
     assert model_type_of(tmp_path / "bert") == "rnnlm"
 

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from qkv.errors import InputError
-from qkv.models.folders.weights import SCRATCH_BYTES, open_weights, read_header, same
+from qkv.models.folders.weights import SCRATCH_BYTES, are_equal, open_weights, read_header
 
 
 def some_tensors() -> dict[str, Tensor]:
@@ -268,10 +268,10 @@ def test_same_compares_bytes(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model.safetensors")
     torch.save({"a": torch.ones(3), "b": torch.ones(3), "c": torch.zeros(3)}, tmp_path / "x.bin")
     header = read_header(tmp_path / "model.safetensors")
-    assert same(header["a"], header["b"])
-    assert not any(same(header["a"], header[name]) for name in "cde")
+    assert are_equal(header["a"], header["b"])
+    assert not any(are_equal(header["a"], header[name]) for name in "cde")
     (tmp_path / "model.safetensors").rename(tmp_path / "aside")
     (tmp_path / "x.bin").rename(tmp_path / "pytorch_model.bin")
     pickled = open_weights(tmp_path).tensors
-    assert same(pickled["a"], pickled["b"])
-    assert not same(pickled["a"], pickled["c"])
+    assert are_equal(pickled["a"], pickled["b"])
+    assert not are_equal(pickled["a"], pickled["c"])

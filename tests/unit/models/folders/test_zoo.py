@@ -156,7 +156,7 @@ def test_help_names_the_default(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture(scope="module")
 def shipped() -> Path:
-    return hub.folder_of(hub.DEFAULT_MODEL)
+    return hub.find_shipped(hub.DEFAULT_MODEL)
 
 
 def test_the_zoo_is_whole_and_goes_into_the_wheel(shipped: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, cut, evaluate_causal
+from qkv.models.gpt.objective import Causal, CausalBatches, causal_flops, cut_texts, evaluate_causal
 from tests.support.corpus import MemoryCorpus
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -99,7 +99,7 @@ def test_a_step_in_smaller_batches_reads_the_same() -> None:
 
 
 def test_documents_are_cut_where_they_are_too_long() -> None:
-    rows = cut(np.array([1, 4, 5, 8, 12]), 4, np.array([3, 3, 1, 4, 2]))
+    rows = cut_texts(np.array([1, 4, 5, 8, 12]), 4, np.array([3, 3, 1, 4, 2]))
     assert rows.document.tolist() == [0, 1, 2, 2, 3, 3, 4, 4, 4, 4]
     assert rows.length.tolist() == [1, 4, 1, 4, 4, 4, 2, 4, 4, 2]
     assert rows.begin.tolist() == [0, 0, 0, 1, 0, 4, 0, 2, 6, 10]

@@ -102,9 +102,9 @@ def test_a_state_is_gone_on_from_once() -> None:
     state = model.start(BATCH.ids, BATCH.packing, longest=2)
     begin = BATCH.ids[BATCH.offsets[1:].long() - 1]
     model.step(begin, state)
-    with pytest.raises(AssertionError, match="gone on from already"):
+    with pytest.raises(AssertionError, match="advanced already"):
         model.step(begin, state)
-    with pytest.raises(AssertionError, match="gone on from already"):
+    with pytest.raises(AssertionError, match="advanced already"):
         state.select(torch.tensor([0]))
 
 

@@ -13,7 +13,7 @@ from qkv.errors import InputError
 from qkv.models.family import FILLS
 from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from qkv.text.tokenizer import Tokenizer
 from tests.support.byte_pairs import gpt2_backend, gpt_backend
 from tests.support.folders import TOKENS, make_folder, make_tokenizer, randomise
@@ -140,7 +140,7 @@ def test_networks_that_transformers_does_not_have(tmp_path: Path, changes: dict[
 
 def test_what_it_is_called_and_what_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make(tmp_path / "gpt")
-    facts = facts_of_folder(folder)
+    facts = describe_model(folder)
     assert facts.document["parameters"] == sum(parameter.numel() for parameter in load_gpt(folder).model.parameters())
     info(str(folder))
     shown = capsys.readouterr().out

@@ -11,7 +11,7 @@ import torch
 from qkv.config import merge, read_toml
 from qkv.errors import InputError
 from qkv.jobs.lifecycle import Finished
-from qkv.jobs.pretrain import model_of, resume, start
+from qkv.jobs.pretrain import read_model_name, resume, start
 from qkv.models.family import TAKES_HEAD, Head, Saving
 from qkv.models.gpt.folder import save
 from qkv.models.gpt.network import GPT, GPTConfig
@@ -61,7 +61,7 @@ def finished(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pyt
 
 def test_what_a_run_leaves(finished: Finished) -> None:
     run = finished.run
-    assert finished.outcome.finished and model_of(run) == "gpt"
+    assert finished.outcome.finished and read_model_name(run) == "gpt"
     evaluation = finished.evaluation
     assert evaluation is not None and 1 < evaluation["next_perplexity"] < 1000 and evaluation["next_count"] > 50
     assert 0 < evaluation["bits_per_character"] < 8

@@ -14,9 +14,9 @@ from qkv.errors import InputError
 from qkv.models.encoder import WithHeads
 from qkv.models.family import FILLS, HAS_TASK, TAKES_HEAD, WRITES, Head, Loading, Saving, TakesHead
 from qkv.models.gpt.encoder import GPTWithHeads
-from qkv.models.gpt.folder import save_with_heads, with_rows
+from qkv.models.gpt.folder import add_rows, save_with_heads
 from qkv.models.gpt.tokenizer import TaskTokenizer
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from tests.support.folders import randomise
 from tests.support.gpt_folders import VOCABULARIES, load_gpt, make_gpt
 
@@ -65,7 +65,7 @@ def test_new_tokens_get_rows_and_the_rest_stays(tmp_path: Path, vocabulary: str)
 
 def test_spare_rows_are_used_and_drawn_anew() -> None:
     table = torch.ones(6, 3)
-    found = with_rows(table, 6, (4, 5), 0.02)
+    found = add_rows(table, 6, (4, 5), 0.02)
     assert torch.equal(found[:4], table[:4]) and found[4:].abs().max() < 0.2 and found[4:].abs().min() > 0
     assert torch.equal(table, torch.ones(6, 3))
 
@@ -104,7 +104,7 @@ def test_half_precision(tmp_path: Path) -> None:
 
 
 def test_sizes_are_known_before_the_weights(tmp_path: Path) -> None:
-    sizes = facts_of_folder(make_gpt(tmp_path / "gpt")).sizes
+    sizes = describe_model(make_gpt(tmp_path / "gpt")).sizes
     assert sizes is not None and (sizes.layers, sizes.width, sizes.pairs) == (2, 32, True)
 
 

@@ -13,8 +13,7 @@ from qkv.models.elmo.network import Elmo, ElmoVectors, ScalarMix
 from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.models.plain.network import ReaderConfig, ReaderWithHeads
 from qkv.models.rnnlm.network import RNNLM, RNNLMConfig, StateVectors
-from qkv.tasks.model import TaskModel
-from qkv.tasks.transfer import hold, transfer_from_nothing
+from qkv.tasks.transfer import TaskModel, freeze_parts, parse_scratch_transfer
 from tests.support.below_readers import elmo_config, tokens_by_id, word_tokenizer
 
 TEXTS = ["the cat sat on the mat", "paris is wide", "a", "he owes me money because it was too wide", "猫 吃 鱼"]
@@ -108,7 +107,7 @@ def test_mix_and_head_learn_and_a_frozen_elmo_does_not(kind: str, layers: int) -
     network, tokenizer = reader_on_elmo(kind, layers)
     model = TaskModel(network, "token")
     batch = batch_of(tokenizer, TEXTS)
-    hold(model, transfer_from_nothing("freeze", layers, "elmo", mixes=True))
+    freeze_parts(model, parse_scratch_transfer("freeze", layers, "elmo", mixes=True))
     model.train()
     vectors = network.encoder.embedding
     assert not any(module.training for module in vectors.modules()) and network.heads["token"].training
@@ -123,7 +122,7 @@ def test_mix_and_head_learn_and_a_frozen_elmo_does_not(kind: str, layers: int) -
 def test_a_tuned_elmo_learns() -> None:
     network, tokenizer = reader_on_elmo("lookup", 0)
     model = TaskModel(network, "token")
-    hold(model, transfer_from_nothing("full", 0, "elmo", mixes=True))
+    freeze_parts(model, parse_scratch_transfer("full", 0, "elmo", mixes=True))
     model.scores(batch_of(tokenizer, TEXTS)).square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and bool(parameter.grad.abs().sum() > 0), name

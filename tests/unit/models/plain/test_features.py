@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from qkv.errors import InputError
 from qkv.models.elmo.network import ElmoConfig
 from qkv.models.family import FEEDS, Feeds
-from qkv.models.plain.folder import features_of
+from qkv.models.plain.folder import read_embedder_config
 from qkv.models.rnnlm.network import RNNLMConfig
 from qkv.models.table import open_model
 from tests.support.below_readers import make_elmo, make_nnlm, make_rnnlm
@@ -28,7 +28,7 @@ def test_what_makes_vectors_is_taken(tmp_path: Path) -> None:
     for found, part in ((elmo, "characters.project.weight"), (rnnlm, "embedding.weight")):
         assert part in found.weights() and not any(name.startswith("scores.") for name in found.weights())
         table = {"model_type": found.model_type, **asdict(found.features)}
-        assert features_of(json.loads(json.dumps(table)), Path("config.json")) == found.features
+        assert read_embedder_config(json.loads(json.dumps(table)), Path("config.json")) == found.features
         assert found.tokenizer.kind == "word"
 
 
@@ -62,4 +62,4 @@ def test_others_have_none(tmp_path: Path) -> None:
     assert below(make_nnlm(tmp_path / "nnlm")).features is None
     for wrong in (None, "elmo", {"model_type": "bert"}):
         with pytest.raises(InputError, match="features are of elmo or rnnlm"):
-            features_of(wrong, Path("config.json"))
+            read_embedder_config(wrong, Path("config.json"))

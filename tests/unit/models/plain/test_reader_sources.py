@@ -17,13 +17,13 @@ from qkv.cli.main import main
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.jobs.finetune import run as finetune
-from qkv.jobs.finetune.model import configured_for, tokenizer_of
+from qkv.jobs.finetune.model import load_run_tokenizer, resolve_finetune_settings
 from qkv.jobs.finetune.settings import FinetuneConfig
 from qkv.jobs.finetune.training import TrainingBatches
 from qkv.models.elmo.network import ElmoVectors
 from qkv.models.family import FEEDS, HAS_TASK, Feeds
 from qkv.models.table import open_model
-from qkv.models.word2vec.vectors import WordVectors
+from qkv.models.word2vec.folder import WordVectors
 from qkv.train.progress import Silent
 from tests.support import labelled_sets as sets
 from tests.support.below_readers import WORDS, make_elmo, make_nnlm, make_rnnlm, word_tokenizer
@@ -59,7 +59,7 @@ def config(model: str, file: Path, task: str = "classify", transfer: Any = None,
     sizes = {"reader.inner_width": 6} if model.startswith("scratch:") else {}
     given = {"data.train": str(file), "epochs": 2.0} | sizes | flags
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-    return configured_for(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
+    return resolve_finetune_settings(task, model, transfer, None, given, ["train.threads=1", "texts_per_step=8"])
 
 
 def below(folder: Path) -> Feeds:
@@ -144,7 +144,9 @@ def test_training_goes_on_and_elmo_stays_unless_it_is_told_to_move(tmp_path: Pat
     assert began["began"] == [1 / 3] * 3 != began["shares"]
     given = {"data.train": str(file), "epochs": 1.0}
     for transfer, used in ((None, "top:1"), ("full", "full")):
-        settings = configured_for("classify", str(tmp_path / "first"), transfer, None, given, ["texts_per_step=8"])
+        settings = resolve_finetune_settings(
+            "classify", str(tmp_path / "first"), transfer, None, given, ["texts_per_step=8"]
+        )
         assert settings.transfer == used
         result = finetune.FINETUNING.start(settings, tmp_path / used, Silent()).result
         assert result["mix"]["began"] == began["shares"] and result["model"] == "first"
@@ -215,7 +217,7 @@ def test_what_cannot_be(
 
 def test_another_tokenizer_of_the_same_kind(tmp_path: Path, places: dict[str, Path]) -> None:
     file = sets.write_texts(tmp_path / "data.csv")
-    found = tokenizer_of(config("scratch:lstm", file, embeddings=places["elmo"], tokenizer=places["tokenizer"]))
+    found = load_run_tokenizer(config("scratch:lstm", file, embeddings=places["elmo"], tokenizer=places["tokenizer"]))
     assert found.vocabulary == word_tokenizer().vocabulary
 
 

@@ -14,7 +14,7 @@ from qkv.models.elmo.tokenizer import OpenTokenizer
 from qkv.models.encoder import WithHeads
 from qkv.models.family import ENCODES, MOST_SPELLED, Loading
 from qkv.models.plain.folder import save_reader
-from qkv.models.plain.network import KINDS, ReaderConfig, ReaderWithHeads
+from qkv.models.plain.network import READER_KINDS, ReaderConfig, ReaderWithHeads
 from qkv.models.table import open_model
 from tests.support.below_readers import elmo_config, word_tokenizer
 from tests.support.folders import TOKENS, make_tokenizer
@@ -23,7 +23,7 @@ BATCH = Batch.of([[2, 40, 41, 3], [2, 50, 3]])
 
 
 def written(path: Path, kind: str = "lstm") -> tuple[Path, ReaderWithHeads]:
-    config = ReaderConfig(kind, len(TOKENS), 6, 5, layers=KINDS[kind].layers(2), max_length=64)
+    config = ReaderConfig(kind, len(TOKENS), 6, 5, layers=READER_KINDS[kind].layers(2), max_length=64)
     model = ReaderWithHeads(config, ["sequence"], labels=3).eval()
     return save_reader(path, model, make_tokenizer(), ["a", "b", "丙"], {"task": "classify"}), model
 
@@ -32,7 +32,7 @@ def network(path: Path, dtype: torch.dtype = torch.float32) -> WithHeads:
     return open_model(path, Loading(dtype)).ability(ENCODES).network
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READER_KINDS)
 def test_a_folder_comes_back(tmp_path: Path, kind: str) -> None:
     path, model = written(tmp_path / "model", kind)
     folder = open_model(path)

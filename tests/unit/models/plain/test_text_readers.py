@@ -9,17 +9,17 @@ import torch
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.models.encoder import WithHeads
-from qkv.models.plain.network import KINDS, ReaderConfig, reader
+from qkv.models.plain.network import READER_KINDS, ReaderConfig, reader
 
 ROWS = [[1, 5, 2], [1, 7, 8, 9, 2], [3], [1, 4, 4, 6, 2, 9, 9]]
 
 
 def config(kind: str) -> ReaderConfig:
-    layers = KINDS[kind].layers(2)
+    layers = READER_KINDS[kind].layers(2)
     return ReaderConfig(kind, vocabulary_size=12, embedding_width=6, inner_width=5, layers=layers)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READER_KINDS)
 def test_a_row_is_read_as_if_alone(kind: str) -> None:
     encoder = reader(config(kind)).double().eval()
     batch = Batch.of(ROWS)
@@ -33,7 +33,7 @@ def test_a_row_is_read_as_if_alone(kind: str) -> None:
         torch.testing.assert_close(rows[number], encoder.of_rows(expected, alone.packing)[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READER_KINDS)
 def test_everything_learns(kind: str) -> None:
     shape = config(kind)
     model = WithHeads(shape, lambda pooler: reader(shape, pooler), ["sequence", "token"], labels=3)
@@ -49,7 +49,7 @@ def test_everything_learns(kind: str) -> None:
 
 def test_a_looked_up_vector_does_not_know_its_neighbours_and_others_do() -> None:
     batch = Batch.of([[1, 7, 2], [3, 7, 4]])
-    for kind in KINDS:
+    for kind in READER_KINDS:
         hidden = reader(config(kind)).eval()(**batch.inputs()).hidden
         assert torch.equal(hidden[1], hidden[4]) == (kind == "lookup")
 
@@ -67,13 +67,13 @@ def test_of_a_recurrent_row_each_direction_has_read_all() -> None:
         assert not torch.equal(first[half], other[half])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", READER_KINDS)
 def test_a_kind_names_the_sizes_that_change_it(kind: str) -> None:
     def shapes(**changes: Any) -> list[torch.Size]:
         return [one.shape for one in reader(replace(config(kind), **changes)).parameters()]
 
     for name, value in (("inner_width", 7), ("kernels", (1, 3))):
-        assert (shapes(**{name: value}) != shapes()) == (name in KINDS[kind].sizes), name
+        assert (shapes(**{name: value}) != shapes()) == (name in READER_KINDS[kind].sizes), name
 
 
 def test_what_cannot_be() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from qkv.data.batch import Batch
 from qkv.errors import InputError
-from qkv.models.seq2seq.network import SCORES, Seq2Seq, Seq2SeqConfig, Seq2SeqState
+from qkv.models.seq2seq.network import SCORE_KINDS, Seq2Seq, Seq2SeqConfig, Seq2SeqState
 from qkv.nn.recurrent import CELLS
 from qkv.nn.recurrent_decoder import AttentionDecoder
 from qkv.nn.recurrent_stack import Bidirectional
@@ -283,4 +283,4 @@ def test_settings_that_cannot_be() -> None:
 
 
 def test_every_score_has_a_test() -> None:
-    assert {WAYS[way].get("score") for way in WAYS} - {None} == set(SCORES)
+    assert {WAYS[way].get("score") for way in WAYS} - {None} == set(SCORE_KINDS)

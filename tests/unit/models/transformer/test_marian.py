@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.data.batch import Batch
 from qkv.errors import InputError
 from qkv.files import read_object, to_json
-from qkv.models.transformer.marian import BIAS, FORCED_END, KEYS, load_marian
+from qkv.models.transformer.marian import BIAS, FORCED_END, LAYER_KEYS, load_marian
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from tests.support.folders import randomise
 
@@ -60,7 +60,7 @@ def tensors_of(model: Transformer) -> dict[str, Tensor]:
     for name, tensor in state.items():
         side, number, rest = name.split(".", 2)
         layer, kind = rest.rsplit(".", 1)
-        theirs = KEYS[side][layer]
+        theirs = LAYER_KEYS[side][layer]
         for one, part in zip(theirs, tensor.chunk(len(theirs)), strict=True):
             found[f"model.{side}.layers.{number}.{one}.{kind}"] = part.clone()
     return found

@@ -11,7 +11,7 @@ from qkv.data.pairs.batching import NEXT, PairBatch
 from qkv.errors import InputError
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
 from qkv.models.transformer.network import Transformer, TransformerConfig
-from qkv.models.transformer.objective import Translation, evaluate_translation, losses, translation_flops
+from qkv.models.transformer.objective import TranslationObjective, evaluate_translation, losses, translation_flops
 
 BATCH = PairBatch.of([[5, 6, 3], [7, 3]], [[6, 5], [8, 9, 5]], begin=2, end=3)
 
@@ -53,7 +53,7 @@ def test_smoothing_is_torchs(smoothing: float) -> None:
 
 @pytest.mark.parametrize("number", range(4))
 def test_every_weight_learns_from_the_smoothed_loss_alone(number: int) -> None:
-    network, objective = networks()[number], Translation(0.1)
+    network, objective = networks()[number], TranslationObjective(0.1)
     terms = objective.terms(network, BATCH)
     assert objective.counts(BATCH) == {"next": 7, "plain": 7}
     assert terms["next"].loss > 0 and not terms["plain"].loss.requires_grad
@@ -74,7 +74,7 @@ def test_the_loss_is_that_of_the_logits(number: int) -> None:
 
 
 def test_a_step_of_two_batches_is_one() -> None:
-    network, objective = networks()[0].eval(), Translation(0.1)
+    network, objective = networks()[0].eval(), TranslationObjective(0.1)
     parts = [
         PairBatch.of([[5, 6, 3]], [[6, 5]], begin=2, end=3),
         PairBatch.of([[7, 3]], [[8, 9, 5]], begin=2, end=3),
@@ -85,6 +85,6 @@ def test_a_step_of_two_batches_is_one() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(InputError, match="smoothing is a share"):
-        Translation(1.0)
+        TranslationObjective(1.0)
     with pytest.raises(AssertionError):
-        Translation().terms(nn.Linear(2, 2), BATCH)
+        TranslationObjective().terms(nn.Linear(2, 2), BATCH)

@@ -10,7 +10,7 @@ import torch
 from qkv.errors import InputError
 from qkv.models.family import FILLS, TRANSLATES
 from qkv.models.seq2seq.network import Seq2Seq, Seq2SeqConfig
-from qkv.models.table import facts_of_folder, open_model
+from qkv.models.table import describe_model, open_model
 from qkv.models.transformer.folder import save_translation
 from qkv.models.transformer.network import Transformer, TransformerConfig
 from qkv.text.subwords import train_subwords
@@ -43,7 +43,7 @@ def test_there_and_back(tmp_path: Path, kind: str) -> None:
         assert torch.equal(one, other_one), name
     assert found.max_length == 40 and found.languages.are_joint == (target is source)
     assert found.languages.source.encode_ids(["a cat"]) == source.encode_ids(["a cat"])
-    facts = facts_of_folder(folder).document
+    facts = describe_model(folder).document
     assert facts["languages"] == ["en", "zh"] and len(facts["vocabularies"]) == (1 if target is source else 2)
     assert facts["parameters"] == sum(one.numel() for one in network.parameters())
     card = (folder / "README.md").read_text()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qkv.errors import InputError
-from qkv.models.word2vec.files import read_vectors, write_vectors
+from qkv.models.word2vec.files import read_vector_file, write_vector_file
 
 WORDS = ["</s>", "the", "café", "猫", "😀", "New_York", "\u3000", "a\u00a0b"]
 
@@ -28,7 +28,7 @@ def refusal(path: Path, content: bytes | None = None, most: int | None = None) -
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        read_vectors(path, most)
+        read_vector_file(path, most)
     message = str(caught.value)
     assert str(path) in message
     return message.replace(str(path), "FILE")
@@ -37,20 +37,20 @@ def refusal(path: Path, content: bytes | None = None, most: int | None = None) -
 @pytest.mark.parametrize("name", ["v.txt", "v.vec", "v.bin", "v.txt.gz", "v.bin.gz", "v.vec.bz2", "v.bin.xz"])
 def test_what_is_written_comes_back_bit_for_bit(tmp_path: Path, name: str) -> None:
     table = vectors()
-    assert write_vectors(tmp_path / name, WORDS, table) == tmp_path / name
-    found = read_vectors(tmp_path / name)
+    assert write_vector_file(tmp_path / name, WORDS, table) == tmp_path / name
+    found = read_vector_file(tmp_path / name)
     assert found.words == WORDS and torch.equal(found.vectors, table) and found.notes == ()
     assert found.form == ("binary" if ".bin" in name else "text")
-    assert read_vectors(tmp_path / name, most=3).words == WORDS[:3]
-    assert read_vectors(tmp_path / name, most=99).words == WORDS
+    assert read_vector_file(tmp_path / name, most=3).words == WORDS[:3]
+    assert read_vector_file(tmp_path / name, most=99).words == WORDS
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 def test_the_bytes_are_those_of_the_c_tool(tmp_path: Path) -> None:
     table = torch.tensor([[0.5, -2.0], [1.0, 0.25]])
-    write_vectors(tmp_path / "v.txt", ["a", "猫"], table)
+    write_vector_file(tmp_path / "v.txt", ["a", "猫"], table)
     assert (tmp_path / "v.txt").read_bytes() == "2 2\na 0.5 -2\n猫 1 0.25\n".encode()
-    write_vectors(tmp_path / "v.bin", ["a", "猫"], table)
+    write_vector_file(tmp_path / "v.bin", ["a", "猫"], table)
     expected = b"2 2\n" + record(b"a", 0.5, -2.0) + b"\n" + record("猫".encode(), 1.0, 0.25) + b"\n"
     assert (tmp_path / "v.bin").read_bytes() == expected
 
@@ -69,24 +69,24 @@ def test_the_bytes_are_those_of_the_c_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 def test_what_others_write(tmp_path: Path, content: bytes, pack: type[bytes]) -> None:
     (tmp_path / "vectors").write_bytes(pack(content))  # neither form nor packing is taken from the name
-    found = read_vectors(tmp_path / "vectors")
+    found = read_vector_file(tmp_path / "vectors")
     assert found.words == ["a", "b"] and found.vectors.tolist() == [[0.5, -2.0], [1.0, 0.25]]
 
 
 def test_words_with_spaces_in_text(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n")  # as in GloVe 840B
-    assert read_vectors(tmp_path / "v.txt").words == ["the", ". . .", "at name@domain.com"]
+    assert read_vector_file(tmp_path / "v.txt").words == ["the", ". . .", "at name@domain.com"]
     (tmp_path / "v.txt").write_text("3 2\n1984 1 2\nsilicon valley 3 4\nnot nan 5 6\n")
-    assert read_vectors(tmp_path / "v.txt").words == ["1984", "silicon valley", "not nan"]
+    assert read_vector_file(tmp_path / "v.txt").words == ["1984", "silicon valley", "not nan"]
 
 
 def test_records_across_the_pieces_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = torch.randn(50, 7)
     words = [f"word{number}" * (1 + number % 5) for number in range(50)]
-    write_vectors(tmp_path / "v.bin", words, table)
+    write_vector_file(tmp_path / "v.bin", words, table)
     for piece in (1, 2, 3, 28, 29, 64):
         monkeypatch.setattr("qkv.models.word2vec.files.PIECE", piece)
-        found = read_vectors(tmp_path / "v.bin")
+        found = read_vector_file(tmp_path / "v.bin")
         assert found.words == words and torch.equal(found.vectors, table)
 
 
@@ -94,14 +94,14 @@ def test_records_across_the_pieces_that_are_read(tmp_path: Path, monkeypatch: py
 def test_numbers_whose_bytes_look_like_text(tmp_path: Path, first: bytes) -> None:
     number = struct.unpack("<f", first)[0]
     (tmp_path / "v.bin").write_bytes(b"2 2\n" + record(b"a", number, 1e-3) + b"\n" + record(b"b", 0.0, 1.5))
-    found = read_vectors(tmp_path / "v.bin")
+    found = read_vector_file(tmp_path / "v.bin")
     assert found.form == "binary" and found.vectors[0].tolist() == pytest.approx([number, 1e-3])
 
 
 def test_many_words_without_a_header(tmp_path: Path) -> None:
     lines = [f"w{number} {number} {-number} 0\n" for number in range(3000)]
     (tmp_path / "v.txt").write_text("".join(lines))
-    found = read_vectors(tmp_path / "v.txt")
+    found = read_vector_file(tmp_path / "v.txt")
     assert len(found.words) == 3000 and found.vectors[2999].tolist() == [2999.0, -2999.0, 0.0]
 
 
@@ -163,7 +163,7 @@ def test_faults_of_binary_name_their_byte(tmp_path: Path, content: bytes, messag
 
 @pytest.mark.parametrize("width", [3, 7, 13])
 def test_a_wrong_width_is_no_silent_nonsense(tmp_path: Path, width: int) -> None:
-    write_vectors(tmp_path / "v.bin", [f"word{number}" for number in range(100)], torch.randn(100, 8))
+    write_vector_file(tmp_path / "v.bin", [f"word{number}" for number in range(100)], torch.randn(100, 8))
     content = (tmp_path / "v.bin").read_bytes().replace(b"100 8\n", f"100 {width}\n".encode(), 1)
     assert refusal(tmp_path / "v.bin", content)
 
@@ -172,12 +172,12 @@ def test_a_wrong_width_is_no_silent_nonsense(tmp_path: Path, width: int) -> None
 def test_words_that_stand_twice_or_cannot_be_read_are_told(tmp_path: Path, name: str) -> None:
     words = [f"w{number}" for number in range(300)]
     table = torch.randn(303, 2)
-    write_vectors(tmp_path / name, [*words, "QQ", "QR", "w9x"], table)
+    write_vector_file(tmp_path / name, [*words, "QQ", "QR", "w9x"], table)
     content = (tmp_path / name).read_bytes()
     # two words doubled, and one cut in the middle of a character, as the C tool does to long ones
     content = content.replace(b"\nQQ ", b"\nw3 ").replace(b"\nQR ", b"\nw4 ").replace(b"\nw9x ", b"\n\xe7\x8c? ")
     (tmp_path / name).write_bytes(content)
-    found = read_vectors(tmp_path / name)
+    found = read_vector_file(tmp_path / name)
     assert found.words == words and torch.equal(found.vectors, table[:300])
     unit = "line" if name == "v.txt" else "byte"
     twice, broken = found.notes
@@ -207,20 +207,20 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert "cannot be read" in refusal(tmp_path / "folder")
     with pytest.raises(InputError, match="must be at least 1"):
-        read_vectors(tmp_path / "v.txt", 0)
+        read_vector_file(tmp_path / "v.txt", 0)
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     for word in ("New York", "", "a\nb"):
         with pytest.raises(InputError, match="cannot stand in a file of word vectors"):
-            write_vectors(tmp_path / "v.txt", ["a", word], torch.ones(2, 2))
+            write_vector_file(tmp_path / "v.txt", ["a", word], torch.ones(2, 2))
     with pytest.raises(InputError, match=r"Cannot tell what to write into 'v\.npy'"):
-        write_vectors(tmp_path / "v.npy", ["a"], torch.ones(1, 2))
+        write_vector_file(tmp_path / "v.npy", ["a"], torch.ones(1, 2))
     with pytest.raises(InputError, match=r"Did you mean '\.bin'\?"):
-        write_vectors(tmp_path / "v.bim.gz", ["a"], torch.ones(1, 2))
+        write_vector_file(tmp_path / "v.bim.gz", ["a"], torch.ones(1, 2))
     with pytest.raises(InputError, match="cannot be written"):
         (tmp_path / "file").write_text("")
-        write_vectors(tmp_path / "file" / "v.bin", ["a"], torch.ones(1, 2))
+        write_vector_file(tmp_path / "file" / "v.bin", ["a"], torch.ones(1, 2))
     with pytest.raises(ValueError, match="each word needs its vector"):
-        write_vectors(tmp_path / "v.txt", ["a"], torch.ones(2, 2))
+        write_vector_file(tmp_path / "v.txt", ["a"], torch.ones(2, 2))
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -9,7 +9,7 @@ from qkv.models.word2vec.objective import Windows, train_on
 
 pytest.importorskip("numba")
 
-from qkv.models.word2vec.kernel import Tables, kernel
+from qkv.models.word2vec.kernel import Tables, compile_kernel
 
 SIZE, WIDTH = 12, 10
 ALWAYS = np.uint64(1 << 32)
@@ -40,7 +40,7 @@ def made(architecture: str) -> Word2Vec:
 def learn(
     model: Word2Vec, negatives: int, tokens: list[int], sentences: list[int], seed: int = 0, lr: float = 0.1
 ) -> tuple[float, int]:
-    return kernel(WIDTH, negatives, model.config.architecture == "cbow")(
+    return compile_kernel(WIDTH, negatives, model.config.architecture == "cbow")(
         as_mapped(tokens, np.uint16),
         as_mapped(sentences, np.int64),
         tables(),
@@ -80,7 +80,7 @@ def test_the_seed_decides() -> None:
         drawn = tables()._replace(thresholds=np.full(SIZE, ALWAYS))  # each word as often as any other
         text = as_mapped([1, 2, 3, 4, 5, 6] * 20, np.uint16), as_mapped([0, 60, 120], np.int64)
         matrices = model.embedding.data.numpy(), model.context.data.numpy()
-        kernel(WIDTH, 2, False)(*text, drawn, *matrices, 1, 0.1, 0.05, seed)
+        compile_kernel(WIDTH, 2, False)(*text, drawn, *matrices, 1, 0.1, 0.05, seed)
         results.append(model.embedding.data.numpy().tobytes())
     assert results[0] == results[1] != results[2]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qkv.models.word2vec.page import Placed, VectorFacts, word2vec_page
+from qkv.models.word2vec.page import PlacedWord, VectorFacts, word2vec_page
 from qkv.report.page import render_page
 
 FACTS = VectorFacts(
@@ -20,7 +20,7 @@ FACTS = VectorFacts(
     seconds=75.0,
     peak_memory=3 << 28,
     resumed_from=(40,),
-    map=(Placed("king", 0.0, 1.0), Placed("女王", 1.0, 0.0), Placed("the", -1.0, -1.0)),
+    map=(PlacedWord("king", 0.0, 1.0), PlacedWord("女王", 1.0, 0.0), PlacedWord("the", -1.0, -1.0)),
     map_shares=(0.08, 0.04),
 )
 

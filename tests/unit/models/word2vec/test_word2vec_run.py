@@ -108,7 +108,7 @@ def test_what_it_leaves(shards: Path, tmp_path: Path, kernel: str) -> None:
     assert not embedding[:5].any() and embedding[5:].any(1).all()
     assert folder.config["architecture"] == "skipgram" and folder.config["window"] == 2
     assert folder.record["config"]["train"]["kernel"] == kernel
-    assert job.model_of(run) == "word2vec"
+    assert job.read_model_name(run) == "word2vec"
     steps = [line["step"] for line in read_lines(run / "log.jsonl") if "loss" in line]
     assert steps == [*range(4, finished.steps, 4), finished.steps]
     tokens = sum(line["tokens"] for line in read_lines(run / "log.jsonl") if "tokens" in line)

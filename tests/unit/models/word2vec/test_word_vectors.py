@@ -10,15 +10,8 @@ from qkv.api.vector_scores import load_vectors
 from qkv.errors import InputError
 from qkv.models.folders.own import read_folder, save_folder
 from qkv.models.plain.folder import draw_unknown
-from qkv.models.word2vec.files import write_vectors
-from qkv.models.word2vec.vectors import (
-    BLOCK,
-    QUESTIONS,
-    WordVectors,
-    look_up_tokens,
-    near_spellings,
-    tokenizer_of_words,
-)
+from qkv.models.word2vec.files import write_vector_file
+from qkv.models.word2vec.folder import BLOCK, QUESTIONS, WordVectors, look_up_tokens, near_spellings, tokenizer_of_words
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.wordpiece import SPECIAL
 from tests.support.below_readers import make_nnlm
@@ -149,7 +142,7 @@ def test_every_source_gives_the_same_answers(tmp_path: Path, name: str) -> None:
     elif name == "folder":
         make_vectors_folder(source)
     else:
-        write_vectors(source, list(SMALL), torch.tensor(list(SMALL.values())))
+        write_vector_file(source, list(SMALL), torch.tensor(list(SMALL.values())))
     vectors = load_vectors(source)
     words = [word for word in SMALL if word != "unseen" or "v." in name]  # a file of others is kept as it is
     assert vectors.words == words, "special tokens are not words, nor is what training never met"
