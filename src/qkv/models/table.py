@@ -25,7 +25,7 @@ FAMILIES: dict[str, FamilyEntry] = {
     "nnlm": FamilyEntry(("nnlm",), "qkv.models.nnlm.folder", "NNLM_FAMILY"),
     "rnnlm": FamilyEntry(("rnnlm",), "qkv.models.rnnlm.folder", "RNNLM_FAMILY"),
     "elmo": FamilyEntry(("elmo",), "qkv.models.elmo.folder", "ELMO"),
-    "plain": FamilyEntry(("reader",), "qkv.models.plain.folder", "PLAIN"),
+    "plain": FamilyEntry(("reader",), "qkv.models.plain.folder", "PLAIN_FAMILY"),
     "seq2seq": FamilyEntry(("qkv-seq2seq",), "qkv.models.transformer.folder", "SEQ2SEQ"),
     "transformer": FamilyEntry(("qkv-transformer",), "qkv.models.transformer.folder", "TRANSFORMER"),
     "marian": FamilyEntry(("marian",), "qkv.models.transformer.marian", "MARIAN"),
