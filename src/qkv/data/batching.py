@@ -135,7 +135,7 @@ def plan_batches(lengths: Sequence[int] | Integers, tokens_per_batch: int) -> li
     Longest first, so that a batch too large for memory fails at once and not at the end. Rows of equal length keep
     their order: the plan is a pure function of the lengths.
 
-    >>> [rows.tolist() for rows in plan([2, 9, 3, 3], tokens_per_batch=8)]
+    >>> [rows.tolist() for rows in plan_batches([2, 9, 3, 3], tokens_per_batch=8)]
     [[1], [2, 3, 0]]
     """
     sizes = np.asarray(lengths, dtype=np.int64)
