@@ -150,7 +150,7 @@ def test_pretraining_names_rows_and_accumulation(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="a batch of 8 rows is too large") as told:
         pretrain.start(make_config(shards, "train.steps=2"), tmp_path / "run", Silent())
     wanted = ["rows=2", "train.accumulate=4"]
-    assert f"begin anew with --set {' --set '.join(wanted)}." in str(told.value)
+    assert f"start a new run with --set {' --set '.join(wanted)}." in str(told.value)
     file = tmp_path / "run" / "config.toml"
     assert pretrain.start(make_config(shards, "train.steps=2", *wanted), tmp_path / "new", Silent()).outcome.finished
     do_as_told(str(told.value), file)
