@@ -156,7 +156,7 @@ def test_without_held_out_text(tmp_path: Path) -> None:
 
 
 def test_bad_input(shards: Path, tmp_path: Path, finished: Finished) -> None:
-    with pytest.raises(InputError, match="Give more text, fewer rows a step"):
+    with pytest.raises(InputError, match="Give more text, fewer rows per step"):
         start(settings("rnnlm", shards, "rows=9999"), tmp_path / "large", Silent())
     with pytest.raises(InputError, match="Cannot use device 'cuda:77'"):
         start(settings("rnnlm", shards, "device=cuda:77"), tmp_path / "device", Silent())

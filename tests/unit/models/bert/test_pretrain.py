@@ -285,7 +285,7 @@ def test_nothing_held_out(tmp_path: Path) -> None:
 
 def test_one_document(tmp_path: Path) -> None:
     shards = make_shards(tmp_path, count=1)
-    with pytest.raises(InputError, match="one document only.*negatives=corpus.*negatives=none"):
+    with pytest.raises(InputError, match="only one document.*negatives=corpus.*negatives=none"):
         go(shards, tmp_path / "run")
     (tmp_path / "long.txt").write_text("\n".join(f"Sentence {n}. 第{n}句。" for n in range(200)), encoding="utf-8")
     prepare_corpus(tmp_path / "long.txt", make_tokenizer(), tmp_path / "long", segmenter="none")

@@ -59,7 +59,7 @@ def test_killed_before_the_first_logged_step(tmp_path: Path) -> None:
     page = pretraining_page(tmp_path, PretrainingFacts(100))
     assert any("No step was logged" in said(notice) for notice in page.notices)
     assert page.figures == () and page.sections == ()
-    assert "没有记录任何一步" in render_page(page, "zh")
+    assert "尚未记录任何训练步" in render_page(page, "zh")
 
 
 def test_stopped_half_way_without_evaluation(tmp_path: Path) -> None:
