@@ -99,7 +99,7 @@ def test_references_are_not_written_over(
         (["evaluate", "{run}"], "Give sentence pairs to evaluate"),
         (["evaluate", "{run}", "{test}", "--pairs", "{test}"], "Give the pairs once, with --pairs"),
         (["evaluate", "{run}", "{test}", "--text", "1"], "--text: only for labelled files"),
-        (["evaluate", "{run}", "--pairs", "a", "b", "c"], "not in 3: a, b, c"),
+        (["evaluate", "{run}", "--pairs", "a", "b", "c"], "one file with both sides, not 3: a, b, c"),
         (["evaluate", "{run}", "--pairs", "{test}", "--columns", "1"], "--columns takes two"),
         (["evaluate", "{run}", "--pairs", "{test}", "--decoding", "num_beams=2"], "Did you mean 'beams'?"),
         (["evaluate", "{run}", "--pairs", "{test}", "--language", "jp"], "Did you mean 'ja'?"),

@@ -299,4 +299,7 @@ def test_other_models_do_not_translate(
     runs: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["translate", str(make_folder(tmp_path / "bert")), "1"]) == 2
-    assert "bert cannot translate. It holds a BERT. It can fill a blank (qkv fill" in capfd.readouterr().err
+    assert (
+        "bert cannot translate. It holds a BERT (BertForPreTraining). It can fill a blank (qkv fill"
+        in capfd.readouterr().err
+    )

@@ -116,7 +116,7 @@ def test_every_kind_of_task(folder: Path, tmp_path: Path, task: str, train: str,
     config = configured(folder, task, train, transfer=transfer, shares=(0.4, 1.0), draws=1)
     result = curve.CURVES.start(config, tmp_path / "run", Silent()).result
     assert len(result["points"]) == 2 and all(np.isfinite(point["mean"]) for point in result["points"])
-    assert result["fit"]["reason"] == "few_sizes" and "cannot say" in result["verdict"]["en"]
+    assert result["fit"]["reason"] == "few_sizes" and "cannot be estimated" in result["verdict"]["en"]
 
 
 def test_vectors_that_are_shared_are_those_of_a_run_of_its_own(folder: Path, tmp_path: Path) -> None:
