@@ -96,5 +96,5 @@ def test_a_grapheme_is_replaced_as_a_whole() -> None:
 )
 def test_models_of_other_types_are_refused(model_type: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "source.spm").write_bytes(trained(model_type=model_type, vocab_size=90))
-    with pytest.raises(InputError, match=f"source.spm: a SentencePiece model of the type {name}; qkv reads unigram"):
+    with pytest.raises(InputError, match=f"source.spm: a SentencePiece model of type {name}; qkv reads unigram"):
         read_model(tmp_path / "source.spm")
