@@ -83,7 +83,7 @@ def test_every_task_on_elmo(tmp_path: Path, places: dict[str, Path], task: str) 
     assert result["model"] == f"scratch:lstm + {source.name}"
     assert sum(result["mix"]["shares"]) == pytest.approx(1) and result["mix"]["shares"] != [1 / 3] * 3
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "each layer of ELMo" in page and f"γ = {result['mix']['gamma']:.3f}" in page
+    assert "Weights of the ELMo layers" in page and f"γ = {result['mix']['gamma']:.3f}" in page
     assert "pretrained vectors held still" in page
     model = load(tmp_path / "run")
     assert model.architecture == "reader of kind lstm on vectors of elmo"
