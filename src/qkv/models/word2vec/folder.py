@@ -13,6 +13,7 @@ Shapes: V words, D width, Q questions, N words of a block, U distinct words of t
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -310,13 +311,14 @@ def locate_vectors(name: str | os.PathLike[str]) -> Path:
     return model_folder(locate(text))
 
 
-class _Table:
+class _Table(ABC):
     """A vector a word: `LooksUp`, and `Feeds` without a language model (models/family.py)."""
 
     features: None = None
 
+    @abstractmethod
     def vectors(self, most: int | None = None) -> WordVectors:
-        raise NotImplementedError
+        """Return the vectors of the first `most` words."""
 
     def weights(self) -> dict[str, Tensor]:
         return {}
@@ -325,7 +327,8 @@ class _Table:
         return look_up_tokens(tokenizer, self.vectors())
 
     def check_tokenizer(self, given: Tokenizer, name: str) -> None:
-        """Vectors are found by how a word is written: any will do."""
+        """Accept any tokenizer: vectors are found by the spelling of a word."""
+        return
 
 
 class VectorFile(_Table):
